@@ -28,17 +28,17 @@ logger = logging.getLogger("railwright_operator")
 
 LEASE = "railwright-operator"
 STUCK_S = 60.0
-"""A leader that has completed no cycle for so long is better restarted."""
+"""A leader that completes no cycle for this long reports itself as not alive, to be restarted."""
 
 RELEASE_S, GIVE_UP_S = 20.0, 2.0
-"""How long giving the Lease back may take when the process stops, and when its cycle hangs."""
+"""How long the release of the Lease may take: when the process stops, when its cycle hangs."""
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 10.0
 
 
 def main() -> int:
-    """Run until a signal (0), until leadership is lost (1), or say what is misconfigured (2)."""
+    """Run until a signal (0) or until leadership is lost (1); 2 when an option is wrong."""
     _log_as_json()
     garbage.collect_rarely()
     try:
@@ -110,11 +110,11 @@ async def _run(chosen: Settings) -> int:
 
 
 async def _work(api: Api, parts: OperatorParts, kopf: KopfThread, leading: asyncio.Event) -> None:
-    """Watch nodes from the start; the rest, and run cycles, once this process leads.
+    """Watch nodes from the start. Watch everything else, and run cycles, once this process leads.
 
-    The first cycle has lists of our own: an attempt in the ledger whose job was not read yet would
-    look like one whose job was deleted. kopf begins after them: it lists anew whatever they have,
-    and would only keep them from being read.
+    The first cycle needs complete lists: an attempt in the ledger whose job has not been read yet
+    would look like one whose job was deleted. kopf starts after these lists, as its own lists of
+    the same objects would delay them.
     """
     async with asyncio.TaskGroup() as tasks:
         for start in parts.tasks:
@@ -134,16 +134,16 @@ async def _work(api: Api, parts: OperatorParts, kopf: KopfThread, leading: async
         await parts.cycle.run()
 
 
-async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do it, however often the API server has to be asked."""
+async def _persist(request: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Retry the request until it succeeds."""
     failures = 0
     while True:
         try:
-            await ask()
+            await request()
             return
         except RequestFailed as error:
             logger.warning(
-                "request failed, trying again", extra={"error": str(error), "failures": failures}
+                "request failed, retrying", extra={"error": str(error), "failures": failures}
             )
         await asyncio.sleep(
             backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=wiring.rng())
@@ -152,7 +152,7 @@ async def _persist(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, Any, None]) -> int:
-    """Work until a signal (0) or until this process must not lead any more (1)."""
+    """Work until a signal (0) or until leadership is lost (1)."""
     working = asyncio.create_task(work)
     stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(lost.wait())
     done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +160,7 @@ async def _until(stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, 
         task.cancel()
     await asyncio.gather(working, return_exceptions=True)
     if working in done:
-        logger.error("work ended", exc_info=working.exception())
+        logger.error("leader stopped", exc_info=working.exception())
         return 1
     return 0 if stopping in done else 1
 
@@ -183,7 +183,7 @@ def _unready(parts: OperatorParts) -> Iterator[str]:
 
 
 def _log_as_json() -> None:
-    """One JSON object a line; ``extra`` fields of a call are beside its message."""
+    """Log one JSON object a line; the ``extra`` fields of a call are beside its message."""
     formatter = JsonFormatter(
         ("levelname", "name", "message"),
         rename_fields={"levelname": "level", "name": "logger", "exc_info": "trace"},

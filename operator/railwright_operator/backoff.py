@@ -1,7 +1,7 @@
-"""How long to wait before trying again, so that many clients do not come back at once.
+"""Exponential back-off with jitter and a cap, so that many clients do not retry at once.
 
-Capped exponential growth with jitter over the upper half: never less than half the step (a storm
-of immediate retries would be the fault itself), never more than the cap.
+The jitter covers the upper half of each step. A delay is never less than half of its step, as
+immediate retries would overload the server, and never more than the cap.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class _Pause:
 
 
 class Pauses(Generic[K]):
-    """Who failed how often in a row, and is not to try again before when.
+    """The failures in a row of each key, and when it may be tried again.
 
-    ``clock`` is monotonic seconds; whoever no longer wants anything is forgotten.
+    ``clock`` is monotonic seconds.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class Pauses(Generic[K]):
         return f"<Pauses {len(self._held)}>"
 
     def over(self, key: K) -> bool:
-        """Whether it may try (again)."""
+        """Whether this key may be tried now."""
         held = self._held.get(key)
         return held is None or self._clock() >= held.until_s
 
     def failed(self, key: K) -> None:
-        """One more time in a row."""
+        """Record one more failure in a row."""
         failures = self._held[key].failures + 1 if key in self._held else 0
         wait_s = delay_s(failures, base_s=self._base_s, cap_s=self._cap_s, rng=self._rng)
         self._held[key] = _Pause(failures, self._clock() + wait_s)
 
     def succeeded(self, key: K) -> None:
-        """The row of failures is over."""
+        """Forget the failures of this key."""
         self._held.pop(key, None)
 
-    def forget_unless(self, wanted: Callable[[K], bool]) -> None:
-        """Keep only those for which this holds."""
-        self._held = {key: pause for key, pause in self._held.items() if wanted(key)}
+    def forget_unless(self, is_kept: Callable[[K], bool]) -> None:
+        """Forget all keys but those for which ``is_kept`` holds."""
+        self._held = {key: pause for key, pause in self._held.items() if is_kept(key)}

@@ -1,7 +1,7 @@
-"""How to reach the API server and as whom; the ``kubernetes`` package reads the configuration.
+"""Address and credentials of the API server, read by the ``kubernetes`` package.
 
-A token is never kept for good: the in-cluster file is rotated by the kubelet, an exec plugin's
-answer expires. Reading the configuration again yields the current one, whatever its source.
+Tokens expire: the kubelet rotates the in-cluster file, and the output of an exec plugin has an
+expiry. Reading the configuration again yields the current token, whatever its source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNUSABLE = (
     LookupError,
     AttributeError,
 )
-"""What the ``kubernetes`` package raises for a configuration that is not whole."""
+"""What the ``kubernetes`` package raises for an incomplete configuration."""
 
 
 class CredentialsError(Exception):
@@ -54,9 +54,9 @@ def bearer_token(settings: Configuration) -> str | None:
 
 
 def token(kubeconfig: str | None) -> str | None:
-    """The token as its source has it now. Reads files and may run an exec plugin: not on a loop.
+    """Read the current token. This reads files and may run an exec plugin: not on an event loop.
 
-    Raises CredentialsError: while a file is being replaced, it may be anything.
+    Raises CredentialsError: a file that is being replaced can have any content.
     """
     try:
         return bearer_token(load(kubeconfig))
@@ -65,7 +65,7 @@ def token(kubeconfig: str | None) -> str | None:
 
 
 def tls_context(settings: Configuration) -> ssl.SSLContext | None:
-    """What the client checks the server against and shows of itself; None for plain HTTP."""
+    """The TLS context: the CA of the server and the client certificate; None for plain HTTP."""
     if not settings.host.startswith("https:"):
         return None
     context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
@@ -78,9 +78,9 @@ def tls_context(settings: Configuration) -> ssl.SSLContext | None:
 
 
 def blocking_client(kubeconfig: str | None, *, deadline_s: float) -> client.ApiClient:
-    """A client of the ``kubernetes`` package that never waits longer than ``deadline_s``.
+    """A client of the ``kubernetes`` package whose requests end within ``deadline_s``.
 
-    Its own retries are off: they would multiply the deadline.
+    Its own retries are off, as they would multiply the deadline.
     """
     settings = load(kubeconfig)
     settings.retries = 0

@@ -1,14 +1,13 @@
 """The scheduling cycle: build the state, plan, write the ledger, act, publish statuses.
 
 The plan is a pure function (``railwright_scheduler.plan``). This module gives it the state and
-starts what it returns, in the one order that is safe: first the ledger, then what it allows, then
-the statuses of jobs. Where the plan says so (``confirms``), a ledger that is not written is read
-once more first.
+starts what it returns, in the one safe order: the ledger, then the actions that it allows, then
+the statuses of jobs. If the plan ``confirms`` an unchanged ledger, the ledger is read again first.
 
-Events wake the cycle early. It runs at least once a tick, since silence sends no event. A cycle
-that fails is logged, counted and run again from the observed state; only a ledger written by
-another leader ends it. A job whose handling raises fails no cycle (``faults``), and a cycle that
-hangs ends the process (``watchdog``).
+Events wake the cycle early. It runs at least once a tick, as a silent launcher causes no event. A
+cycle that fails is logged, counted and run again from the observed state; only a ledger written by
+another leader ends the loop. A job whose handling raises fails no cycle (``faults``), and a cycle
+that hangs ends the process (``watchdog``).
 """
 
 from __future__ import annotations
@@ -38,19 +37,17 @@ from railwright_scheduler.isolation import Isolation
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
-PACE_S = 0.1
-RESTS = 2.0
+PAUSE_S_MIN = 0.1
+PAUSE_FACTOR = 2.0
 """The shortest pause between two cycles, in seconds, so that a burst of events is one cycle; and as
-a multiple of the time that the last one took to plan, so that most of the time is for requests."""
+a multiple of the time that the last plan took, so that most of the time is left for requests."""
 
-BINDING_PACE_S = 0.5
-"""How much longer a cycle rests while so many requests are under way that it could start no more.
-"""
+BINDING_PAUSE_S = 0.5
+"""How much longer the pause is while so many requests are in flight that no more could start."""
 
-SURE_S = 10.0
-"""How long a leader goes on without having seen its own ledger in the store. A write that it gave
-up may land after all, or another raise the epoch, and who has nothing to write never hears of it.
-"""
+CONFIRM_INTERVAL_S = 10.0
+"""How long a leader goes on without reading its own ledger from the store. A write that timed out
+may still land, or another leader raise the epoch, and a leader without a write would not notice."""
 
 BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 10.0
@@ -58,7 +55,7 @@ BACKOFF_CAP_S = 10.0
 
 @dataclass(eq=False)
 class Cycle:
-    """Scheduling cycles, as long as this process leads."""
+    """Runs scheduling cycles as long as this process leads."""
 
     state_builder: StateBuilder
     _: KW_ONLY
@@ -76,7 +73,7 @@ class Cycle:
     def __post_init__(self) -> None:
         self._completed_s = self.clock()
         self._busy_s = 0.0
-        self._sure_s = self.clock()
+        self._confirmed_s = self.clock()
 
     def __repr__(self) -> str:
         return f"<Cycle {self.ledger!r} completed {self.completed_age_s():.1f} s ago>"
@@ -112,19 +109,19 @@ class Cycle:
         await self.state_builder.refresh_network()
         isolation = Isolation(self.faults.set_aside(self.ledger.ledger))
         with self.watchdog.watch(isolation):
-            world = await self._build(isolation)
-            self.metrics.record_breaker(world.breaker)
-            # A value goes in and a value comes out: the loop need not stand still meanwhile.
-            plan = await asyncio.to_thread(scheduling.plan, world, isolation)
+            state = await self._build(isolation)
+            self.metrics.record_breaker(state.breaker)
+            # The plan reads and returns values only, so it can run beside the event loop.
+            plan = await asyncio.to_thread(scheduling.plan, state, isolation)
         self._busy_s = self.clock() - started_s
         self.metrics.cycle_s.observe(self._busy_s)
         if plan.ledger != self.ledger.ledger:
             await self.ledger.write(plan.ledger)
             self.metrics.ledger_writes.inc()
-            self._sure_s = self.clock()
-        elif plan.confirms or self.clock() - self._sure_s >= SURE_S:
+            self._confirmed_s = self.clock()
+        elif plan.confirms or self.clock() - self._confirmed_s >= CONFIRM_INTERVAL_S:
             await self.ledger.confirm()
-            self._sure_s = self.clock()
+            self._confirmed_s = self.clock()
         with self.watchdog.watch(isolation):
             self.state_builder.sync_sessions(plan, isolation)
             self.faults.record(isolation)
@@ -139,15 +136,15 @@ class Cycle:
 
     async def _build(self, isolation: Isolation) -> ClusterState:
         time_slice = TimeSlice(self.clock)
-        for world in self.state_builder.build(self.ledger.ledger, isolation):
-            if world is not None:
-                return world
+        for state in self.state_builder.build(self.ledger.ledger, isolation):
+            if state is not None:
+                return state
             if time_slice.is_over:
                 await time_slice.yield_to_others()
         raise AssertionError("the last step of a build has the state")
 
     async def _back_off(self, failures: int, error: Exception) -> int:
-        """Wait after so many earlier failures in a row; how many there are now."""
+        """Wait after a failed cycle; return the number of failures in a row."""
         self.metrics.cycles_failed.labels(type(error).__name__).inc()
         extra = {"error": str(error), "failures": failures + 1}
         logger.warning("scheduling cycle failed", extra=extra)
@@ -157,11 +154,11 @@ class Cycle:
         return failures + 1
 
     async def _rest(self) -> None:
-        await asyncio.sleep(max(PACE_S, RESTS * self._busy_s))
+        await asyncio.sleep(max(PAUSE_S_MIN, PAUSE_FACTOR * self._busy_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(BINDING_PACE_S):
+                    async with asyncio.timeout(BINDING_PAUSE_S):
                         await self.executor.until_low()
                 await self.awake.wait()
         self.awake.clear()

@@ -1,12 +1,12 @@
-"""What is known of the network, put together again whenever something about it changes.
+"""Discovery: assemble the fabric from its sources, again whenever one of them changes.
 
-Three kinds of sources: the labels of nodes, the files that a site gives us, and what agents tell of
-the inside of their nodes and measure there. Files and documents are read apart from the turns, as
-large ones take seconds; what all of them say is put together between two turns, so that a turn sees
-the nodes as they are labelled by then. All in threads: the loop goes on meanwhile.
+There are three kinds of sources: the labels of nodes, the files of the site, and the reports of
+node agents about hardware and benchmarks. Files and reports are parsed between scheduling cycles,
+as large ones take seconds. The fabric is assembled between two cycles, so that a cycle has the
+current labels of all nodes. Both run in threads and do not block the event loop.
 
-A file that cannot be used is refused with its line and the rule, and what it said before stays, as
-long as this process lives: a new leader knows only what it can read, and what agents tell it anew.
+A file that breaks a rule is refused, with its line and the rule. Its last valid content stays in
+use for the life of this process. A new leader has only what it can read itself, and new reports.
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ from railwright_topology.wiring import WiringError
 logger = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""The pause before it is tried again where it could not be put together."""
+"""The pause before a failed assembly is tried again."""
 
 PATIENCE_S = 10.0
-"""How long a scheduling cycle waits for the network to be put together, and a new leader for files
-to be read. Then both go on with what is known, and take over the result when it is there."""
+"""How long a scheduling cycle waits for the fabric to be assembled, and a new leader for files to
+be read. After that both use the last fabric, and the new one as soon as it is complete."""
 
 GATHERED_S = 3.0
-"""What agents tell counts so much later: those of a whole site come one after the other."""
+"""How long reports are gathered before an assembly: agents of a whole site report one by one."""
 
 SILENT_S = 900.0
-"""An agent without a report for so long is silent: it reports every three minutes or so."""
+"""An agent without a report for this long is silent. It reports about every three minutes."""
 
 AGENTS = "agents"
-"""The source that all of them are together."""
+"""The name of the source that all agents are together."""
 
 CAUGHT_UP_S = 300.0
-"""So long a new leader waits for those that told the one before it."""
+"""How long a new leader waits for the agents that reported to the leader before it."""
 
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file as it is now. ``told`` is what its newest content that could be read says, ``time``
-    when that was written, and ``problem`` why the content that it has cannot be read; each is empty
-    where there is none."""
+    """A file. ``told`` is its newest valid content, ``time`` when that was written, and ``problem``
+    why its current content is invalid; each is empty if there is none."""
 
     file: File
     told: tuple[Told, ...] = ()
@@ -66,8 +65,8 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class FabricState:
-    """The fabric, and the files that it comes from. ``problem`` says why the fabric is not of what
-    was seen last; empty if it is."""
+    """The fabric, and the files that it comes from. ``problem`` is why the fabric is not up to
+    date; empty if it is."""
 
     fabric: Fabric
     files: tuple[FileRead, ...] = ()
@@ -76,17 +75,17 @@ class FabricState:
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """How many agents reported since this process leads, the nodes of those that fell silent, and
-    of those whose last document was refused, with the rule that it broke."""
+    """The number of agents that reported to this leader, the nodes of silent ones, and the nodes
+    whose last document was refused, each with the rule that it broke."""
 
-    heard: int
+    reporting: int
     silent: tuple[str, ...]
     refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A parsed document, with the digests of it, and of that without the benchmarks."""
+    """A parsed document, its digest, and its digest without the benchmarks."""
 
     digest: bytes
     shared: bytes
@@ -96,15 +95,15 @@ class _Report:
 
 @dataclass(slots=True)
 class _Agent:
-    """What the agent of one node reported. ``rates`` are held until others replace them."""
+    """The last report of one node's agent. ``rates`` stay until other benchmarks replace them."""
 
-    heard_s: float = 0.0
+    received_s: float = 0.0
     refused: str = ""
     report: _Report | None = None
     rates: tuple[DeviceBenchmark, ...] = ()
 
     def take(self, report: _Report) -> bool:
-        """Keep the report; whether the hardware or a benchmark changed."""
+        """Store the report; return whether the hardware or a benchmark changed."""
         last, rates = self.report, self.rates
         self.refused = ""
         if last is not None and last.digest == report.digest:
@@ -117,7 +116,7 @@ class _Agent:
 
 
 class Discovery:
-    """The fabric as of the last time that it was asked for anew."""
+    """The fabric, as of the last ``refresh``."""
 
     def __init__(self, site: Site, wake: Callable[[], None], *, clock: Callable[[], float]) -> None:
         self._site = site
@@ -142,7 +141,7 @@ class Discovery:
         return f"<Discovery levels={self.found.fabric.levels} files={len(self._read)}>"
 
     def node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        """A node changed; None stands for absence. Most changes say nothing of where it stands."""
+        """Take in a change of a node; None means absent. Most changes do not affect the fabric."""
         if old is not None:
             self._nodes.pop(old.uid, None)
             if new is None:
@@ -155,7 +154,7 @@ class Discovery:
         return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
-        """A ConfigMap with files changed."""
+        """Take in a change of a ConfigMap with files; None means absent."""
         if old is not None:
             self._given.pop(old.uid, None)
         if new is not None:
@@ -163,22 +162,22 @@ class Discovery:
         self._news.set()
 
     def is_given(self, name: str) -> bool:
-        """Whether there is a ConfigMap of this name for files."""
+        """Whether a ConfigMap with files has this name."""
         return any(record.name == name for record in self._given.values())
 
     async def receive_report(self, node: str, document: str) -> bool:
-        """Take in the report of a node's agent; whether that node exists. Raises WiringError for a
-        document that breaks a rule: the report before it stays."""
+        """Store the report of a node's agent; return whether the node exists. Raises WiringError
+        for a document that breaks a rule: the report before it stays."""
         if not self._has_node(node):
             return False
         agent = self._agents.setdefault(node, _Agent())
-        agent.heard_s = self._clock()
+        agent.received_s = self._clock()
         try:
             report = await self._parse(document)
         except WiringError as refused:
             agent.refused = str(refused)
             raise
-        if not self._has_node(node):  # It was deleted while its document was parsed.
+        if not self._has_node(node):  # The node was deleted while its document was parsed.
             return False
         if self._agents.setdefault(node, agent).take(report) and self._gathering is None:
             loop = asyncio.get_running_loop()
@@ -201,16 +200,16 @@ class Discovery:
         return any(each.name == name for each in self._nodes.values())
 
     def agents(self) -> AgentSummary:
-        """Which agents reported, as of now."""
+        """Summarize which agents have reported, are silent, or had a document refused."""
         oldest_s = self._clock() - SILENT_S
-        silent = (node for node, agent in self._agents.items() if agent.heard_s < oldest_s)
+        silent = (node for node, agent in self._agents.items() if agent.received_s < oldest_s)
         refused = ((node, agent.refused) for node, agent in self._agents.items() if agent.refused)
         return AgentSummary(len(self._agents), tuple(sorted(silent)), tuple(sorted(refused)))
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether as many agents told this process, since it leads, as told the one before; or had
-        the time to."""
+        """Whether as many agents have reported to this leader as to the one before it, or
+        ``CAUGHT_UP_S`` have passed."""
         if self._began_s is None:
             return False
         return len(self._agents) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
@@ -223,7 +222,8 @@ class Discovery:
             self._wake()
 
     async def read_first_files(self) -> None:
-        """Read the files of a new leader, or go on without those that take too long."""
+        """Read all files for a new leader; go on after ``PATIENCE_S`` even if some are not read
+        yet."""
         reading = asyncio.create_task(self.read_files())
         done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
         if done:
@@ -233,11 +233,11 @@ class Discovery:
 
     def _read_late(self, reading: asyncio.Task[None]) -> None:
         if not reading.cancelled() and reading.exception() is not None:
-            self._news.set()  # It fails again where its exception is seen.
+            self._news.set()  # The next read raises again, in the task that logs it.
         self._wake()
 
     async def read_files(self) -> None:
-        """Read what is new of files; a reading that takes long delays the next one."""
+        """Read the files that changed. Reads run one after the other."""
         async with self._reading:
             self._news.clear()
             given = self._given.values()
@@ -247,9 +247,8 @@ class Discovery:
             self._read = read
 
     async def refresh(self) -> None:
-        """Put it together again if anything changed since. What goes wrong, or takes too long,
-        leaves the fabric as it was, and is told. After one that took too long the next is not
-        waited for."""
+        """Assemble the fabric again if a source changed. If this fails or takes too long, the last
+        fabric stays and ``problem`` says so. After a slow assembly the next is not waited for."""
         if self._began_s is None:
             self._began_s, self._expected = self._clock(), self._site.agents
         configured = self._site.levels
@@ -287,7 +286,7 @@ class Discovery:
             logger.exception("fabric assembly failed", extra={"error": str(error)})
             problem = f"the network is as it was known before: {type(error).__name__}"
             self.found = replace(self.found, problem=problem)
-            # It may have been a moment's want of memory or threads.
+            # A lack of memory or threads may be gone by then.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)
         finally:
             self._is_slow = self._clock() - began_s > PATIENCE_S
@@ -332,7 +331,7 @@ def _read_all(
 
 
 def _read(file: File, time: str, held: FileRead | None) -> FileRead:
-    """Read it if it is news; what it said before stays where it cannot be read."""
+    """Read a file that changed. If it is invalid, its last valid content stays."""
     if held is not None and held.file == file:
         return held
     kept = held or FileRead(file)

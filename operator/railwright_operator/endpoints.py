@@ -1,8 +1,7 @@
-"""/healthz, /readyz and /metrics, on a port of their own.
+"""Serve /healthz, /readyz and /metrics on a port of their own.
 
-Liveness asks only what a restart would cure; readiness says in words what is amiss. Neither names
-anything of a user's. The port answers anyone who reaches it, so it listens where it is told, which
-is the loopback address unless someone decides otherwise.
+/healthz fails only for what a restart would cure; /readyz lists what is missing. Neither names an
+object of a user. The port needs no credentials, so by default it listens on the loopback address.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 Problems = Callable[[], Sequence[str]]
-"""What is wrong now, in words; empty when nothing is. Must not block."""
+"""The current problems, a sentence each; empty when there are none. Must not block."""
 
 
 class Endpoints:
-    """The probe server."""
+    """The server for probes and metrics."""
 
     def __init__(self, *, alive: Problems, ready: Problems, registry: CollectorRegistry) -> None:
         self._alive = alive
@@ -28,7 +27,7 @@ class Endpoints:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the real address, which matters for port 0. Raises OSError when it is taken."""
+        """Listen; return the bound address (for port 0). Raises OSError when the port is taken."""
         assert self._runner is None, "started twice"
         application = web.Application()
         application.router.add_get("/healthz", _probe(self._alive))

@@ -1,12 +1,12 @@
-"""Which stages of which jobs are set aside after their handling raised or hung.
+"""Faults of jobs: suspend a stage of a job with back-off after its handling raised or hung.
 
-A plan leaves a job out of a stage that raises (``railwright_scheduler.isolation``). Here each
-fault is counted and logged with its traceback, and the stage is set aside with back-off. A running
-attempt is assessed again in every cycle, and a record is folded again: for these only the log lines
-back off.
+A plan leaves a job out of a stage that raises (``railwright_scheduler.isolation``). This module
+counts and logs each fault with its traceback, and suspends the stage with back-off. A running
+attempt is assessed again in every cycle, and a record is derived again: for these only the log
+lines back off.
 
-A cycle that hangs ends the process (``watchdog``). Before that the job's status gets a mark, by
-which the next leader sets that stage of the job aside, instead of hanging too.
+A cycle that hangs ends the process (``watchdog``). Before that the job's status gets a mark, so
+that the next leader suspends that stage of the job instead of hanging too.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ HUNG_BASE_S, HUNG_CAP_S = 600.0, 6 * 3600.0
 HANGS_MAX = 1_000
 
 BACKED_OFF = frozenset({Stage.COMMIT, Stage.DECISION, Stage.MIGRATION})
-"""The stages whose retry may wait; leaving out another one would delay a recovery."""
+"""The stages whose retry may wait. A pause of another stage would delay a recovery."""
 
 CYCLE_DEADLINE_S = 10.0
-"""The longest that a cycle may build its state and plan, before its process ends."""
+"""How long a cycle may build its state and plan before the process is ended."""
 
 
 WriteMark = Callable[[CachedJob, Mapping[str, Any]], None]
@@ -45,8 +45,8 @@ WriteMark = Callable[[CachedJob, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """``generation`` of the job that failed; another one is tried at once. ``hangs`` is 0 for a
-    stage that raised."""
+    """A suspended stage. ``generation`` is that of the job that failed: another one is tried at
+    once. ``hangs`` is 0 for a stage that raised."""
 
     error: str
     generation: int
@@ -57,7 +57,7 @@ class _Held:
 
 @dataclass(eq=False)
 class JobFaults:
-    """The faults of jobs, and how long they set a stage aside; ``clock`` is monotonic seconds."""
+    """The faults of jobs and the stages that they suspend. ``clock`` is monotonic seconds."""
 
     jobs: Jobs
     _: KW_ONLY
@@ -73,8 +73,8 @@ class JobFaults:
         return f"<JobFaults {len(self._held)}>"
 
     def set_aside(self, ledger: Ledger) -> Mapping[Handling, str]:
-        """The stages to leave out of this cycle, each with its error. The ``ledger`` may have jobs
-        that are gone."""
+        """The stages to leave out of this cycle, each with its error. The ``ledger`` may hold jobs
+        that are deleted."""
         if not self._has_read_marks:
             self._has_read_marks = True
             for cached in self.jobs.all():
@@ -94,7 +94,7 @@ class JobFaults:
         }
 
     def record(self, isolation: Isolation) -> None:
-        """Take in the faults of the cycle that ``set_aside`` was asked for, and what went well."""
+        """Record the faults and successes of the cycle that ``set_aside`` was called for."""
         failed = {(fault.stage, fault.job_uid): fault for fault in isolation.faults}
         for handling in self._held.keys() & isolation.done - failed.keys():
             del self._held[handling]
@@ -117,14 +117,14 @@ class JobFaults:
             )
 
     def mark(self, job_uid: str) -> Mapping[str, Any] | None:
-        """What the job's status has to carry for the next leader; None if nothing hung on it."""
+        """The mark on the job's status for the next leader; None if no stage hung on the job."""
         for (stage, uid), held in self._held.items():
             if uid == job_uid and held.hangs:
                 return _mark(stage, held.generation, held.hangs)
         return None
 
     def leave_mark(self, write: WriteMark, handling: Handling) -> None:
-        """Mark the job that a cycle hangs on, for the next leader. A deleted job needs no mark."""
+        """Mark the job that a cycle hangs on, for the next leader. A deleted job gets no mark."""
         stage, job_uid = handling
         cached = self.jobs.get(job_uid)
         if cached is None:
@@ -133,7 +133,7 @@ class JobFaults:
         is_same = before.get("generation") == cached.generation
         hangs = int(before.get("hangs", 0)) if is_same else 0
         if hangs and before.get("stage") != stage.value:
-            # Stage after stage would hang one leader after the other: nothing of it is handled.
+            # Another stage hung before: suspend all, or each stage would end one more leader.
             stage = Stage.OBSERVATION
         write(cached, _mark(stage, cached.generation, hangs + 1))
 
@@ -151,7 +151,7 @@ class JobFaults:
             error, cached.generation, hangs - 1, self.clock() + wait_s, hangs
         )
         logger.error(
-            "job set aside that a leader hung on",
+            "job suspended after a hang",
             extra={"job_uid": cached.uid, "stage": stage.value, "retry_in_s": wait_s},
         )
 
@@ -163,7 +163,7 @@ def _mark(stage: Stage, generation: int, hangs: int) -> Mapping[str, Any]:
 def _is_current(
     held: _Held, handling: Handling, cached: CachedJob | None, in_flight: Collection[str]
 ) -> bool:
-    """Whether the job is still as it was when it failed; of one that is gone only its entry is."""
+    """Whether the job is unchanged since it failed. A deleted job can only fail in its commit."""
     stage, job_uid = handling
     if cached is None:
         return stage is Stage.COMMIT and job_uid in in_flight

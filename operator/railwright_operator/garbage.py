@@ -1,8 +1,8 @@
-"""Where garbage in cycles is looked for: rarely, and never among what is kept for good.
+"""Tune the garbage collector: rare collections, and none of long-lived objects.
 
-References free nearly everything here at once. A full collection walks every object there is: with
-the records of 50,000 pods it takes 0.4 s in which nothing else runs, and by default it comes every
-few turns, as a turn makes and drops tens of thousands of objects.
+Reference counts free nearly all objects at once. A full collection visits every object: with the
+records of 50,000 pods it takes 0.4 s, in which nothing else runs. With the default thresholds it
+would run every few scheduling cycles, as a cycle creates tens of thousands of objects.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import gc
 
 THRESHOLDS = (100_000, 20, 50)
-"""More objects than a turn of the largest cluster makes and drops; then as many collections of the
-young and of the middle-aged as come before one of all."""
+"""More objects than a cycle of the largest cluster creates; then the collections of the first and
+of the second generation before one of the next."""
 
 
 def collect_rarely() -> None:
-    """From now on."""
+    """Set the thresholds."""
     gc.set_threshold(*THRESHOLDS)
 
 
 def keep_for_good() -> None:
-    """What there is now, but for garbage, is not looked through again."""
+    """Exclude all objects that exist now from later collections."""
     gc.collect()
     gc.freeze()

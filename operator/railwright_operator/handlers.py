@@ -1,10 +1,10 @@
-"""kopf brings queues and fabrics: each handler says "this changed, look again" and nothing else.
+"""Watch Queues and Fabrics with kopf: each handler passes the change on and does nothing else.
 
-No handler decides, writes or waits, so kopf adds no finalizer and no annotation to anything. Its
+No handler decides, writes or waits, so kopf adds no finalizer and no annotation to any object. Its
 peering is off: leadership is a Lease and the ledger's epoch. It runs in a thread of its own, where
-it takes no signal handlers and blocks nothing of ours; when it gives up (any watch error but 410 is
-fatal to it) it is started again. Jobs are not its work: it asks for all objects of a kind in one
-answer, and users make as many of them, and as large, as they like.
+it installs no signal handlers and blocks no other work. Any watch error but 410 ends kopf; it is
+then started again. kopf does not watch TrainingJobs: it lists all objects of a kind in one
+response, and their number and size are up to users.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from railwright_operator import backoff, connection
 logger = logging.getLogger(__name__)
 
 IDENTITY = "railwright-operator"
-"""Without one kopf looks up the name of its user, which a container's user need not have."""
+"""Without one kopf looks up the name of its Unix user, which may have none in a container."""
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 15.0
 LASTED_S = 60.0
-"""From here on what ends is no failure of the same run."""
+"""A run that lasted this long resets the count of failures."""
 
 Seen = Callable[[str, dict[str, Any], str | None], object]
-"""Told of (plural, object, type of the watch's event or None when listed), from kopf's thread."""
+"""Called from kopf's thread with (plural, object, type of the watch event or None when listed)."""
 
 
 class KopfThread:
@@ -55,13 +55,13 @@ class KopfThread:
         return f"<KopfThread alive={self._thread.is_alive()}>"
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, *, deadline_s: float) -> None:
-        """Stop watching, if it was begun. Blocks up to the deadline."""
+        """Stop the thread if it was started. Blocks up to the deadline."""
         self._stop.set()
-        with contextlib.suppress(RuntimeError):  # Its loop may have come to its end by itself.
+        with contextlib.suppress(RuntimeError):  # The loop of the thread may be closed already.
             self._end()
         if self._thread.ident is not None:
             self._thread.join(timeout=deadline_s)
@@ -73,7 +73,7 @@ class KopfThread:
             try:
                 asyncio.run(self._operate())
             except Exception:
-                logger.exception("kopf ended", extra={"failures": failures})
+                logger.exception("kopf stopped", extra={"failures": failures})
             failures = failures_before(failures, lived_s=self._clock() - started_s)
             wait_s = backoff.delay_s(
                 failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
@@ -82,8 +82,8 @@ class KopfThread:
             failures += 1
 
     async def _operate(self) -> None:
-        # A flag of this loop. For one of threads kopf waits in a thread of its own, without which
-        # the loop does not end after an error; and kopf kills a process that does not end.
+        # An event of this loop: for a threading.Event kopf waits in one more thread, whose end it
+        # awaits after an error, and it kills a process that does not end.
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         self._end = functools.partial(loop.call_soon_threadsafe, ended.set)
         if self._stop.is_set():
@@ -122,7 +122,7 @@ class KopfThread:
 
 
 class _Forgetful(kopf.DiffBaseStorage):
-    """Keeps no copy of any object, and compares none: no handler here asks what changed."""
+    """Stores and compares no copy of any object: no handler here needs a difference."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None
@@ -133,20 +133,20 @@ class _Forgetful(kopf.DiffBaseStorage):
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing is kept."""
+        """Store nothing."""
 
 
 def _nothing() -> None:
-    """What ends a run before there is one."""
+    """Stop a run that has not started."""
 
 
 def failures_before(failures: int, *, lived_s: float) -> int:
-    """How many failures in a row came before one that ended after so long."""
+    """The failures in a row before a run that lasted this long."""
     return 0 if lived_s >= LASTED_S else failures
 
 
 def _settings() -> kopf.OperatorSettings:
-    """kopf with its defaults that matter here said aloud."""
+    """The settings of kopf, with the defaults that matter here stated."""
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = _Forgetful()
     settings.posting.enabled = False

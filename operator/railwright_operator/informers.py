@@ -117,14 +117,14 @@ class _Watching:
     def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
         """Tells each of these of a change, and wakes the cycle if it is to look at it."""
 
-        def tell(old: R | None, new: R | None) -> None:
+        def notify(old: R | None, new: R | None) -> None:
             is_due = wakes(old, new)
             for each in changed:
                 each(old, new)
             if is_due:
                 self.wake()
 
-        return tell
+        return notify
 
 
 def assemble(

@@ -79,12 +79,12 @@ class Liveness:
     rows are kept as long as nothing about their ranks changed or ages.
     """
 
-    kubelets: NodeLeaseChecker
+    lease_checker: NodeLeaseChecker
     _: KW_ONLY
     pulls: Pulls
     ages: Ages
-    heard_ages: Ages
-    hearing: Callable[[], float]
+    reception_ages: Ages
+    reception_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._unfound: set[tuple[str, str]] = set()
@@ -93,7 +93,7 @@ class Liveness:
         self._ready: dict[tuple[str, int], set[str]] = {}
 
     def __repr__(self) -> str:
-        return f"<Liveness {self.kubelets!r}>"
+        return f"<Liveness {self.lease_checker!r}>"
 
     def ranks(
         self,
@@ -108,7 +108,7 @@ class Liveness:
         pulls = (self.pulls.of(pod.uid) for pod in pods)
         sources = (cached, pods, view, *pulls, *map(nodes.get, names))
         held = self._held.get(cached.uid)
-        if held and held.is_of(sources) and not self.kubelets.stale_among(names):
+        if held and held.is_of(sources) and not self.lease_checker.stale_among(names):
             return held.ranks
         launchers = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
@@ -135,8 +135,8 @@ class Liveness:
         timeout_s = cached.job.spec.progress_timeout_seconds
         if view is None:
             return Watch(timeout_s)
-        now_s = self.hearing()
-        asked_s = None if view.asked_at_s is None else now_s - view.asked_at_s
+        now_s = self.reception_clock()
+        asked_s = None if view.stacks_since_s is None else now_s - view.stacks_since_s
         return Watch(timeout_s, training_s=now_s - view.training_since_s, asked_s=asked_s)
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
@@ -160,7 +160,7 @@ class Liveness:
         """Whether the node is gone for good. One that is deleted and registered anew is missing for
         a moment, or for as long as the watch lags; its kubelet renews."""
         missing_s = self.ages.of("missing", cached.uid, cached.record.attempt, node)
-        return missing_s > NODE_MISSING_S and not self.kubelets.renews(node)
+        return missing_s > NODE_MISSING_S and not self.lease_checker.renews(node)
 
     def _rank(
         self,
@@ -184,9 +184,9 @@ class Liveness:
             done=done,
             crash=None if done else self._crash(cached, pod, launcher, first_rank=first_rank),
             silent_s=self._silent_s(cached, launcher),
-            unheard=launcher is None or launcher.heard_at_s is None,
+            unreported=launcher is None or launcher.received_at_s is None,
             silence_limit_s=silence_limit_s(launcher),
-            lease_stale=self.kubelets.stale(name),
+            lease_stale=self.lease_checker.stale(name),
             node_gone=gone,
             unready_s=self._unready_s(node),
             unready_limit_s=self._unready_limit_s(cached, node),
@@ -207,10 +207,10 @@ class Liveness:
         if pull is None:
             return NO_REPORT
         if pull.image and pod.waiting is None:
-            over_s = self.hearing() - pull.began_s - PULL_DEADLINE_S
+            over_s = self.reception_clock() - pull.began_s - PULL_DEADLINE_S
             return ObservedImages(pull.image, pull.since, pulled_s=max(0.0, over_s))
         return ObservedImages(
-            pulled_s=None if pull.ended_s is None else self.hearing() - pull.ended_s
+            pulled_s=None if pull.ended_s is None else self.reception_clock() - pull.ended_s
         )
 
     def _unready_s(self, node: NodeRecord | None) -> float | None:
@@ -219,7 +219,7 @@ class Liveness:
         if node is None or node.ready:
             return None
         unready_s = self.ages.of("unready", node.uid)
-        return None if node.unreachable and self.kubelets.renews(node.name) else unready_s
+        return None if node.unreachable and self.lease_checker.renews(node.name) else unready_s
 
     def _unready_limit_s(self, cached: CachedJob, node: NodeRecord | None) -> float:
         """Longer for a node of the attempt that this leader has never seen Ready: its kubelet may
@@ -232,10 +232,10 @@ class Liveness:
     def _silent_s(self, cached: CachedJob, launcher: RankView | None) -> float | None:
         """Since the launcher spoke; one that must have spoken to an earlier leader counts from
         when this one began to listen."""
-        if launcher is not None and launcher.heard_at_s is not None:
-            return self.hearing() - launcher.heard_at_s
+        if launcher is not None and launcher.received_at_s is not None:
+            return self.reception_clock() - launcher.received_at_s
         if cached.record.phase is Phase.RUNNING:
-            return self.heard_ages.of("listening", cached.uid, cached.record.attempt)
+            return self.reception_ages.of("listening", cached.uid, cached.record.attempt)
         return None
 
     def _crash(
@@ -244,7 +244,7 @@ class Liveness:
         """What the launcher reported; or its termination message; or the bare exit code."""
         failure = _failure(launcher)
         if failure is not None and launcher is not None and launcher.failed_at_s is not None:
-            age_s = self.hearing() - launcher.failed_at_s
+            age_s = self.reception_clock() - launcher.failed_at_s
             return _crash_of(failure, pod, job, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:

@@ -58,7 +58,7 @@ class WatchMetrics:
             "Lists and watches that ended badly, by cause.",
             ("kind", "cause"),
         )
-        self.heard_age_s = gauge(
+        self.receive_age_s = gauge(
             "railwright_watch_heard_age_seconds",
             "Time since the API server last sent anything on this watch.",
             ("kind",),

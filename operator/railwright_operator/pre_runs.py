@@ -107,7 +107,7 @@ class PreRuns:
 
     def update(self, jobs: Mapping[str, CachedJob], isolation: Isolation) -> None:
         """Update the status of each of these jobs, by UID, and the requests that follow."""
-        self._ages.turn_begins()
+        self._ages.begin_cycle()
         self._leaving.intersection_update(jobs)
         ahead = {cached.ahead_of: cached for cached in jobs.values() if _is_ahead(cached, jobs)}
         self._rested |= {cached.uid for cached in jobs.values() if cached.job.spec.suspend}
@@ -124,7 +124,7 @@ class PreRuns:
             if job.job.spec.profiling.pre_run == "Auto" or job.uid in ahead
         }
         self._forget_all_but(self._statuses.keys())
-        self._ages.turn_over()
+        self._ages.end_cycle()
 
     def start_requests(self) -> None:
         """Begin what is due and neither under way nor paused, up to ``UNDER_WAY_MAX``."""

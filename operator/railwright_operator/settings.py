@@ -1,6 +1,6 @@
-"""Every option of the operator, from its environment: unit, bound and reason beside each.
+"""The options of the operator, read from its environment.
 
-What is not here is a constant where it is used: an option nobody asked for is a way to be wrong.
+Everything else is a constant in the module that uses it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Settings:
 
     ``heartbeat_url`` is where launchers send heartbeats: a Service in front of the operator, or its
     own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
-    ``namespace`` holds the leader's Lease, and ``identity`` is what stands in it: one replica's at
-    a time, such as its pod's name. A leader that crashed and is started again under the same one
-    need not wait until its own Lease runs out; without one, each start is a replica of its own.
+    ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
+    name of its pod. A leader that restarts with the same identity need not wait until its own
+    Lease expires. By default every start has a new identity.
     """
 
     launcher_image: str
@@ -35,7 +35,7 @@ class Settings:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """The settings; raises SettingsError naming the variable that is missing or unfit."""
+    """Read the settings. Raises SettingsError with the variable that is missing or invalid."""
     return Settings(
         launcher_image=_required(
             environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"

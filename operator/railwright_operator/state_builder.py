@@ -56,30 +56,30 @@ class StateBuilder:
     machines: Machines
     pulls: Pulls
     sessions: Sessions
-    kubelets: NodeLeaseChecker
+    lease_checker: NodeLeaseChecker
     executor: Executor
     pre_runs: PreRuns
     clock: Callable[[], float]
-    hearing: Callable[[], float]
+    reception_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._topology_hash = TopologyHash()
         self._ages = Ages(self.clock)
-        self._heard_ages = Ages(self.hearing)
+        self._reception_ages = Ages(self.reception_clock)
         self._liveness = Liveness(
-            self.kubelets,
+            self.lease_checker,
             pulls=self.pulls,
             ages=self._ages,
-            heard_ages=self._heard_ages,
-            hearing=self.hearing,
+            reception_ages=self._reception_ages,
+            reception_clock=self.reception_clock,
         )
-        self._suspected = SuspectedNodes(self.kubelets, clock=self.clock)
+        self._suspected = SuspectedNodes(self.lease_checker, clock=self.clock)
         self._ranks: dict[str, tuple[ObservedRank, ...]] = {}
         self._cycle_jobs: dict[str, CachedJob] = {}
         self._plan: Plan | None = None
         self._furthest: dict[AttemptKey, int] = {}
         self._kept_waiting: dict[AttemptKey, int] = {}
-        self._asked: dict[str, tuple[CachedJob, int, Job]] = {}
+        self._core_jobs: dict[str, tuple[CachedJob, int, Job]] = {}
 
     async def refresh_network(self) -> None:
         """Take in what is new of the network. Awaited before ``build``."""
@@ -92,8 +92,8 @@ class StateBuilder:
         may be a little newer. A job that cannot be read is left out, and is a fault of
         ``isolation``.
         """
-        self._ages.turn_begins()
-        self._heard_ages.turn_begins()
+        self._ages.begin_cycle()
+        self._reception_ages.begin_cycle()
         nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
         self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
         self.pre_runs.update(self._cycle_jobs, isolation)
@@ -102,16 +102,17 @@ class StateBuilder:
         jobs: list[ObservedJob] = []
         for cached in self._cycle_jobs.values():
             yield None
-            observe = functools.partial(self._job, cached, in_flight)
-            seen = isolation.run(Stage.OBSERVATION, cached.uid, observe, otherwise=None)
+            build_job = functools.partial(self._job, cached, in_flight)
+            seen = isolation.run(Stage.OBSERVATION, cached.uid, build_job, otherwise=None)
             if seen is not None:
                 jobs.append(seen)
         self._ranks = {seen.job.uid: seen.ranks for seen in jobs if seen.ranks}
         self._liveness.forget_all_but(self._ranks)
-        self._asked = {uid: asked for uid, asked in self._asked.items() if uid in self._cycle_jobs}
+        held_jobs = self._core_jobs.items()
+        self._core_jobs = {uid: held for uid, held in held_jobs if uid in self._cycle_jobs}
         digest = self._topology_hash.digest(self.machines.fabric, nodes)
         last = self._plan
-        world = ClusterState(
+        state = ClusterState(
             ledger=ledger,
             levels=self.machines.fabric.levels,
             nodes=nodes,
@@ -127,9 +128,9 @@ class StateBuilder:
             queue_round=last.queue_round if last else None,
             breaker=self._suspected.update(jobs, self.machines.by_name),
         )
-        self._ages.turn_over()
-        self._heard_ages.turn_over()
-        yield world
+        self._ages.end_cycle()
+        self._reception_ages.end_cycle()
+        yield state
 
     def job(self, job_uid: str) -> CachedJob | None:
         """A job as the last state had it: what its plan was made from, and nothing newer."""
@@ -177,8 +178,8 @@ class StateBuilder:
             ),
             profiled=self._cycle_jobs[uid].profile != "",
         )
-        wanted = isinstance(verdict, Ongoing) and verdict.wants_stacks
-        self.sessions.want_stacks(uid, record.attempt, wanted=wanted)
+        needed = isinstance(verdict, Ongoing) and verdict.wants_stacks
+        self.sessions.request_stacks(uid, record.attempt, needed=needed)
 
     def _with_grace(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """The nodes, each marked that became unready a short time ago."""
@@ -244,7 +245,7 @@ class StateBuilder:
         ranks: tuple[ObservedRank, ...] = ()
         bound_age_s = 0.0
         if record.live and (uid, record.attempt) not in in_flight:
-            bound_age_s = self._heard_ages.of("bound", uid, record.attempt)
+            bound_age_s = self._reception_ages.of("bound", uid, record.attempt)
             pods = self.pods.of((uid, record.attempt))
             ranks = self._liveness.ranks(cached, pods=pods, view=view, nodes=self.machines.by_name)
         return ObservedJob(
@@ -286,7 +287,7 @@ class StateBuilder:
         """What its user asks for; made again only when the job or its class changed."""
         metadata, spec = cached.raw["metadata"], cached.job.spec
         priority = self.site.priority(spec.priority_class_name)
-        held = self._asked.get(cached.uid)
+        held = self._core_jobs.get(cached.uid)
         if held is not None and held[0] is cached and held[1] == priority:
             return held[2]
         job = Job(
@@ -306,7 +307,7 @@ class StateBuilder:
             workload=cached.workload,
             constraints=cached.constraints,
         )
-        self._asked[cached.uid] = cached, priority, job
+        self._core_jobs[cached.uid] = cached, priority, job
         return job
 
 

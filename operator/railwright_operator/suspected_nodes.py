@@ -22,18 +22,20 @@ SUSPECT_S = protocol.HEARTBEAT_INTERVAL_S
 """So much before the limit of its silence a launcher's kubelet is asked; the verdict needs that
 limit and the kubelet's silence too."""
 
-UNHEARD_S = SILENT_S + 4.0
+UNREPORTED_S = SILENT_S + 4.0
 """From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
 its image is being pulled, and it may be that its node died first."""
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
+_Ranks = Iterable[tuple[ObservedJob, ObservedRank]]
+
 
 class SuspectedNodes:
     """The suspected nodes of a cycle, and the breaker."""
 
-    def __init__(self, kubelets: NodeLeaseChecker, *, clock: Callable[[], float]) -> None:
-        self._kubelets = kubelets
+    def __init__(self, lease_checker: NodeLeaseChecker, *, clock: Callable[[], float]) -> None:
+        self._lease_checker = lease_checker
         self._clock = clock
         self._breaker = CLOSED
         self._judged_s = clock()
@@ -47,7 +49,7 @@ class SuspectedNodes:
         self._breaker = breaker.assess(
             before,
             (rank for seen in jobs for rank in seen.ranks),
-            renewing=self._kubelets.renewing(),
+            renewing=self._lease_checker.renewing(),
             passed_s=now_s - self._judged_s,
         )
         self._judged_s = now_s
@@ -56,14 +58,14 @@ class SuspectedNodes:
             state = "opened" if self._breaker.is_open else "closed"
             logger.warning("breaker changed", extra={"state": state, **counts})
         ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]
-        silent, unheard = _silent(ranks), _unheard(ranks, nodes)
-        suspected = silent or unheard
+        silent, unreported = _silent(ranks), _unreported(ranks, nodes)
+        suspected = silent or unreported
         others = {name for name, node in nodes.items() if _is_comparable(node)} if suspected else ()
-        self._kubelets.set_nodes(silent, unheard, others)
+        self._lease_checker.set_nodes(silent, unreported, others)
         return self._breaker
 
 
-def _silent(ranks: Iterable[tuple[ObservedJob, ObservedRank]]) -> set[str]:
+def _silent(ranks: _Ranks) -> set[str]:
     return {
         rank.node
         for _, rank in ranks
@@ -71,13 +73,13 @@ def _silent(ranks: Iterable[tuple[ObservedJob, ObservedRank]]) -> set[str]:
     }
 
 
-def _unheard(ranks: Iterable[tuple[ObservedJob, ObservedRank]], nodes: Collection[str]) -> set[str]:
+def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
     """Nodes of launchers that have not spoken though their gang was bound some time ago, or that
     are not Ready or missing."""
     return {
         rank.node
         for seen, rank in ranks
-        if (seen.bound_age_s > UNHEARD_S or rank.unready_s is not None or rank.node not in nodes)
+        if (seen.bound_age_s > UNREPORTED_S or rank.unready_s is not None or rank.node not in nodes)
         and rank.silent_s is None
         and rank.crash is None
     }

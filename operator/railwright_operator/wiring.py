@@ -110,7 +110,7 @@ class OperatorParts:
             self.api,
             self.settings,
             launcher=self.launcher,
-            listening=self.received.hearing,
+            listening=self.received.reception_clock,
             series=self.series.watch,
             wake=self.awake.set,
             clock=clock,
@@ -168,11 +168,11 @@ class OperatorParts:
             machines=Machines(informers.nodes.records, informers.pod_index),
             pulls=informers.pulls,
             sessions=self.received.sessions,
-            kubelets=self.lease_checker,
+            lease_checker=self.lease_checker,
             executor=self.executor,
             pre_runs=self.pre_runs,
             clock=self.listening,
-            hearing=self.received.hearing,
+            reception_clock=self.received.reception_clock,
         )
 
     def _construct_cycle(self) -> None:
@@ -226,10 +226,10 @@ class OperatorParts:
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
-            hearing=received.hearing,
+            reception_clock=received.reception_clock,
             metrics=self.series.heartbeats,
             agents=Agents(
-                account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
+                service_account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
                 on_inside=self.informers.discovery.receive_report,
                 probe_tasks=received.probe_tasks,
             ),

@@ -1,7 +1,7 @@
 """Cooperative yielding: long work lets other tasks of the event loop run in between.
 
-A heartbeat and the renewal of a lease wait as long as the longest slice of each task at work, and
-longer on a busy core. So a slice is short, and measured in time.
+A heartbeat waits as long as the longest slice of each running task, and longer on a busy core. So
+a slice is short, and measured in time.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_n
         min_step_s=MIN_STEP_S if loses_a_node else 0.0,
     )
 
-    def heard(scene: Scene, milestones: Milestones) -> None:
+    def on_scene(scene: Scene, milestones: Milestones) -> None:
         logs.follow(scene)
         for attempt, losses in logs.losses().items():
             if losses:
@@ -77,7 +77,9 @@ def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_n
 
     with (
         contextlib.closing(TrainingLogs(plane)) as logs,
-        WatchedJob(plane, manifest, screen=screen, heard=heard, evidence=operator.log) as watched,
+        WatchedJob(
+            plane, manifest, screen=screen, on_scene=on_scene, evidence=operator.log
+        ) as watched,
     ):
         screen.report(f"kubectl apply: {job}, on four nodes, all eight GPUs of each")
         if loses_a_node:

@@ -68,7 +68,7 @@ class Scene:
     dead: frozenset[str] = frozenset()
 
 
-def look(client: ApiClient, job: str, *, elapsed_s: float, dead: frozenset[str]) -> Scene:
+def read_scene(client: ApiClient, job: str, *, elapsed_s: float, dead: frozenset[str]) -> Scene:
     """The job of that name in the namespace `default`, now. Raises what the client raises."""
     pods = "/api/v1/namespaces/default/pods?labelSelector="
     events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name="

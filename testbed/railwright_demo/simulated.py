@@ -69,7 +69,7 @@ def _lose_a_node(
     nodes: dict[str, Kwok],
     launchers: SimulatedLaunchers,
 ) -> tuple[Figures, str]:
-    def heard(_scene: Scene, milestones: Milestones) -> None:
+    def on_scene(_scene: Scene, milestones: Milestones) -> None:
         if launchers.steps(2) is not None:
             milestones.stepped(2, time.monotonic())
 
@@ -78,7 +78,9 @@ def _lose_a_node(
         nodes[node].freeze()
 
     manifest = example_job.manifest(JOB, image=NO_IMAGE, checkpoints=None, min_step_s=0.0)
-    with WatchedJob(plane, manifest, screen=screen, heard=heard, evidence=operator.log) as watched:
+    with WatchedJob(
+        plane, manifest, screen=screen, on_scene=on_scene, evidence=operator.log
+    ) as watched:
         screen.report(f"kubectl apply: {JOB}, on four nodes, all eight GPUs of each")
         scene = watched.until(
             lambda _: _newest_step(launchers) >= STEPS_BEFORE_DEATH,

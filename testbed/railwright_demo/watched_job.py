@@ -9,7 +9,7 @@ from types import TracebackType
 
 from railwright_demo.errors import DemoError
 from railwright_demo.milestones import Milestones
-from railwright_demo.scene import Scene, look
+from railwright_demo.scene import Scene, read_scene
 from railwright_demo.screen import Screen
 from railwright_testbed import ControlPlane
 from railwright_testbed.api_client import Json
@@ -31,7 +31,7 @@ class WatchedJob:
         manifest: Json,
         *,
         screen: Screen,
-        heard: Callable[[Scene, Milestones], None],
+        on_scene: Callable[[Scene, Milestones], None],
         evidence: Callable[[], str],
     ) -> None:
         self.name: str = manifest["metadata"]["name"]
@@ -39,7 +39,7 @@ class WatchedJob:
         self._plane = plane
         self._manifest = manifest
         self._screen = screen
-        self._heard = heard
+        self._on_scene = on_scene
         self._evidence = evidence
         self._client = plane.client()
         self._dead: frozenset[str] = frozenset()
@@ -86,9 +86,11 @@ class WatchedJob:
         """
         end_s = time.monotonic() + deadline_s
         while True:
-            scene = look(self._client, self.name, elapsed_s=self._screen.elapsed_s, dead=self._dead)
+            scene = read_scene(
+                self._client, self.name, elapsed_s=self._screen.elapsed_s, dead=self._dead
+            )
             self.milestones.saw(scene, time.monotonic())
-            self._heard(scene, self.milestones)
+            self._on_scene(scene, self.milestones)
             self._screen.show(scene, f"job {self.name}")
             if reached(scene):
                 return scene

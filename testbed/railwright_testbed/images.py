@@ -52,11 +52,11 @@ def mounts() -> list[dict[str, Any]]:
     """The read-only mounts of every container, in the form of the OCI runtime specification."""
     python = host_python()
     # The repository too: an editable installation leads into its source folders.
-    wanted = [Path("/usr"), python.base, python.environment, _REPOSITORY]
-    wanted += [Path("/", name) for name in _SYSTEM_FOLDERS if not Path("/", name).is_symlink()]
-    wanted += [Path(name) for name in _MOUNTED_FROM_ETC]
+    required = [Path("/usr"), python.base, python.environment, _REPOSITORY]
+    required += [Path("/", name) for name in _SYSTEM_FOLDERS if not Path("/", name).is_symlink()]
+    required += [Path(name) for name in _MOUNTED_FROM_ETC]
     chosen: list[Path] = []
-    for path in sorted({path.resolve() for path in wanted if path.exists()}):
+    for path in sorted({path.resolve() for path in required if path.exists()}):
         if not any(path.is_relative_to(above) for above in chosen):
             chosen.append(path)
     return [

@@ -106,14 +106,14 @@ class Kwok:
         with ThreadPoolExecutor(_CONNECTIONS) as pool:
             chunks = [nodes[start::_CONNECTIONS] for start in range(_CONNECTIONS)]
             list(pool.map(self._create, chunks))
-        wanted = {node.name for node in nodes}
+        required = {node.name for node in nodes}
         waiting.until(
-            lambda: wanted <= self.ready_nodes(),
-            f"{len(wanted)} simulated nodes Ready",
-            deadline_s=_READY_DEADLINE_S + len(wanted) * _READY_DEADLINE_S_PER_NODE,
-            evidence=lambda: self._evidence(wanted),
+            lambda: required <= self.ready_nodes(),
+            f"{len(required)} simulated nodes Ready",
+            deadline_s=_READY_DEADLINE_S + len(required) * _READY_DEADLINE_S_PER_NODE,
+            evidence=lambda: self._evidence(required),
             # The answer to one question holds all nodes; asking often would slow them down.
-            pause_s_longest=max(0.25, len(wanted) / 1000),
+            pause_s_longest=max(0.25, len(required) / 1000),
         )
 
     def set_ready(self, name: str, ready: bool) -> None:
@@ -162,9 +162,9 @@ class Kwok:
         assert self._process is not None, "started before anything waits for it"
         self._process.until(condition, what, deadline_s=_READY_DEADLINE_S)
 
-    def _evidence(self, wanted: set[str]) -> str:
+    def _evidence(self, required: set[str]) -> str:
         assert self._process is not None, "started before anything waits for it"
-        unready = sorted(wanted - self.ready_nodes())
+        unready = sorted(required - self.ready_nodes())
         return f"not ready: {len(unready)}, such as {unready[:3]}\n{self._process.evidence()}"
 
     def _create(self, nodes: Sequence[NodeSpec]) -> None:

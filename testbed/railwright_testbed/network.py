@@ -145,8 +145,8 @@ def _node_commands(subnets: Subnets, index: int, count: int) -> list[str]:
 
 def batch(commands: Sequence[str], *, namespace: str = "", program: str = "ip") -> None:
     """Give `ip` or `tc` several commands at once, in a namespace or in none."""
-    inside = ["-netns", namespace] if namespace else []
-    _run([program, *inside, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands))
+    in_namespace = ["-netns", namespace] if namespace else []
+    _run([program, *in_namespace, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands))
 
 
 def _run(command: Sequence[str], *, stdin: str = "") -> str:

@@ -247,9 +247,9 @@ def _token(client: ApiClient, raw: Json) -> str:
         for source in volume["projected"]["sources"]
     )
     bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-    account = spec.get("serviceAccountName", "default")
+    service_account = spec.get("serviceAccountName", "default")
     answer = client.post(
-        f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token",
+        f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{service_account}/token",
         {
             "spec": {
                 "audiences": [audience],

@@ -58,8 +58,8 @@ def _install(folder: Path, *, seen: str | None) -> None:
 
 
 def _message(reason: str, *, seen: str | None) -> str:
-    wanted = ".".join(str(part) for part in GO_VERSION_LEAST)
+    required = ".".join(str(part) for part in GO_VERSION_LEAST)
     return (
-        f"building the testbed needs Go {wanted} or newer; on PATH: {seen or 'none'}; {reason}. "
+        f"building the testbed needs Go {required} or newer; on PATH: {seen or 'none'}; {reason}. "
         "Install Go, or point KUBEBUILDER_ASSETS at a folder with the binaries."
     )

@@ -13,17 +13,17 @@ _PAUSE_S_FIRST = 0.02
 _PAUSE_S_LONGEST = 0.25
 _LOG_LINES_SHOWN = 15
 
-Answer = TypeVar("Answer")
+Found = TypeVar("Found")
 
 
 def until(
-    condition: Callable[[], Answer | None],
+    condition: Callable[[], Found | None],
     what: str,
     *,
     deadline_s: float,
     evidence: Callable[[], str] = str,
     pause_s_longest: float = _PAUSE_S_LONGEST,
-) -> Answer:
+) -> Found:
     """The first true answer of `condition`, asked again and again until the deadline."""
     end_s = time.monotonic() + deadline_s
     pause_s = _PAUSE_S_FIRST

@@ -139,9 +139,9 @@ def _rank_tables(count: int) -> tuple[int, float]:
     for number in range(count):
         devices = Random(number).choice([4, 8, 16])
         description = table(("1.0", "1.2")[number % 2], "server-0", "server-1", devices=devices)
-        reports, account = formats.read(File("", "hccl.json", json.dumps(description)))
+        reports, hardware = formats.read(File("", "hccl.json", json.dumps(description)))
         assert isinstance(reports, HardwareReports)
-        assert not isinstance(account, HardwareReports)
+        assert not isinstance(hardware, HardwareReports)
         expected = {(n, n, n) for n in range(devices)}
         for host in ("server-0", "server-1"):
             read = {*_ports(hardware_inventory.of(reports.by_host[host]))}

@@ -42,9 +42,11 @@ def test_real_probes_find_racks_uplinks_and_a_false_label() -> None:
     assert adjusted_rand_index(racks, near) == 1.0
     # A quarter of a node's worth leaves each rack. Probes that do not begin at once see more of it,
     # on a busy machine twice as much; racks whose nodes all can leave would have 3 or 4.
-    rooms = found.links[-1].leaving
-    assert rooms.keys() == {*near.values()}
-    assert all(0.5 < room * SPEEDS.node / SPEEDS.rack < 3.0 for room in rooms.values()), rooms
+    bandwidths = found.links[-1].leaving
+    assert bandwidths.keys() == {*near.values()}
+    assert all(
+        0.5 < bandwidth * SPEEDS.node / SPEEDS.rack < 3.0 for bandwidth in bandwidths.values()
+    ), bandwidths
     in_rack, across = shaped_network.measured(text)
     assert in_rack["bytes_per_s"] == pytest.approx(SPEEDS.node * 1e6 / 8, rel=0.25)
     assert across["bytes_per_s"] == pytest.approx(SPEEDS.rack * 1e6 / 8, rel=0.25)

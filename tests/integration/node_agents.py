@@ -54,7 +54,7 @@ class NodeAgents:
         # What this machine itself has is none of the simulated nodes'.
         self._running[node] = subprocess.Popen(command, env={"PATH": ""})
 
-    def tell(self, node: str, document: Document) -> None:
+    def report_document(self, node: str, document: Document) -> None:
         """As its agent tells it, though nobody measured that."""
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))

@@ -50,11 +50,13 @@ async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats
 
 async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
     refused = {
-        "of another account": await world.agents_token("n0", account="somebody"),
+        "of another account": await world.agents_token("n0", service_account="somebody"),
         "for another audience": await world.agents_token("n0", audience=heartbeats.audience(JOB)),
         "of a pod on no node": await world.agents_token(""),
         "of a launcher": await world.token("pod-0", world.pods[0]),
-        "of no pod": await world.token_of({"audiences": ["railwright.dev"]}, account="somebody"),
+        "of no pod": await world.token_of(
+            {"audiences": ["railwright.dev"]}, service_account="somebody"
+        ),
         "none": "nonsense",
     }
     for whose, token in refused.items():
@@ -84,45 +86,43 @@ async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -
 async def test_called_agent_gets_key_and_probe_task(
     world: Heartbeats,
 ) -> None:
-    world.probe_tasks.wanted = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
+    world.probe_tasks.selected = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
     world.probe_tasks.networks = ("10.9.0.0/16",)
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
     called = {"standBy": True, "networks": ["10.9.0.0/16"]}
     assert await world.post_message(agents.PATH, tokens["n0"], TEXT) == (200, called)
-    asking, node_keys = {}, {}
+    polls, node_keys = {}, {}
     for at, node in enumerate(tokens):
-        status, node_keys[node] = await world.post_message(agents.ERRANDS_PATH, tokens[node], b"{}")
+        status, node_keys[node] = await world.post_message(agents.POLL_PATH, tokens[node], b"{}")
         assert (status, {*node_keys[node]}) == (200, {"key"})
         place = b'{"host": "10.0.0.%d", "port": 7946}' % at
-        asking[node] = asyncio.create_task(
-            world.post_message(agents.ERRANDS_PATH, tokens[node], place)
-        )
+        polls[node] = asyncio.create_task(world.post_message(agents.POLL_PATH, tokens[node], place))
     await shell.until(lambda: world.probe_tasks.there() == {"n0", "n1"}, "two that stand by")
     sent = asyncio.create_task(world.probe_tasks.dispatch(("n0", "n1"), seconds=0.1))
-    status, probe_task = await asking["n0"]
+    status, probe_task = await polls["n0"]
     assert (probe_task["host"], probe_task["key"]) == ("10.0.0.1", node_keys["n0"]["key"])
     assert probe_task["pairKey"] == keys.pair_key(node_keys["n1"]["key"], "n0")
     sent.cancel()
-    asking["n1"].cancel()
+    polls["n1"].cancel()
 
 
 async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
-    world.probe_tasks.wanted = {"n0": (), "": ()}
+    world.probe_tasks.selected = {"n0": (), "": ()}
     for token in (
-        await world.agents_token("n0", account="somebody"),
+        await world.agents_token("n0", service_account="somebody"),
         await world.agents_token("n0", audience=heartbeats.audience(JOB)),
         await world.agents_token(""),
         await world.token("pod-0", world.pods[0]),
         "nonsense",
     ):
-        status, answer = await world.post_message(agents.ERRANDS_PATH, token, b"{}")
+        status, answer = await world.post_message(agents.POLL_PATH, token, b"{}")
         assert (status, "key" in answer) == (403, False)
     token = await world.agents_token("n0")
-    assert (await world.post_message(agents.ERRANDS_PATH, token, b'{"host": "a", "port": 1}'))[
+    assert (await world.post_message(agents.POLL_PATH, token, b'{"host": "a", "port": 1}'))[
         0
     ] == 400
     large = b" " * (probe_tasks.BODY_BYTES_MAX + 1)
-    assert (await world.post_message(agents.ERRANDS_PATH, token, large))[0] == 413
+    assert (await world.post_message(agents.POLL_PATH, token, large))[0] == 413
 
 
 async def test_standby_and_unsynced_operator_ask_agent_to_retry(

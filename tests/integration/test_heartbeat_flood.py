@@ -62,7 +62,7 @@ async def launch(client: Client, number: int, *, keeps: bool, until_s: float) ->
     return took
 
 
-async def heard(gangs: Gangs, client: Client) -> list[float]:
+async def send_heartbeats(gangs: Gangs, client: Client) -> list[float]:
     """The time that each heartbeat took, half of them on connections of their own."""
     until_s = time.monotonic() + FLOODED_S
     took = await asyncio.gather(
@@ -80,5 +80,5 @@ async def heard(gangs: Gangs, client: Client) -> list[float]:
 async def test_strangers_do_not_delay_heartbeats(source: str) -> None:
     """From the launchers' own address, and from another."""
     async with serving(LAUNCHERS) as (gangs, client), flooded(client.port, source):
-        took = await heard(gangs, client)
+        took = await send_heartbeats(gangs, client)
     assert max(took) < LATEST_S, sorted(took)[-5:]

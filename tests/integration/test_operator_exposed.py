@@ -109,8 +109,8 @@ def secretive(floor: Floor) -> Floor:
         job = floor.apply(
             f"job-{number}", nodes=1, backoffLimit=0, annotations=stated, template=template
         )
-        wanted = "Failed" if not number else "Queued"
-        job.until(partial(_ended, wanted), wanted)
+        expected = "Failed" if not number else "Queued"
+        job.until(partial(_ended, expected), expected)
     return floor
 
 

@@ -71,7 +71,7 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     slow = replace(usual, flop_per_s=403 * 10**12)
     name = floor.nodes[2]
     for node in floor.nodes:
-        agents.tell(node, Document(rates=(slow if node == name else usual,)))
+        agents.report_document(node, Document(rates=(slow if node == name else usual,)))
     waiting.until(
         lambda: _status(site).get("slow"),
         "a slow node",
@@ -83,7 +83,7 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     assert status["slow"] == [{"node": name, "message": reported}]
     assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
     assert f"- {name}: {reported}\n" in command_line.topology(site)
-    agents.tell(name, Document(rates=(usual,)))
+    agents.report_document(name, Document(rates=(usual,)))
     waiting.until(
         lambda: _status(site)["slowCount"] == 0,
         "nobody slow any more",

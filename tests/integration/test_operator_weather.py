@@ -261,13 +261,13 @@ def _one_seat() -> list[tuple[str, Json]]:
         "metadata": {"name": LEVEL},
         "spec": {"type": "Limited", "limited": limited},
     }
-    account = {
+    service_account = {
         "name": operator_process.SERVICE_ACCOUNT,
         "namespace": operator_process.NAMESPACE,
     }
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     rule = {
-        "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
+        "subjects": [{"kind": "ServiceAccount", "serviceAccount": service_account}],
         "resourceRules": [everything | {"namespaces": ["*"], "clusterScope": True}],
     }
     schema = {

@@ -214,7 +214,7 @@ async def test_a_silent_stream_is_cut_and_resumed_without_a_new_list(
         await shell.until(lambda: between.count("watch configmaps"), "a watch")
         between.stall()
         await write(api, namespace, one="a")
-        await shell.until(lambda: copy.heard_age_s() > 1.0, "silence")
+        await shell.until(lambda: copy.receive_age_s() > 1.0, "silence")
         assert not copy.records
         await shell.until(lambda: between.count("watch configmaps") >= 2, "a second watch")
         between.flow()

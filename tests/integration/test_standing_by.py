@@ -36,17 +36,17 @@ Json = dict[str, Any]
 class Scripted(OperatorClient):
     """An operator that answers by ``answers``, one after the other; its last one for good."""
 
-    heard: list[Json]
+    polls: list[Json]
     answers: list[Json | Exception]
 
     def __new__(cls, *_: object) -> Scripted:
         made = super().__new__(cls)
-        object.__setattr__(made, "heard", [])
+        object.__setattr__(made, "polls", [])
         object.__setattr__(made, "answers", [])
         return made
 
     def ask(self, path: str, message: Json, deadline_s: float) -> Json:
-        self.heard.append(message)
+        self.polls.append(message)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -96,7 +96,7 @@ def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
     teller.answers[:] = [{}]
     with port_of_both() as port:
         assert stood_by(teller, port) == []
-    assert teller.heard == [{}]
+    assert teller.polls == [{}]
 
 
 async def test_it_goes_on_its_errand_and_tells_what_it_measured(
@@ -109,8 +109,8 @@ async def test_it_goes_on_its_errand_and_tells_what_it_measured(
         async with await Responder(THEIRS).start(OTHER, port):
             stated = await asyncio.to_thread(stood_by, teller, port)
     assert stated == [f"probes are answered at {HOST}:{port}"]
-    assert teller.heard[:2] == [{}, {"host": HOST, "port": port}]
-    (reported,) = teller.heard[2:]
+    assert teller.polls[:2] == [{}, {"host": HOST, "port": port}]
+    (reported,) = teller.polls[2:]
     assert reported["errand"] == 7
     assert 0 < reported["latency_s"] < 0.1
     assert reported["bytes_per_s"] > 1e6
@@ -123,7 +123,7 @@ def test_an_errand_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> No
         teller.answers[:] = [{"key": KEY}, probe_task, beyond, {}]
         stood_by(teller, port)
     place = {"host": HOST, "port": port}
-    assert teller.heard[2:] == [place | {"errand": 7}, place | {"errand": 8}]
+    assert teller.polls[2:] == [place | {"errand": 7}, place | {"errand": 8}]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "localhost", "::1", "0.0.0.0"])
@@ -136,7 +136,7 @@ def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
         stood_by(teller, port)
         with pytest.raises(TimeoutError):
             service.accept()
-    assert teller.heard[2:] == [{"host": HOST, "port": port, "errand": 7}]
+    assert teller.polls[2:] == [{"host": HOST, "port": port, "errand": 7}]
 
 
 def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
@@ -144,7 +144,7 @@ def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
     with port_of_both() as port:
         stated = stood_by(teller, port, host="192.0.2.1")
     assert stated[0].startswith(f"probes cannot be answered at 192.0.2.1:{port}: ")
-    assert teller.heard == [{}, {"unfit": stated[0]}]
+    assert teller.polls == [{}, {"unfit": stated[0]}]
 
 
 def test_unresponsive_operator_is_polled_again_then_left(
@@ -175,7 +175,7 @@ async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
 
         class Probed(Scripted):
             def ask(self, path: str, message: Json, deadline_s: float) -> Json:
-                if len(self.heard) == 2:
+                if len(self.polls) == 2:
                     probes(KEY)()
                     probes("a newer key of this test")()
                 return super().ask(path, message, deadline_s)

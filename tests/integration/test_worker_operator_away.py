@@ -114,9 +114,9 @@ def test_training_goes_on_while_the_operator_is_away(tmp_path: Path) -> None:
         assert launcher.stderr is not None
         lines = iter(launcher.stderr.readline, "")
         assert any("heartbeat not taken" in line for line in lines)
-        heard = len(operator.heartbeats)
+        received = len(operator.heartbeats)
         with operator.listening():
-            until(lambda: len(operator.heartbeats) > heard)
+            until(lambda: len(operator.heartbeats) > received)
             go_on.touch()
             assert launcher.wait(TIMEOUT_S) == 0
     assert max(operator.heartbeats, key=lambda heartbeat: heartbeat.sequence).exited == 1

@@ -241,11 +241,11 @@ def islanders(draw: st.DrawFn) -> Snapshot:
 def test_gang_gets_scale_up_domains_if_any_choice_does(
     snapshot: Snapshot,
 ) -> None:
-    (asking,) = snapshot.jobs
+    (pending_job,) = snapshot.jobs
     rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
 
     def are_so(nodes: tuple[Node, ...]) -> bool:
-        constraints, on = asking.constraints, Counter(node.domains[scale_up] for node in nodes)
+        constraints, on = pending_job.constraints, Counter(node.domains[scale_up] for node in nodes)
         if any(node.used[GPU] for node in nodes):
             return False
         if (
@@ -266,7 +266,7 @@ def test_gang_gets_scale_up_domains_if_any_choice_does(
     note(table(snapshot))
     able = [
         {node.name for node in each}
-        for each in combinations(snapshot.nodes, asking.num_nodes)
+        for each in combinations(snapshot.nodes, pending_job.num_nodes)
         if are_so(each)
     ]
     (*found,) = decide(snapshot).admitted

@@ -49,12 +49,12 @@ def test_the_order_of_the_input_does_not_reach_the_answer(snapshot: Snapshot, rn
 @given(snapshots())
 def test_every_job_is_in_one_list_and_both_are_in_queue_order(snapshot: Snapshot) -> None:
     decisions = decide(snapshot)
-    turns = [job.uid for job in _line(snapshot)]
+    queue_order = [job.uid for job in _line(snapshot)]
     admitted = [admit.job_uid for admit in decisions.admitted]
     waiting = [wait.job_uid for wait in decisions.waiting]
-    assert sorted(admitted + waiting) == sorted(turns)
-    assert admitted == sorted(admitted, key=turns.index)
-    assert waiting == sorted(waiting, key=turns.index)
+    assert sorted(admitted + waiting) == sorted(queue_order)
+    assert admitted == sorted(admitted, key=queue_order.index)
+    assert waiting == sorted(waiting, key=queue_order.index)
 
 
 @given(snapshots())

@@ -72,7 +72,7 @@ class Run:
         self.now_s = 0.0
         self.training_since_s = 0.0
         self.steps_s: list[float] = []
-        self.unheard: dict[int, hang.ObservedLauncher] = {}
+        self.unreported: dict[int, hang.ObservedLauncher] = {}
         self.silent_since_s = 0.0
         self.number = 0
 
@@ -89,12 +89,12 @@ class Run:
     def listen(self, *, silent: int | None, forgets: bool) -> None:
         """From now on this node's launcher is not heard, for an hour at most; what it said last is
         known, or not."""
-        self.unheard = {}
+        self.unreported = {}
         self.silent_since_s = self.now_s
         if silent is not None:
             last = self.nodes[silent].launcher(self.now_s)
             steps = None if forgets else last.steps
-            self.unheard[silent] = replace(last, responsive=False, steps=steps)
+            self.unreported[silent] = replace(last, responsive=False, steps=steps)
         if forgets:
             self.training_since_s = self.now_s
 
@@ -140,10 +140,10 @@ class Run:
 
     def assess(self) -> Cause | Suspected | None:
         silent_s = self.now_s - self.silent_since_s
-        unheard = self.unheard if silent_s <= hang.EVALUATING_S else {}
+        unreported = self.unreported if silent_s <= hang.EVALUATING_S else {}
         launchers = [
-            replace(unheard[node.node_rank], silent_s=silent_s)
-            if node.node_rank in unheard
+            replace(unreported[node.node_rank], silent_s=silent_s)
+            if node.node_rank in unreported
             else node.launcher(self.now_s)
             for node in self.nodes
         ]

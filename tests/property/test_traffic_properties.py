@@ -51,8 +51,8 @@ def test_a_job_has_its_turns_and_never_more_than_there_is(
     capacity: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     found = contention.left(capacity, adapters, others)
-    turns = capacity * adapters / (adapters + sum(each.adapters for each in others))
-    assert turns * (1 - 1e-9) <= found <= capacity
+    fair_share = capacity * adapters / (adapters + sum(each.adapters for each in others))
+    assert fair_share * (1 - 1e-9) <= found <= capacity
     unused = capacity - sum(each.busy for each in others)
     assert found >= unused * (1 - 1e-9) - 1e-9
 

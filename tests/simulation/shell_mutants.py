@@ -92,7 +92,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "no confirm by a leader with nothing to write",
         "cycle.py",
-        "elif plan.confirms or self.clock() - self._sure_s >= SURE_S:",
+        "elif plan.confirms or self.clock() - self._confirmed_s >= CONFIRM_INTERVAL_S:",
         "elif plan.confirms:",
         "tests/unit/test_cycle.py::test_leader_with_nothing_to_do_confirms_its_ledger",
     ),
@@ -163,10 +163,10 @@ SHELL_MUTANTS = (
         "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
     ),
     ShellMutant(
-        "a start is charged for time without hearing",
+        "a start is charged for time without reception",
         "state_builder.py",
-        "self._heard_ages = Ages(self.hearing)",
-        "self._heard_ages = Ages(self.clock)",
+        "self._reception_ages = Ages(self.reception_clock)",
+        "self._reception_ages = Ages(self.clock)",
         "tests/unit/test_observe.py::test_time_without_hearing_is_not_counted_against_a_start",
     ),
     ShellMutant(

@@ -23,7 +23,7 @@ def test_a_fact_is_new_when_first_seen_and_ages_with_the_clock() -> None:
     ages = Ages(clock)
     assert ages.of("unready", "n0") == 0.0
     clock.now_s += 7.5
-    ages.turn_begins()
+    ages.begin_cycle()
     assert ages.of("unready", "n0") == 7.5
     assert ages.of("unready", "n1") == 0.0
 
@@ -32,7 +32,7 @@ def test_no_fact_is_younger_than_new_however_the_clock_runs() -> None:
     """An age below 0 is below every limit, so a job without a back-off would still wait."""
     ticks = itertools.count()
     ages = Ages(lambda: float(next(ticks)))
-    ages.turn_begins()
+    ages.begin_cycle()
     assert ages.of("ended", "job", 0) == ages.of("ended", "other", 0) == 0.0
 
 
@@ -40,11 +40,11 @@ def test_a_fact_seen_in_every_turn_keeps_its_age() -> None:
     clock = Clock()
     ages = Ages(clock)
     for _ in range(3):
-        ages.turn_begins()
+        ages.begin_cycle()
         ages.of("bound", "job", 1)
-        ages.turn_over()
+        ages.end_cycle()
         clock.now_s += 1.0
-    ages.turn_begins()
+    ages.begin_cycle()
     assert ages.of("bound", "job", 1) == 3.0
 
 
@@ -52,8 +52,8 @@ def test_a_fact_that_missed_a_turn_begins_again() -> None:
     clock = Clock()
     ages = Ages(clock)
     ages.of("unready", "n0")
-    ages.turn_over()
+    ages.end_cycle()
     clock.now_s += 5.0
-    ages.turn_over()
+    ages.end_cycle()
     assert ages.of("unready", "n0") == 0.0
     assert repr(ages) == "<Ages facts=1>"

@@ -154,8 +154,8 @@ def test_node_counts_once_and_as_alive_if_any_launcher_is_heard() -> None:
 
 
 def test_launcher_unheard_by_a_new_leader_is_no_sign_of_life() -> None:
-    unheard = rank(0, node="n1", silent_s=1.0, unheard=True)
-    ranks = [rank(0, node="n0", **MISSING), unheard]
+    unreported = rank(0, node="n1", silent_s=1.0, unreported=True)
+    ranks = [rank(0, node="n0", **MISSING), unreported]
     assert breaker.assess(CLOSED, ranks, renewing=(), passed_s=1.0).is_open
 
 

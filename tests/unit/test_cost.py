@@ -232,12 +232,12 @@ def test_a_step_is_as_long_as_was_published(
 
 
 @pytest.mark.parametrize(
-    ("context", "data", "sequence", "batch", "rate"),
+    ("context", "data", "sequence", "batch", "throughput"),
     [(1, 64, 8192, 2048, 430e12), (1, 128, 8192, 2048, 400e12), (16, 8, 131_072, 128, 380e12)],
 )
 @pytest.mark.parametrize("virtual", [4, 7])
 def test_uneven_layers_are_shared(
-    context: int, data: int, sequence: int, batch: int, rate: float, virtual: int
+    context: int, data: int, sequence: int, batch: int, throughput: float, virtual: int
 ) -> None:
     # The Llama 3 Herd of Models, 2024, table 4: how many stages a rank has is not said.
     model = Transformer(126, 16_384, 128, 8, 128, 53_248, 128_256, gated=True)
@@ -247,7 +247,7 @@ def test_uneven_layers_are_shared(
     tokens = batch * sequence
     operations = 6 * 405e9 * tokens + 6 * 126 * 16_384 * sequence * tokens
     found = operations / split.ranks / step.predict(model, split, recipe, DGX_H100).total
-    assert found == pytest.approx(rate, rel=0.1)
+    assert found == pytest.approx(throughput, rel=0.1)
 
 
 def test_the_parts_are_the_whole_largest_first() -> None:

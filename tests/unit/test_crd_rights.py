@@ -120,12 +120,12 @@ def test_every_role_is_bound_to_the_operator_alone() -> None:
     applied = [*DOCUMENTS, *documents("all-namespaces.yaml")]
     bindings = [one for one in applied if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert len(bindings) == len(roles())
-    account = {
+    service_account = {
         "kind": "ServiceAccount",
         "name": "railwright-operator",
         "namespace": "railwright-system",
     }
-    assert all(binding["subjects"] == [account] for binding in bindings)
+    assert all(binding["subjects"] == [service_account] for binding in bindings)
     bound = {
         (one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace"))
         for one in bindings
@@ -190,10 +190,10 @@ def test_documentation_names_all_that_the_operator_reads() -> None:
 
 def test_agents_have_no_rights_but_an_operator_token() -> None:
     text = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
-    account, agents, _ = yaml.safe_load_all(text)
-    assert account["kind"] == "ServiceAccount"
-    assert account["metadata"]["name"] == AGENT
-    assert account["automountServiceAccountToken"] is False
+    service_account, agents, _ = yaml.safe_load_all(text)
+    assert service_account["kind"] == "ServiceAccount"
+    assert service_account["metadata"]["name"] == AGENT
+    assert service_account["automountServiceAccountToken"] is False
     spec = agents["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == AGENT
     assert spec["automountServiceAccountToken"] is False

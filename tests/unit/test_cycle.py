@@ -18,7 +18,7 @@ from fixtures import node
 from fixtures.attempts import NODES, entry, pods, seen, world_of
 from fixtures.shell import until
 from railwright_operator import cycle
-from railwright_operator.cycle import SURE_S, Cycle
+from railwright_operator.cycle import CONFIRM_INTERVAL_S, Cycle
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
@@ -81,7 +81,8 @@ class Replaced:
 
 
 class Idle(Replaced):
-    """The same with nothing to do, and so nothing to write: each turn ends ``SURE_S`` later."""
+    """The same with nothing to do, and so nothing to write: each turn ends ``CONFIRM_INTERVAL_S``
+    later."""
 
     reports = 0
 
@@ -96,7 +97,7 @@ class Idle(Replaced):
 
     async def report(self, plan: object) -> None:
         self.reports += 1
-        self.now_s += SURE_S
+        self.now_s += CONFIRM_INTERVAL_S
         self.awake.set()
 
     def forget_all_but(self, keys: object) -> None:
@@ -157,7 +158,7 @@ async def test_cycle_that_stopped_in_the_queue_wakes_the_next(
     shell = Quiet(world_of(nodes=()))
     async with _cycles(shell):
         with pytest.raises(AssertionError):
-            await until(lambda: shell.reports > 1, "another", deadline_s=6 * cycle.PACE_S)
+            await until(lambda: shell.reports > 1, "another", deadline_s=6 * cycle.PAUSE_S_MIN)
 
 
 class Recorded(Idle):
@@ -243,7 +244,7 @@ async def test_cycle_waits_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None
         shell.awake.set()
         await until(lambda: shell.reports == 2, "another one")
         with pytest.raises(AssertionError):
-            await until(lambda: shell.reports > 2, "a third", deadline_s=6 * cycle.PACE_S)
+            await until(lambda: shell.reports > 2, "a third", deadline_s=6 * cycle.PAUSE_S_MIN)
 
 
 class Full(Sure):
@@ -267,7 +268,7 @@ async def test_cycle_rests_while_requests_are_under_way(monkeypatch: pytest.Monk
     async with _cycles(shell):
         await until(lambda: shell.reports, "a cycle")
         with pytest.raises(AssertionError):
-            await until(lambda: shell.reports > 1, "another one", deadline_s=6 * cycle.PACE_S)
+            await until(lambda: shell.reports > 1, "another one", deadline_s=6 * cycle.PAUSE_S_MIN)
         shell.low.set()
         await until(lambda: shell.reports > 1, "another one")
 
@@ -286,7 +287,7 @@ async def test_requests_that_never_end_delay_no_cycle_for_long(
 async def test_ledger_is_confirmed_once_in_a_while() -> None:
     shell = Sure(world_of(nodes=()))
     async with _cycles(shell):
-        shell.now_s += SURE_S
+        shell.now_s += CONFIRM_INTERVAL_S
         for count in (2, 3, 4):
             shell.awake.set()
             await until(functools.partial(shell.has_reported, count), "a cycle")
@@ -311,7 +312,7 @@ async def test_slow_planning_leaves_time_for_the_rest() -> None:
         await until(lambda: shell.reports, "a cycle")
         began_s = loop.time()
         await until(lambda: shell.reports == 2, "another one")
-    assert loop.time() - began_s >= cycle.RESTS * 0.2 - 0.1
+    assert loop.time() - began_s >= cycle.PAUSE_FACTOR * 0.2 - 0.1
 
 
 async def test_age_of_a_cycle_counts_from_its_end() -> None:

@@ -35,18 +35,20 @@ SAYS_NOTHING = ObservedSteps(still_s=100_000)
 
 
 def launchers(
-    *steps: ObservedSteps | None, unheard: tuple[int, ...] = ()
+    *steps: ObservedSteps | None, unreported: tuple[int, ...] = ()
 ) -> list[ObservedLauncher]:
     return [
-        ObservedLauncher(node_rank, f"n{node_rank}", responsive=node_rank not in unheard, steps=its)
+        ObservedLauncher(
+            node_rank, f"n{node_rank}", responsive=node_rank not in unreported, steps=its
+        )
         for node_rank, its in enumerate(steps)
     ]
 
 
 def cause(
-    *steps: ObservedSteps | None, watch: Watch = ASKED, unheard: tuple[int, ...] = ()
+    *steps: ObservedSteps | None, watch: Watch = ASKED, unreported: tuple[int, ...] = ()
 ) -> Cause:
-    found = hang.assess(launchers(*steps, unheard=unheard), watch)
+    found = hang.assess(launchers(*steps, unreported=unreported), watch)
     assert isinstance(found, Cause), found
     return found
 
@@ -97,7 +99,7 @@ def test_script_without_reports_never_hangs() -> None:
 def test_script_without_reports_hangs_by_users_limit() -> None:
     found = cause(SAYS_NOTHING, SAYS_NOTHING, watch=replace(ASKED, timeout_s=99_999))
     assert found.message.startswith("no rank has made a step for 100000 s, limit 99999 s (progress")
-    partly = launchers(SAYS_NOTHING, SAYS_NOTHING, unheard=(1,))
+    partly = launchers(SAYS_NOTHING, SAYS_NOTHING, unreported=(1,))
     assert hang.assess(partly, replace(ASKED, timeout_s=10)) is None
 
 
@@ -141,8 +143,8 @@ def test_lag_counts_from_the_last_phase_of_this_leader() -> None:
 
 def test_silent_launcher_may_be_evaluating() -> None:
     still = training(still_s=EVALUATING_S)
-    assert hang.assess(launchers(still, training(), unheard=(1,)), ASKED) is None
-    found = cause(replace(still, still_s=EVALUATING_S + 1), training(), unheard=(1,))
+    assert hang.assess(launchers(still, training(), unreported=(1,)), ASKED) is None
+    found = cause(replace(still, still_s=EVALUATING_S + 1), training(), unreported=(1,))
     assert found.message.endswith(
         "(while a launcher is silent): no heartbeat from node rank 1 on n1"
     )
@@ -150,7 +152,7 @@ def test_silent_launcher_may_be_evaluating() -> None:
 
 def test_rank_that_reports_and_falls_silent_accuses_nobody() -> None:
     """The others report nothing and have stood still since their start, as far as they say."""
-    assert hang.assess(launchers(training(), SAYS_NOTHING, unheard=(0,)), ASKED) is None
+    assert hang.assess(launchers(training(), SAYS_NOTHING, unreported=(0,)), ASKED) is None
 
 
 def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> ObservedLauncher:
@@ -218,7 +220,7 @@ def test_lost_node_is_found_before_a_users_short_limit() -> None:
     steps = training()
     watch = replace(ASKED, timeout_s=10)
     assert limit_s(steps, watch) == 10
-    several = launchers(replace(steps, still_s=10 + VERDICT_S), steps, unheard=(1,))
+    several = launchers(replace(steps, still_s=10 + VERDICT_S), steps, unreported=(1,))
     assert hang.assess(several, watch) is None
 
 

@@ -123,10 +123,10 @@ def test_stacks_have_the_time_of_the_interval() -> None:
     cluster = Cluster()
     cluster.expect("large", 1_999)
     cluster.heartbeat(1)
-    cluster.sessions.want_stacks("small", 1, wanted=True)
+    cluster.sessions.request_stacks("small", 1, needed=True)
     view = cluster.sessions.attempt("small", 1)
     assert view is not None
-    assert view.asked_at_s == 100.0 + 3
+    assert view.stacks_since_s == 100.0 + 3
     answer = cluster.heartbeat(2)
     assert (answer.stacks, answer.interval_s) == (True, 2)
 

@@ -56,10 +56,10 @@ def test_other_links_are_another_word(changes: dict[str, object]) -> None:
 
 
 def test_another_pace_is_another_word_until_it_is_gone() -> None:
-    knowledge = TopologyHash()
+    topology_hash = TopologyHash()
     slow = (replace(NODES[0], relative_speed=RelativeSpeed(products=0.5)), NODES[1])
-    words = [knowledge.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]
-    assert words[0] == words[2] != words[1]
+    digests = [topology_hash.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]
+    assert digests[0] == digests[2] != digests[1]
 
 
 async def test_cycle_states_topology_age_and_job_progress() -> None:

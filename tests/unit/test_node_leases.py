@@ -54,11 +54,13 @@ class CheckedSite:
     leases: Leases = field(default_factory=Leases)
     now_s: float = 0.0
     woken: int = 0
-    suspects: frozenset[str] = frozenset()
+    suspected: frozenset[str] = frozenset()
     asked_max: int = 0
 
     def __post_init__(self) -> None:
-        self.kubelets = NodeLeaseChecker(self.leases.ask, clock=lambda: self.now_s, wake=self.wake)
+        self.lease_checker = NodeLeaseChecker(
+            self.leases.ask, clock=lambda: self.now_s, wake=self.wake
+        )
 
     def wake(self) -> None:
         self.woken += 1
@@ -72,22 +74,22 @@ class CheckedSite:
     async def check(self, *, after_s: float = 0.0) -> None:
         """Let every suspect be asked once more, this much later."""
         self.now_s += after_s
-        running = asyncio.create_task(self.kubelets.run())
+        running = asyncio.create_task(self.lease_checker.run())
         # Every answer is there at once, so its round is over within these few steps of the loop.
         for _ in range(50):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert set(self.leases.asked) >= self.suspects
+        assert set(self.leases.asked) >= self.suspected
         assert len(self.leases.asked) == len(set(self.leases.asked))
         self.asked_max = max(self.asked_max, len(self.leases.asked))
         self.leases.asked.clear()
 
     def mark_suspected(
-        self, *nodes: str, unheard: tuple[str, ...] = (), others: tuple[str, ...] = (WELL,)
+        self, *nodes: str, unreported: tuple[str, ...] = (), others: tuple[str, ...] = (WELL,)
     ) -> None:
-        self.suspects = frozenset(nodes)
-        self.kubelets.set_nodes(nodes, unheard, others)
+        self.suspected = frozenset(nodes)
+        self.lease_checker.set_nodes(nodes, unreported, others)
 
 
 @pytest.fixture
@@ -99,9 +101,9 @@ async def test_lease_unrenewed_beyond_an_interval_is_stale(checked_site: Checked
     checked_site.mark_suspected("n0")
     await checked_site.check()
     await checked_site.watch(for_s=LIMIT_S)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
     await checked_site.check(after_s=1)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
     assert checked_site.woken == 1
 
 
@@ -110,7 +112,7 @@ async def test_a_lease_that_changes_is_never_stale(checked_site: CheckedSite) ->
     for renewal in range(10):
         checked_site.leases.renewed["n0"] = f"t{renewal}"
         await checked_site.watch(for_s=LIMIT_S - 1)
-        assert not checked_site.kubelets.stale("n0")
+        assert not checked_site.lease_checker.stale("n0")
     assert checked_site.woken == 0
 
 
@@ -119,14 +121,14 @@ async def stale(checked_site: CheckedSite, node: str) -> None:
     checked_site.mark_suspected(node)
     await checked_site.check()
     await checked_site.watch(for_s=LIMIT_S + 1)
-    assert checked_site.kubelets.stale(node)
+    assert checked_site.lease_checker.stale(node)
 
 
 async def test_a_renewal_ends_the_suspicion_at_once(checked_site: CheckedSite) -> None:
     await stale(checked_site, "n0")
     checked_site.leases.renewed["n0"] = "t1"
     await checked_site.check(after_s=2)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
     assert checked_site.woken == 2
 
 
@@ -135,7 +137,7 @@ async def test_an_api_server_that_does_not_answer_proves_nothing(checked_site: C
     await checked_site.check()
     checked_site.leases.silent = True
     await checked_site.watch(for_s=10 * LIMIT_S)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
 
 
 async def test_the_first_answers_after_an_outage_are_no_evidence(checked_site: CheckedSite) -> None:
@@ -147,9 +149,9 @@ async def test_the_first_answers_after_an_outage_are_no_evidence(checked_site: C
     await checked_site.check(after_s=2)
     checked_site.leases.silent = False
     await checked_site.watch(for_s=LIMIT_S)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
     await checked_site.watch(for_s=2 * node_leases.ASK_INTERVAL_S)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
 
 
 @pytest.mark.parametrize("slow_s", [0.0, node_leases.GAP_S_MAX + 1])
@@ -166,13 +168,13 @@ async def test_answers_with_a_gap_between_them_are_no_row(
     await checked_site.check(after_s=node_leases.GAP_S_MAX + 1 - slow_s)
     checked_site.leases.late = lambda: None
     await checked_site.watch(for_s=4)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
 
 
 async def test_an_old_answer_is_evidence_of_nothing(checked_site: CheckedSite) -> None:
     await stale(checked_site, "n0")
     checked_site.now_s += node_leases.GAP_S_MAX + 1
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
 
 
 async def test_a_node_without_a_lease_is_stale_when_it_stays_without(
@@ -184,9 +186,9 @@ async def test_a_node_without_a_lease_is_stale_when_it_stays_without(
 async def test_who_is_no_suspect_is_not_asked_and_not_remembered(checked_site: CheckedSite) -> None:
     await stale(checked_site, "n0")
     checked_site.mark_suspected("n1")
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
     await checked_site.check(after_s=1)
-    assert repr(checked_site.kubelets) == "<NodeLeaseChecker suspects=1 sightings=2>"
+    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspects=1 sightings=2>"
 
 
 async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(
@@ -195,70 +197,70 @@ async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(
     """But for the first half minute of a leader."""
     await checked_site.check()
     await checked_site.watch(for_s=SETTLE_S)
-    checked_site.mark_suspected(unheard=("n0",))
+    checked_site.mark_suspected(unreported=("n0",))
     await checked_site.check()
     await checked_site.watch(for_s=LIMIT_S + 1)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
     await checked_site.watch(for_s=LIMIT_S)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
     assert checked_site.woken == 1
 
 
 async def test_kubelet_has_time_to_come_back_after_an_outage(checked_site: CheckedSite) -> None:
     """A launcher that was heard is evidence of its own; of one that never was there is the lease
     alone. Neither a new leader knows since when the API server answers."""
-    checked_site.mark_suspected("n1", unheard=("n0",))
+    checked_site.mark_suspected("n1", unreported=("n0",))
     for outage in (False, True):
         checked_site.leases.silent = outage
         await checked_site.check()
         checked_site.leases.silent = False
         await checked_site.watch(for_s=LIMIT_S + 3)
-        assert checked_site.kubelets.stale("n1")
-        assert not checked_site.kubelets.stale("n0")
+        assert checked_site.lease_checker.stale("n1")
+        assert not checked_site.lease_checker.stale("n0")
         await checked_site.watch(for_s=SETTLE_S)
-        assert checked_site.kubelets.stale("n0")
+        assert checked_site.lease_checker.stale("n0")
 
 
 async def test_request_that_fails_alone_is_no_outage(checked_site: CheckedSite) -> None:
     await checked_site.check()
     await checked_site.watch(for_s=SETTLE_S)
-    checked_site.mark_suspected(unheard=("n0",))
+    checked_site.mark_suspected(unreported=("n0",))
     await checked_site.check()
     checked_site.leases.refused = {WELL}
     await checked_site.check(after_s=2)
     checked_site.leases.refused = set()
     await checked_site.watch(for_s=LIMIT_S + 1)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
 
 
 async def test_few_of_thousands_of_silent_nodes_are_asked_at_a_time() -> None:
     """The one that is dead is found, though all others must first have been seen to renew."""
     names = tuple(f"n{number:03}" for number in range(300))
     checked_site = CheckedSite()
-    checked_site.mark_suspected("silent", unheard=names)
+    checked_site.mark_suspected("silent", unreported=names)
     for second in range(0, 120, 2):
         renewed = {name: f"t{(second + place) // 10}" for place, name in enumerate(names)}
         checked_site.leases.renewed = {**renewed, names[-1]: "t0"}
         await checked_site.check(after_s=2)
-        assert not any(checked_site.kubelets.stale(name) for name in names[:-1])
-        if checked_site.kubelets.stale(names[-1]):
+        assert not any(checked_site.lease_checker.stale(name) for name in names[:-1])
+        if checked_site.lease_checker.stale(names[-1]):
             break
-    assert checked_site.kubelets.stale(names[-1])
-    assert checked_site.asked_max == node_leases.UNHEARD_PER_ROUND_MAX + 2
+    assert checked_site.lease_checker.stale(names[-1])
+    assert checked_site.asked_max == node_leases.UNREPORTED_PER_ROUND_MAX + 2
 
 
 async def test_nodes_whose_lease_cannot_be_read_keep_no_others_waiting() -> None:
-    names = tuple(f"n{number:03}" for number in range(2 * node_leases.UNHEARD_PER_ROUND_MAX))
+    names = tuple(f"n{number:03}" for number in range(2 * node_leases.UNREPORTED_PER_ROUND_MAX))
     checked_site = CheckedSite()
     await checked_site.check()
     await checked_site.watch(for_s=SETTLE_S)
-    checked_site.mark_suspected(unheard=names)
+    checked_site.mark_suspected(unreported=names)
     checked_site.leases.refused = set(names)
     await checked_site.check()
     checked_site.leases.refused = set()
     await checked_site.check(after_s=2)
     await checked_site.watch(for_s=LIMIT_S + 1)
-    assert [name for name in names if checked_site.kubelets.stale(name)] == list(
+    assert [name for name in names if checked_site.lease_checker.stale(name)] == list(
         names[len(names) // 2 :]
     )
 
@@ -270,10 +272,10 @@ async def test_lease_is_not_stale_while_no_other_is_renewed(checked_site: Checke
     checked_site.mark_suspected("n0")
     await checked_site.check()
     await checked_site.watch(for_s=10 * LIMIT_S)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
     checked_site.leases.renewed[WELL] = "t1"
     await checked_site.check(after_s=2)
-    assert checked_site.kubelets.stale("n0")
+    assert checked_site.lease_checker.stale("n0")
 
 
 async def test_renewal_before_the_row_of_answers_proves_nothing(checked_site: CheckedSite) -> None:
@@ -285,7 +287,7 @@ async def test_renewal_before_the_row_of_answers_proves_nothing(checked_site: Ch
     checked_site.mark_suspected("n0", "n1")
     await checked_site.watch(for_s=2)
     await checked_site.watch(for_s=2 * LIMIT_S)
-    assert not checked_site.kubelets.stale("n0")
+    assert not checked_site.lease_checker.stale("n0")
 
 
 async def test_renewing_kubelets_are_those_seen_to_renew_lately(checked_site: CheckedSite) -> None:
@@ -293,10 +295,10 @@ async def test_renewing_kubelets_are_those_seen_to_renew_lately(checked_site: Ch
     for renewal in range(4):
         checked_site.leases.renewed["n1"] = f"t{renewal}"
         await checked_site.watch(for_s=LIMIT_S - 3)
-    assert checked_site.kubelets.renewing() == {WELL, "n1"}
+    assert checked_site.lease_checker.renewing() == {WELL, "n1"}
     checked_site.leases.silent = True
     await checked_site.watch(for_s=LIMIT_S + 2)
-    assert checked_site.kubelets.renewing() == frozenset()
+    assert checked_site.lease_checker.renewing() == frozenset()
 
 
 async def test_controls_are_few_and_from_all_over_the_cluster(checked_site: CheckedSite) -> None:
@@ -306,10 +308,10 @@ async def test_controls_are_few_and_from_all_over_the_cluster(checked_site: Chec
     checked_site.mark_suspected("n0", others=others)
     assert checked_site.asked_max == 1 + node_leases.CONTROLS_MIN
     assert (
-        repr(checked_site.kubelets)
+        repr(checked_site.lease_checker)
         == f"<NodeLeaseChecker suspects=1 sightings={checked_site.asked_max}>"
     )
     checked_site.mark_suspected(others=others)
     await checked_site.check()
     assert checked_site.asked_max == 1 + node_leases.CONTROLS_MIN
-    assert repr(checked_site.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
+    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspects=0 sightings=0>"

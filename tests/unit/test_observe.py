@@ -18,7 +18,7 @@ from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.state_builder import FORGET_S
-from railwright_operator.suspected_nodes import UNHEARD_S
+from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch import node_leases, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
@@ -327,11 +327,11 @@ async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
 def test_only_launchers_silent_for_long_are_examined() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
-    seen.run_cycle(after_s=UNHEARD_S)
-    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=0 sightings=0>"
+    seen.run_cycle(after_s=UNREPORTED_S)
+    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspects=0 sightings=0>"
     seen.heartbeat(0, running=0)
     seen.run_cycle(after_s=0.5)
-    assert repr(seen.kubelets) == "<NodeLeaseChecker suspects=1 sightings=0>"
+    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspects=1 sightings=0>"
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import observing
 from fixtures.observing import JOB, Watched
-from railwright_operator.suspected_nodes import CONTROL_PLANE, UNHEARD_S
+from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
 from railwright_operator.watch.site import CLASSES, SiteObject
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.isolation import Isolation, Stage
@@ -117,16 +117,16 @@ def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPat
     found: list[Suspected] = []
 
     def mark_suspected(
-        silent: Collection[str], unheard: Collection[str], others: Collection[str]
+        silent: Collection[str], unreported: Collection[str], others: Collection[str]
     ) -> None:
-        found.append((set(silent), set(unheard), set(others)))
+        found.append((set(silent), set(unreported), set(others)))
 
-    monkeypatch.setattr(seen.kubelets, "set_nodes", mark_suspected)
+    monkeypatch.setattr(seen.lease_checker, "set_nodes", mark_suspected)
     seen.run_cycle()
     if is_missing:
         del seen.nodes["uid-n1"]
     else:
-        seen.run_cycle(after_s=UNHEARD_S + 1.0)
+        seen.run_cycle(after_s=UNREPORTED_S + 1.0)
     for rank in (0, 2, 3):
         seen.heartbeat(rank)
     seen.run_cycle()

@@ -24,17 +24,17 @@ class Office:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.probe_tasks = ProbeTasks(lambda: self.now_s)
-        self.probe_tasks.wanted = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
+        self.probe_tasks.selected = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
 
     async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
         """Agents that stand by, each of which waits for an errand."""
-        asking = {}
+        polls = {}
         for at, node in enumerate(nodes):
             place = Poll(f"10.0.0.{at + 1}", 7946)
             await self.probe_tasks.poll(node, place)
-            asking[node] = asyncio.create_task(self.probe_tasks.poll(node, place))
+            polls[node] = asyncio.create_task(self.probe_tasks.poll(node, place))
         await asyncio.sleep(0)
-        return asking
+        return polls
 
 
 async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
@@ -42,19 +42,19 @@ async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
     first = await office.probe_tasks.poll("a", Poll())
     assert {*first} == {"key"}
     assert not office.probe_tasks.there()
-    asking = asyncio.create_task(office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)))
+    polls = asyncio.create_task(office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)))
     await asyncio.sleep(0)
     assert office.probe_tasks.there() == {"a"}
     office.now_s = probe_tasks.ABSENT_S + 1
     assert not office.probe_tasks.there()
-    asking.cancel()
+    polls.cancel()
 
 
 async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     office = Office()
-    asking = await office.there("a", "b")
+    polls = await office.there("a", "b")
     sent = asyncio.create_task(office.probe_tasks.dispatch(("a", "b"), seconds=0.3))
-    reported = await asking["a"]
+    reported = await polls["a"]
     assert {key: reported[key] for key in ("host", "port", "seconds", "crowd")} == {
         "host": "10.0.0.2",
         "port": 7946,
@@ -67,18 +67,18 @@ async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     again = asyncio.create_task(office.probe_tasks.poll("a", done))
     assert await sent == SEEN
     again.cancel()
-    asking["b"].cancel()
+    polls["b"].cancel()
 
 
 async def test_errand_has_a_key_of_its_own_pair() -> None:
     """A compromised agent has its token and the keys of its own errands, and none of others."""
     office = Office()
-    asking = await office.there("a", "b")
+    polls = await office.there("a", "b")
     sent = [
         asyncio.create_task(office.probe_tasks.dispatch(pair, seconds=0.3))
         for pair in (("a", "b"), ("b", "a"))
     ]
-    reported = {node: await task for node, task in asking.items()}
+    reported = {node: await task for node, task in polls.items()}
     tokens = {node: each["key"] for node, each in reported.items()}
     assert {node: each["source"] for node, each in reported.items()} == {"a": "a", "b": "b"}
     assert reported["a"]["pairKey"] == keys.pair_key(tokens["b"], "a")
@@ -106,20 +106,20 @@ async def test_agent_at_a_declared_network_is_there() -> None:
     office.probe_tasks.networks = ("192.0.2.0/24",)
     at_a_rail = Poll("192.0.2.77", 7946)
     await office.probe_tasks.poll("a", at_a_rail)
-    asking = asyncio.create_task(office.probe_tasks.poll("a", at_a_rail))
+    polls = asyncio.create_task(office.probe_tasks.poll("a", at_a_rail))
     await asyncio.sleep(0)
     assert office.probe_tasks.there() == {"a"}
-    asking.cancel()
+    polls.cancel()
     await office.probe_tasks.poll("a", Poll("192.0.3.77", 7946))
     assert not office.probe_tasks.there()
 
 
 async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
     office = Office()
-    asking = await office.there("a")
+    polls = await office.there("a")
     assert await office.probe_tasks.dispatch(("a", "b"), seconds=0.3) == Reading()
     assert await office.probe_tasks.dispatch(("b", "a"), seconds=0.3) == Reading()
-    asking["a"].cancel()
+    polls["a"].cancel()
 
 
 async def test_an_agent_that_never_tells_costs_an_empty_reading(
@@ -127,30 +127,30 @@ async def test_an_agent_that_never_tells_costs_an_empty_reading(
 ) -> None:
     monkeypatch.setattr(probe_tasks, "OVERHEAD_S", 0.0)
     office = Office()
-    asking = await office.there("a", "b")
+    polls = await office.there("a", "b")
     assert await office.probe_tasks.dispatch(("a", "b"), seconds=0.01) == Reading()
-    for each in asking.values():
+    for each in polls.values():
         each.cancel()
 
 
 async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_tasks, "HOLD_S", 0.0)
     office = Office()
-    asking = await office.there("a")
-    assert {*await asking["a"]} == {"key"}
+    polls = await office.there("a")
+    assert {*await polls["a"]} == {"key"}
 
 
 async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
     office = Office()
-    asking = await office.there("a", "b")
+    polls = await office.there("a", "b")
     assert await office.probe_tasks.poll("a", Poll(unfit="no port")) == {}
     assert office.probe_tasks.unfit == {"a": "no port"}
     assert office.probe_tasks.there() == {"b"}
-    office.probe_tasks.wanted = {}
+    office.probe_tasks.selected = {}
     assert await office.probe_tasks.poll("b", Poll("10.0.0.2", 7946)) == {}
     office.probe_tasks.forget_all_but(())
     assert not office.probe_tasks.unfit
-    for each in asking.values():
+    for each in polls.values():
         each.cancel()
 
 

@@ -25,11 +25,11 @@ def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[ch
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(progress, "_reporter", progress._Reporter())
     monkeypatch.setenv("RANK", "5")
-    heard: list[channel.Report] = []
+    reports: list[channel.Report] = []
     server = channel.ChannelServer()
-    server.start(heard.append, lambda _: channel.Permission(granted=True, confirmed=True))
+    server.start(reports.append, lambda _: channel.Permission(granted=True, confirmed=True))
     monkeypatch.setenv(environment.CHANNEL, str(server.folder))
-    yield heard
+    yield reports
     server.close()
 
 
@@ -64,8 +64,8 @@ def test_a_phase_lasts_as_long_as_its_block(reports: list[channel.Report]) -> No
     with railwright.phase(railwright.Phase.EVALUATING):
         until(lambda: len(reports) == 2)
     until(lambda: len(reports) == 3)
-    assert [heard.progress.phase for heard in reports] == ["Training", "Evaluating", "Training"]
-    assert [heard.progress.step for heard in reports] == [7, 7, 7]
+    assert [each.progress.phase for each in reports] == ["Training", "Evaluating", "Training"]
+    assert [each.progress.step for each in reports] == [7, 7, 7]
 
 
 def test_report_in_a_phase_keeps_the_phase(reports: list[channel.Report]) -> None:
@@ -79,7 +79,7 @@ def test_report_in_a_phase_keeps_the_phase(reports: list[channel.Report]) -> Non
     railwright.report(11)
     until(lambda: len(reports) == 9)
     evaluates, saves, trains = "Evaluating", "Checkpointing", "Training"
-    assert [(heard.progress.step, heard.progress.phase) for heard in reports] == [
+    assert [(each.progress.step, each.progress.phase) for each in reports] == [
         (7, trains),
         (7, evaluates),
         (8, evaluates),
@@ -101,7 +101,7 @@ def test_phase_of_a_thread_outlasts_another_in_main(reports: list[channel.Report
         saves.__exit__(None, None, None)
         railwright.report(8)
     until(lambda: len(reports) == 6)
-    assert [heard.progress.phase for heard in reports][-3:] == [
+    assert [each.progress.phase for each in reports][-3:] == [
         "Evaluating",
         "Evaluating",
         "Training",
@@ -130,9 +130,9 @@ def test_phase_waits_for_a_launcher_that_is_behind(full: socket.socket) -> None:
     script = threading.Thread(target=evaluate)
     script.start()
     script.join(0.2)
-    heard = protocol.Phase.TRAINING
-    while heard is not protocol.Phase.EVALUATING:
-        heard = protocol.decode(
+    reported = protocol.Phase.TRAINING
+    while reported is not protocol.Phase.EVALUATING:
+        reported = protocol.decode(
             channel.Report, full.recv(protocol.MESSAGE_BYTES_MAX)
         ).progress.phase
     script.join()

@@ -29,9 +29,9 @@ class Pods:
         self.waits_s.append(self.limit.reserve(pod, size))
         return self.waits_s[-1]
 
-    def send_for(self, seconds: float, *rates: float) -> None:
+    def send_for(self, seconds: float, *rates_per_s: float) -> None:
         """Messages at each of these rates a second at the same time."""
-        sent = sorted(n / rate for rate in rates for n in range(int(seconds * rate)))
+        sent = sorted(n / per_s for per_s in rates_per_s for n in range(int(seconds * per_s)))
         began_s = self.now_s
         for at_s in sent:
             self.now_s = began_s + at_s

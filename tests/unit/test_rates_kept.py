@@ -23,9 +23,9 @@ class Clock:
         self.now_s = 0.0
         self.finds = Document()
         self.measured = 0
-        self.said: list[str] = []
+        self.log: list[str] = []
         monkeypatch.setattr(benchmark, "_apart", self._apart)
-        self.kept = BenchmarkSchedule(root, clock=lambda: self.now_s, log=self.said.append)
+        self.kept = BenchmarkSchedule(root, clock=lambda: self.now_s, log=self.log.append)
 
     def _apart(self, root: Path) -> Document:
         self.measured += 1
@@ -58,7 +58,7 @@ def test_busy_device_keeps_benchmark_and_is_retried_sooner(
     clock.reported()
     clock.finds = Document(busy=(CPU,))
     assert clock.reported(after_s=benchmark.EVERY_S).rates == (RATES,)
-    assert clock.said == ["not measured while busy: cpu"]
+    assert clock.log == ["not measured while busy: cpu"]
     clock.finds = Document(rates=(DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**11),))
     assert clock.reported(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
 

@@ -86,7 +86,7 @@ async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) 
     for rank in range(3):
         await handed_over(sessions, rank // 2, part(rank))
     assert await handed_over(sessions, 1, other) == ""
-    with pytest.raises(RefusedError, match="what ranks recorded does not go together: "):
+    with pytest.raises(RefusedError, match="the parts of the profile do not match: "):
         await handed_over(sessions, 0, part(0))
 
 

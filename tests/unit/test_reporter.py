@@ -58,7 +58,7 @@ async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, ve
 async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad"))
-    desk.seen.standing = {"bad-uid": cast(Any, "no standing")}
+    desk.seen.pre_run_statuses = {"bad-uid": cast(Any, "no standing")}
     good = desk.add(reporting.raw_job("good"))
     await desk.run_cycle(waits=short(1))
     assert "status" not in desk.store.objects[bad]
@@ -104,12 +104,12 @@ async def test_a_job_written_since_the_turn_began_is_left_to_the_next() -> None:
 async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
-    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
     desk.jobs.discard("job-uid")
     await desk.run_cycle()
     with pytest.raises(errors.Unreachable, match="step 10 was not recorded"):
-        await asyncio.wait_for(asking, 1)
+        await asyncio.wait_for(grant, 1)
 
 
 async def test_commit_is_granted_once_its_step_is_stored() -> None:
@@ -117,15 +117,15 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
-    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
     await desk.run_cycle()
-    assert not asking.done()
+    assert not grant.done()
     desk.store.refusals.clear()
     desk.now_s += reporter.PAUSE_CAP_S
     await desk.run_cycle()
     assert desk.store.objects[path]["status"]["checkpoints"] == [{"attempt": 1, "step": 10}]
-    assert asking.done()
+    assert grant.done()
 
 
 async def test_commit_that_is_stored_is_granted_again() -> None:
@@ -133,22 +133,22 @@ async def test_commit_that_is_stored_is_granted_again() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
     for _ in range(3):
-        asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+        grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
         await asyncio.sleep(0)
         await desk.run_cycle()
-        assert asking.done()
+        assert grant.done()
     assert desk.store.count("patch") == 1
 
 
 async def test_commit_of_a_job_not_observed_waits() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
-    asking = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
     await asyncio.sleep(0)
     await desk.run_cycle(unobserved=frozenset({"job-uid"}))
-    assert not asking.done()
+    assert not grant.done()
     await desk.run_cycle()
-    assert asking.done()
+    assert grant.done()
 
 
 async def test_job_replaced_under_its_name_is_gone() -> None:

@@ -130,7 +130,7 @@ def test_beats_that_only_go_on_wake_nobody() -> None:
         world.sessions.heartbeat(heartbeat(0, sequence, step=sequence), "pod-0")
     assert world.wakes == wakes
     assert world.view().progress == protocol.Progress(step=9)
-    assert world.view().ranks[0].heard_at_s == 116.0
+    assert world.view().ranks[0].received_at_s == 116.0
 
 
 def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
@@ -172,7 +172,7 @@ def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.
     world.start()
     world.sessions.heartbeat(heartbeat(0, 8, step=50), "pod-0")
     world.now_s = 200.0
-    before = replace(world.view().ranks[0], heard_at_s=200.0)
+    before = replace(world.view().ranks[0], received_at_s=200.0)
     assert refusal(world, message) == HTTPStatus.BAD_REQUEST
     assert world.view().ranks[0] == before
 
@@ -300,7 +300,7 @@ def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
     assert started.missing == ()
     world.now_s += 2
     world.sessions.heartbeat(heartbeat(0, 1), "pod-0")
-    assert world.view().ranks[0].heard_at_s == world.now_s
+    assert world.view().ranks[0].received_at_s == world.now_s
     world.sessions.revoke(JOB, 2)
     assert world.view().revoked
 
@@ -316,18 +316,18 @@ def test_stacks_are_requested_as_long_as_they_are_wanted() -> None:
     world = WorldInfo()
     world.start()
     assert not world.sessions.heartbeat(steps(0, 1), "pod-0").stacks
-    world.sessions.want_stacks(JOB, 2, wanted=True)
+    world.sessions.request_stacks(JOB, 2, needed=True)
     world.now_s += 3
-    world.sessions.want_stacks(JOB, 2, wanted=True)
-    assert world.view().asked_at_s == 100.0
+    world.sessions.request_stacks(JOB, 2, needed=True)
+    assert world.view().stacks_since_s == 100.0
     assert world.sessions.heartbeat(steps(0, 2), "pod-0").stacks
     wakes = world.wakes
     stack = protocol.Stack((0, 1), 2, answered=True, text="train.py")
     world.sessions.heartbeat(replace(steps(0, 3), stacks=(stack,)), "pod-0")
     assert (world.wakes, world.view().ranks[0].stacks) == (wakes + 1, (stack,))
-    world.sessions.want_stacks(JOB, 2, wanted=False)
+    world.sessions.request_stacks(JOB, 2, needed=False)
     assert not world.sessions.heartbeat(steps(0, 4), "pod-0").stacks
-    assert (world.view().asked_at_s, world.view().ranks[0].stacks) == (None, None)
+    assert (world.view().stacks_since_s, world.view().ranks[0].stacks) == (None, None)
 
 
 def test_steps_of_other_nodes_are_refused() -> None:

@@ -197,7 +197,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     assert status["problems"] == [
         {
             "key": "agents",
-            "message": "4 of 5 agents told nothing for 15 minutes, what they said before stays: "
+            "message": "4 of 5 agents sent nothing for 15 minutes, what they said before stays: "
             "n2, n3, n4 and 1 more",
         }
     ]

@@ -115,10 +115,10 @@ def test_slow_nodes_swap_within_rack_and_keep_segments() -> None:
     assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))
 
 
-@pytest.mark.parametrize("says", [True, False])
-def test_of_two_racks_that_without_a_slow_node_is_taken(says: bool) -> None:
+@pytest.mark.parametrize("with_workload", [True, False])
+def test_of_two_racks_that_without_a_slow_node_is_taken(with_workload: bool) -> None:
     """Whether the job says what it does or not, and even if the other is just large enough."""
-    asked = gang() if says else job("a", num_nodes=8)
+    asked = gang() if with_workload else job("a", num_nodes=8)
     for sizes in ((8, 8), (8, 9), (8, 20)):
         found = admitted(asked, racks(*sizes, slow=("n0-5",)))
         assert {name.partition("-")[0] for name in found.nodes} == {"n1"}

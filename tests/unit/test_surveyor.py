@@ -108,12 +108,12 @@ class Office:
             raise self.refusal
         self.give(File(names.PROBES, "probes.json", text))
 
-    async def look(self, looks: int = 1) -> int:
+    async def look(self, passes: int = 1) -> int:
         """So many looks later; how many probes were sent meanwhile."""
         before = len(self.probe_tasks.sent)
         for node in self.probe_tasks.present:
             await self.discovery.receive_report(node, DOCUMENT)
-        for _ in range(looks):
+        for _ in range(passes):
             self.now_s += surveyor.LOOK_S
             await self.discovery.read_files()
             await self.discovery.refresh()
@@ -145,7 +145,7 @@ async def test_due_nodes_are_measured_once_after_settling() -> None:
     assert office.placed(office.nodes)
     assert not office.surveyor.problems
     assert not await office.look(2 * BETWEEN)
-    assert not office.probe_tasks.wanted
+    assert not office.probe_tasks.selected
     office.surveyor = office.leader()
     assert not await office.look(2 * BETWEEN)
 
@@ -153,7 +153,7 @@ async def test_due_nodes_are_measured_once_after_settling() -> None:
 async def test_where_it_is_to_be_never_nobody_is_wanted() -> None:
     office = Office(mode="Never")
     assert not await office.look(PATIENCE)
-    assert not office.probe_tasks.wanted
+    assert not office.probe_tasks.selected
 
 
 async def test_busy_nodes_are_measured_later_and_join() -> None:
@@ -310,16 +310,16 @@ async def test_only_those_stand_by_who_may_be_measured() -> None:
     name = sorted(office.nodes)[0]
     office.busy = {name}
     await office.look()
-    assert office.probe_tasks.wanted.keys() == office.nodes.keys() - {name}
+    assert office.probe_tasks.selected.keys() == office.nodes.keys() - {name}
     await office.look(SETTLED + 1)
-    assert not office.probe_tasks.wanted
+    assert not office.probe_tasks.selected
 
 
 async def test_all_busy_nodes_are_told_to_wait() -> None:
     office = Office()
     office.busy = {*office.nodes}
     assert not await office.look(PATIENCE)
-    assert not office.probe_tasks.wanted
+    assert not office.probe_tasks.selected
     (waiting,) = office.surveyor.problems
     assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
 

@@ -178,26 +178,26 @@ NODES = tuple(f"m{at}" for at in range(8))
 RUNS = JobRecord(phase=Phase.RUNNING, attempt=2, ended=1, nodes=NODES)
 
 
-def sending(record: JobRecord, *entries: Entry) -> list[tuple[str, ...]]:
+def senders(record: JobRecord, *entries: Entry) -> list[tuple[str, ...]]:
     jobs = [seen(record, job=gang())]
     return [each.nodes for each in cluster_state.running(jobs, {"a": entries})]
 
 
 def test_a_job_sends_from_its_commit_to_its_end() -> None:
     other = tuple(reversed(NODES))
-    assert sending(JobRecord()) == []
-    assert sending(JobRecord(), entry(nodes=other)) == [other]
-    assert sending(RUNS) == [NODES]
-    assert sending(RUNS, entry(nodes=NODES, attempt=2)) == [NODES]
-    assert sending(RUNS, entry(nodes=other, attempt=1, cause=LOST)) == [NODES]
-    assert sending(RUNS, entry(nodes=NODES, attempt=2, cause=LOST)) == []
-    assert sending(replace(RUNS, ended=2)) == []
+    assert senders(JobRecord()) == []
+    assert senders(JobRecord(), entry(nodes=other)) == [other]
+    assert senders(RUNS) == [NODES]
+    assert senders(RUNS, entry(nodes=NODES, attempt=2)) == [NODES]
+    assert senders(RUNS, entry(nodes=other, attempt=1, cause=LOST)) == [NODES]
+    assert senders(RUNS, entry(nodes=NODES, attempt=2, cause=LOST)) == []
+    assert senders(replace(RUNS, ended=2)) == []
 
 
 def test_only_multi_node_jobs_with_workload_send() -> None:
     silent = seen(RUNS, job=replace(gang(), workload=None))
     assert [*cluster_state.running([silent], {})] == []
-    assert sending(replace(RUNS, nodes=NODES[:4])) == []
+    assert senders(replace(RUNS, nodes=NODES[:4])) == []
 
 
 def test_a_turn_places_a_job_around_those_that_run() -> None:

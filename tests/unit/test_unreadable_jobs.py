@@ -160,7 +160,7 @@ def test_invalid_status_changes_nothing_known(jobs: Jobs, changes: reporting.Raw
 
 
 def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
-    def asking(amount: int) -> reporting.Raw:
+    def requesting(amount: int) -> reporting.Raw:
         kinds = [{f"example.com/d{c}-{n}": amount for n in range(16)} for c in range(3)]
         return {
             "initContainers": [
@@ -169,10 +169,10 @@ def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
             ]
         }
 
-    jobs.absorb(reporting.raw_job("a", pod=asking(1)))
+    jobs.absorb(reporting.raw_job("a", pod=requesting(1)))
     reported = "the job cannot be read: its pods ask for 49 resources, at most 32"
     assert jobs.why_unreadable("a-uid") == reported
-    jobs.absorb(reporting.raw_job("b", pod=asking(0)))
+    jobs.absorb(reporting.raw_job("b", pod=requesting(0)))
     cached = jobs.get("b-uid")
     assert cached is not None
     assert dict(cached.per_node) == {"pods": 1}

@@ -219,9 +219,9 @@ async def test_verification_comes_after_a_take_over_and_again(
     monkeypatch.setattr(verification, "TICK_S", 0.0)
     leader = Leader(RUNNING)
     running = asyncio.create_task(leader.verification.run())
-    for passes_s, copies in ((0, 0), (59, 0), (1, 2), (599, 2), (1, 4)):
+    for passes_s, checks in ((0, 0), (59, 0), (1, 2), (599, 2), (1, 4)):
         leader.now_s += passes_s
         for _ in range(20):
             await asyncio.sleep(0)
-        assert leader.verified == copies
+        assert leader.verified == checks
     running.cancel()

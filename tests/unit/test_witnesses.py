@@ -288,7 +288,7 @@ def test_steps_that_go_on_withdraw_the_question() -> None:
     assert seen.verdict(after_s=1.0) == Ongoing()
     view = seen.sessions.attempt(JOB, 1)
     assert view is not None
-    assert view.asked_at_s is None
+    assert view.stacks_since_s is None
 
 
 def test_new_leader_waits_an_hour_for_a_launcher() -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from railwright import pacing, profile, protocol
 
-Answer = TypeVar("Answer")
+Reply = TypeVar("Reply")
 
 
 class UnreachableError(Exception):
@@ -53,9 +53,9 @@ class Endpoint:
         path: str,
         message: protocol.Message | profile.Handover,
         *,
-        kind: type[Answer],
+        kind: type[Reply],
         timeout_s: float = pacing.TIMEOUT_S,
-    ) -> Answer:
+    ) -> Reply:
         """The operator's answer of the given kind. Raises UnreachableError or RefusedError.
 
         ``timeout_s`` bounds each wait for the network.

@@ -155,5 +155,5 @@ def _uid(text: str) -> str:
 
 def _url(text: str) -> str:
     parts = urllib.parse.urlsplit(text)
-    usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    return _checked(text, usable)
+    valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    return _checked(text, valid)

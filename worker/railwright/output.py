@@ -65,8 +65,8 @@ class Output:
         *earlier, last = (tail.text() for tail in self._tails)
         kept = last[-(protocol.LAST_LINES_BYTES_MAX - OTHERS_BYTES) :]
         others = b"".join(earlier)
-        room = protocol.LAST_LINES_BYTES_MAX - len(kept)
-        return (others[max(0, len(others) - room) :] + kept).decode("utf-8", "ignore")
+        remaining = protocol.LAST_LINES_BYTES_MAX - len(kept)
+        return (others[max(0, len(others) - remaining) :] + kept).decode("utf-8", "ignore")
 
     def _pass_on(self, pipe: IO[bytes], sink: Sink, tail: _Tail) -> None:
         pending = b""

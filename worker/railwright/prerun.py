@@ -114,11 +114,11 @@ class _Recording:
             called = functools.partial(self._called, number, its, ranks)
             under_way = functools.partial(self._under_way, number)
             self._hooked.append(group)
-            group.register_pre_hook(HOOK, functools.partial(self._heard, called))
-            group.register_post_hook(HOOK, functools.partial(self._heard, under_way))
+            group.register_pre_hook(HOOK, functools.partial(self._observed, called))
+            group.register_post_hook(HOOK, functools.partial(self._observed, under_way))
         self._started_s, self._computed_s = time.monotonic(), time.thread_time()
 
-    def _heard(self, take_in: Callable[[Any], None], call: Any) -> None:
+    def _observed(self, take_in: Callable[[Any], None], call: Any) -> None:
         """What goes wrong with a call's recording is no matter of the call's."""
         try:
             take_in(call)

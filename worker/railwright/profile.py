@@ -322,11 +322,11 @@ def _joined(pairs: Iterable[tuple[int, int]]) -> Mapping[int, tuple[Group, int]]
 
 def _kinds(groups: Sequence[tuple[Group, dict[Name, Traffic]]]) -> Iterator[Kind]:
     """Groups of one shape that call the same, together; the largest groups first."""
-    alike: dict[object, list[tuple[Group, dict[Name, Traffic]]]] = defaultdict(list)
+    equal_groups: dict[object, list[tuple[Group, dict[Name, Traffic]]]] = defaultdict(list)
     for group, named in groups:
         shape = tuple(rank - group[0] for rank in group)
-        alike[shape, frozenset(named)].append((group, named))
-    for its in sorted(alike.values(), key=lambda its: (-len(its[0][0]), its[0][0])):
+        equal_groups[shape, frozenset(named)].append((group, named))
+    for its in sorted(equal_groups.values(), key=lambda its: (-len(its[0][0]), its[0][0])):
         traffic = dict(its[0][1])
         for _, named in its[1:]:
             traffic = {name: _most(traffic[name], each) for name, each in named.items()}

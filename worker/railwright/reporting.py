@@ -35,7 +35,7 @@ STEPS_EVERY_S = 20.0
 """While all ranks make steps, a heartbeat carries them so often. With them it costs the operator
 twice as much."""
 
-Answer = TypeVar("Answer")
+Reply = TypeVar("Reply")
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +115,10 @@ class LauncherState:
                 self._steps[report.rank].report(report.progress, now_s=self._clock())
                 self._pids[report.rank] = report.pid or self._pids.get(report.rank, 0)
 
-    def request_stacks(self, wanted: bool) -> None:
+    def request_stacks(self, requested: bool) -> None:
         """Whether the operator wants to know where ranks are whose steps stand still."""
         with self._lock:
-            if wanted:
+            if requested:
                 self._stacks.ask({rank: pid for rank, pid in self._pids.items() if pid})
             else:
                 self._stacks.forget()
@@ -339,9 +339,9 @@ def _post(
     state: LauncherState,
     path: str,
     message: protocol.Message | profile.Handover,
-    kind: type[Answer],
+    kind: type[Reply],
     timeout_s: float = pacing.TIMEOUT_S,
-) -> Answer:
+) -> Reply:
     """The operator's answer. Raises UnreachableError, and RefusedError: 409 revokes the attempt."""
     try:
         return operator.post(path, message, kind=kind, timeout_s=timeout_s)

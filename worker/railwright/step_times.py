@@ -106,10 +106,10 @@ def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> pr
 def _phase(ranks: Sequence[RankSteps]) -> protocol.Phase:
     """The phase that may last the longest of those that ranks say they are in. Until a rank has
     reported a step it has said nothing with STARTING."""
-    said = {
+    stated = {
         rank.phase
         for rank in ranks
         if rank.has_reported or rank.phase is not protocol.Phase.STARTING
     }
-    default = protocol.Phase.TRAINING if said else protocol.Phase.STARTING
-    return next((phase for phase in LENIENT if phase in said), default)
+    default = protocol.Phase.TRAINING if stated else protocol.Phase.STARTING
+    return next((phase for phase in LENIENT if phase in stated), default)

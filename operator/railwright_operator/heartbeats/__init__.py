@@ -1,1 +1,1 @@
-"""Hearing from launchers: the server, who may speak, and what was last said."""
+"""The heartbeat server: connections, authentication, and the last messages of launchers."""

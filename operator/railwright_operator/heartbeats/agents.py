@@ -1,8 +1,8 @@
 """Receive hardware reports and polls for probe tasks from node agents, on the launchers' server.
 
 An agent's token is that of its service account, with an audience of ours, and its pod determines
-the node. So a pod can report its own node only, whatever a body says, and pods of other accounts
-none. The sender is verified before a body is read.
+the node. So a pod can report only its own node, whatever a body contains, and pods of other service
+accounts can report none. The token is verified before a body is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 from railwright_api import names
 from railwright_operator.heartbeats import probe_tasks
 from railwright_operator.heartbeats.connections import Route
-from railwright_operator.heartbeats.messages import Answer, RefusedError
+from railwright_operator.heartbeats.messages import RefusedError, Response
 from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_topology.wiring import WiringError
@@ -28,7 +28,7 @@ from railwright_topology.wiring import WiringError
 logger = logging.getLogger(__name__)
 
 PATH = "/v1/inside"
-ERRANDS_PATH = "/v1/errands"
+POLL_PATH = "/v1/errands"
 BODY_BYTES_MAX = 256 * 1024
 """A document of 64 accelerators and as many adapters by four sources has a quarter of it."""
 AT_ONCE_MAX = 64
@@ -36,23 +36,23 @@ POLLS_MAX = 16_384
 """Polls that wait for a probe task: one of each node."""
 
 OnInside = Callable[[str, str], Awaitable[bool]]
-"""Takes a node's name and its document; False for a node that is not known, WiringError where the
-document breaks a rule."""
+"""Takes a node's name and its document; returns False if there is no such node. Raises WiringError
+for a document that breaks a rule."""
 
 Act = Callable[[str, bytes], Awaitable[dict[str, Any]]]
-"""Answers the agent of a node."""
+"""Handles a request of a node's agent; returns the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agents:
-    """Takes what they send. ``account`` is the user that their tokens are of."""
+    """The requests of node agents. ``service_account`` is the user name in their tokens."""
 
-    account: str
+    service_account: str
     on_inside: OnInside
     probe_tasks: ProbeTasks
 
     def routes(self) -> Mapping[str, Route]:
-        """Their paths."""
+        """The paths of agents."""
 
         def route(bytes_max: int, act: Act, most: int) -> Route:
             handle = functools.partial(_handle, act, asyncio.Semaphore(most))
@@ -60,26 +60,26 @@ class Agents:
 
         return {
             PATH: route(BODY_BYTES_MAX, self._take, AT_ONCE_MAX),
-            ERRANDS_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, POLLS_MAX),
+            POLL_PATH: route(probe_tasks.BODY_BYTES_MAX, self._send, POLLS_MAX),
         }
 
     def _admit(self, bearer: Bearer) -> None:
         """Raise RefusedError unless the bearer is an agent on a node."""
-        agent = bearer.account == self.account and names.GROUP in bearer.audiences
+        agent = bearer.service_account == self.service_account and names.GROUP in bearer.audiences
         if not agent or not bearer.node:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of an agent on a node")
 
     async def _take(self, node: str, body: bytes) -> dict[str, Any]:
-        """Store a hardware report; the answer says whether the agent is to poll for probe tasks."""
+        """Store a hardware report; the response states whether the agent is to poll."""
         try:
             if not await self.on_inside(node, body.decode()):
-                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not known yet")
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not cached yet")
         except UnicodeDecodeError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "the document is no text") from error
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        polls = node in self.probe_tasks.wanted
+        polls = node in self.probe_tasks.selected
         return {"standBy": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
@@ -87,8 +87,8 @@ class Agents:
         return await self.probe_tasks.poll(node, probe_tasks.read(body))
 
 
-async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Answer:
+async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Response:
     if limit.locked():
         raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many messages at once")
     async with limit:
-        return Answer(200, orjson.dumps(await act(bearer.node, body)))
+        return Response(200, orjson.dumps(await act(bearer.node, body)))

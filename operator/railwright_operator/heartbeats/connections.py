@@ -30,7 +30,7 @@ from typing import NamedTuple
 from prometheus_client import Counter
 
 from railwright_operator.heartbeats import messages
-from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Answer, Head, RefusedError
+from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Head, RefusedError, Response
 from railwright_operator.heartbeats.rate_limit import RateLimit
 from railwright_operator.heartbeats.tokens import Bearer
 from railwright_operator.metrics import HeartbeatMetrics
@@ -43,7 +43,7 @@ NEWCOMERS_A_PEER_MAX = 6_144
 verified as they are accepted: those that wait to be read are a few dozen."""
 
 CROWD = 512
-"""From so many newcomers on, those with a bad token get no answer."""
+"""Above this number of unverified connections, a bad token gets no response."""
 
 HEAD_DEADLINE_S = 5.0
 BODY_DEADLINE_S = 5.0
@@ -58,11 +58,11 @@ SWEPT_MAX = 256
 """Connections closed in one go: closing thousands would block the event loop."""
 
 CONNECTIONS_A_POD_MAX = 8
-"""A launcher uses three; the others are those that it gave up and that are not closed yet."""
+"""A launcher uses three; the others are abandoned ones that are not closed yet."""
 
 HEAD_END = b"\r\n\r\n"
 UNREAD = "none"
-"""Stands for the path in the counts of messages whose bodies are not read."""
+"""The path in the counts of messages whose bodies are not read."""
 
 FAILED = messages.refusal(
     RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "the operator failed to answer")
@@ -76,7 +76,7 @@ class Route:
 
     bytes_max: int
     admit: Callable[[Bearer], None]
-    act: Callable[[Bearer, bytes], Answer | Awaitable[Answer]]
+    act: Callable[[Bearer, bytes], Response | Awaitable[Response]]
 
 
 Admit = Callable[[Head], tuple[Route, Bearer]]
@@ -84,7 +84,7 @@ Admit = Callable[[Head], tuple[Route, Bearer]]
 
 
 class _Request(NamedTuple):
-    """What is being read or answered."""
+    """The request that is being read or answered."""
 
     head: Head
     route: Route
@@ -96,7 +96,7 @@ Group = dict["Connection", None]
 
 
 class Connections:
-    """All that are open. ``clock`` is monotonic seconds."""
+    """All open connections. ``clock`` is monotonic seconds."""
 
     def __init__(
         self, admit: Admit, *, metrics: HeartbeatMetrics, clock: Callable[[], float]
@@ -105,7 +105,7 @@ class Connections:
         self.clock = clock
         self.rate_limit = RateLimit(clock)
         self.received = memoryview(bytearray(RECEIVED_BYTES))
-        self.tasks: set[asyncio.Future[Answer]] = set()
+        self.tasks: set[asyncio.Future[Response]] = set()
         self._metrics = metrics
         self._counts: dict[tuple[str, int], Counter] = {}
         self._newcomers: Group = {}
@@ -114,11 +114,11 @@ class Connections:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are more newcomers than launchers explain."""
+        """Whether there are more unverified connections than launchers explain."""
         return len(self._newcomers) >= CROWD
 
     def enter(self, connection: Connection) -> None:
-        """Add a newcomer; where there is no place for it the oldest one gives way."""
+        """Add an unverified connection; close the oldest one if there are too many."""
         peers = self._newcomers_of
         self._make_room(peers.get(connection.peer, {}), NEWCOMERS_A_PEER_MAX)
         self._make_room(self._newcomers, NEWCOMERS_MAX)
@@ -168,7 +168,7 @@ class Connections:
             next(iter(group)).abort()
 
     def count(self, path: str, status: int) -> None:
-        """One message was answered."""
+        """Count a message that was answered."""
         held = self._counts.get((path, status))
         if held is None:
             held = self._counts[path, status] = self._metrics.requests.labels(path, str(status))
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._all.leave(self)
 
     def expire(self) -> None:
-        """The deadline is over."""
+        """Close the connection, whose deadline has passed."""
         if self._request is not None and not self._closing:
             reason = f"the body took longer than {BODY_DEADLINE_S} s"
             self._refuse(messages.refusal(RefusedError(HTTPStatus.REQUEST_TIMEOUT, reason)))
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _advance(self) -> None:
-        """Answer one message if it is there as a whole; the next one has to wait for a round."""
+        """Answer one complete message; the next one waits for another round of the event loop."""
         if self._closing or (self._request is None and not self._buffer):
             return
         if self._request is None and not self._read_head():
@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(0.0)
 
     def _pause(self, seconds: float) -> None:
-        """Read nothing for so long, and at least for a round of the event loop."""
+        """Read nothing for this long, and at least for a round of the event loop."""
         self._transport.pause_reading()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
 
@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _read_head(self) -> bool:
-        """Whether a head is there, and its bearer may send the body now."""
+        """Whether a head has arrived, and its bearer may send the body now."""
         end = self._buffer.find(HEAD_END, 0, HEAD_BYTES_MAX)
         try:
             if end < 0:
@@ -304,16 +304,16 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(wait_s)
         return wait_s == 0
 
-    def _act(self, request: _Request, get_result: Callable[[], Answer | Awaitable[Answer]]) -> None:
+    def _act(self, request: _Request, act: Callable[[], Response | Awaitable[Response]]) -> None:
         """Send the result of a request, at once or when its task is done."""
         try:
-            result = get_result()
+            result = act()
         except RefusedError as error:
             result = messages.refusal(error)
         except Exception:
             logger.exception("message failed", extra={"path": request.head.path})
             result = FAILED
-        if isinstance(result, Answer):
+        if isinstance(result, Response):
             self._answer(request, result)
             return
         self._answers, self.deadline_s = True, math.inf
@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         self._all.tasks.add(task)
         task.add_done_callback(partial(self._end_task, request))
 
-    def _end_task(self, request: _Request, task: asyncio.Future[Answer]) -> None:
+    def _end_task(self, request: _Request, task: asyncio.Future[Response]) -> None:
         self._all.tasks.discard(task)
         if task.cancelled():
             return
@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         self._act(request, task.result)
         self._advance()
 
-    def _answer(self, request: _Request, answer: Answer) -> None:
+    def _answer(self, request: _Request, answer: Response) -> None:
         self._all.count(request.head.path, answer.status)
         self._request = None
         if self._closing:
@@ -340,8 +340,8 @@ class Connection(asyncio.BufferedProtocol):
         self.deadline_s = self._all.clock() + IDLE_S
         self._transport.write(answer.encode())
 
-    def _refuse(self, answer: Answer) -> None:
-        """Answer and end our side; what still comes is dropped."""
+    def _refuse(self, answer: Response) -> None:
+        """Send a response and close our side; drop what still arrives."""
         self._close()
         self._transport.write(replace(answer, closes=True).encode())
         self._transport.write_eof()

@@ -1,7 +1,7 @@
 """Decode launchers' messages at a tenth of the cost of ``protocol.decode``.
 
 msgspec reads well-formed messages into the dataclasses of ``protocol``, and their bounds are
-checked here. A message that fails goes to ``protocol.decode``, which alone words a refusal.
+checked here. A message that fails goes to ``protocol.decode``, which alone states the reason.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Kind = TypeVar("Kind")
 Check = Callable[[Any], bool]
 
 UTF8_BYTES_MAX = 4
-"""Of one character: a string of a quarter of the bytes fits for certain."""
+"""Of one character: a string of a quarter of the bytes always fits."""
 
 
 def decoder(kind: type[Kind]) -> Callable[[bytes], Kind]:
-    """What decodes messages of this kind; it raises ProtocolError."""
+    """A function that decodes messages of this kind and raises ProtocolError."""
     fast, fits = msgspec.json.Decoder(kind), _check_of(kind)
 
     def decode(data: bytes) -> Kind:
@@ -42,7 +42,7 @@ def decoder(kind: type[Kind]) -> Callable[[bytes], Kind]:
 
 
 def _check_of(hint: Any, bound: Any = None) -> Check:
-    """Whether a value of this type is within its bounds for certain."""
+    """Whether every value of this type is within its bounds."""
     origin = typing.get_origin(hint)
     if origin is Annotated:
         return _check_of(*typing.get_args(hint))

@@ -1,9 +1,8 @@
-"""The public keys of the API server's service account tokens, read again as they change.
+"""The public keys of service account tokens, refreshed from the API server.
 
-``Tokens`` verifies with them. A token under an unknown key asks for an early refresh; the interval
-between those grows while they bring nothing new, so strangers who invent key IDs cause no load.
-The refresh also shows whether the API server answers at all: kubelets cannot renew tokens while it
-does not.
+``Tokens`` verifies with them. A token with an unknown key ID causes an early refresh. The interval
+between early refreshes grows while they find no new key, so forged key IDs cause no load. The
+refresh also shows whether the API server responds: while it does not, kubelets cannot renew tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 REFRESH_S = 30.0
 READ_DEADLINE_S = 5.0
 EARLY_BASE_S, EARLY_CAP_S = 1.0, REFRESH_S
-"""Between two refreshes of which the first was asked for, or failed."""
+"""Between an early or failed refresh and the next one."""
 
 KEY_SET = "application/jwk-set+json"
 """The API server gives its keys in no other format."""
@@ -77,14 +76,15 @@ class PublishedKeys:
         return bool(self._keys)
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """The key with this ID. An unknown one is looked for at the next early refresh."""
+        """The key with this ID. An unknown ID causes an early refresh."""
         found = self._keys.get(key_id)
         if found is None:
             self._wanted.set()
         return found
 
     def was_unreachable(self) -> bool:
-        """Whether the API server is out of reach, or was so shortly that tokens may still lag."""
+        """Whether the API server is unreachable, or was so recently that tokens may still be
+        expired."""
         return self._failed_s is not None and self._clock() - self._failed_s < RENEWAL_S
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class PublishedKeys:
                     early = 0
 
     async def refresh(self) -> bool:
-        """Read the keys once; whether they changed."""
+        """Read the keys once; return whether they changed."""
         self._wanted.clear()
         try:
             published = await self._api.get(
@@ -135,14 +135,14 @@ class PublishedKeys:
 
 
 def _is_outage(failed: Exception | None) -> bool:
-    """Whether there was no answer, or one that says that the API server does not work."""
+    """Whether the error means that the API server is unreachable or does not work."""
     if isinstance(failed, ApiError):
         return failed.status >= SERVER_ERROR
     return isinstance(failed, Unreachable)
 
 
 def _read(published: object) -> dict[str, jwt.PyJWK]:
-    """The keys that tokens may be signed with. Raises ValidationError for what is no key set."""
+    """The keys for signatures. Raises ValidationError for anything but a key set."""
     raw = msgspec.convert(published, dict[str, object]).get("keys")
     found: dict[str, jwt.PyJWK] = {}
     for item in msgspec.convert(raw, list[dict[str, object]])[:KEYS_MAX]:

@@ -1,7 +1,7 @@
-"""Heads of requests, answers, refusals: the part of HTTP/1.1 that launchers and agents use.
+"""The part of HTTP/1.1 that launchers and agents use: request heads, responses, refusals.
 
 One POST with a Content-Length at a time. Everything else is refused and its connection closed, so
-no two readers can disagree about where a message ends.
+two readers cannot differ on where a message ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SINGLE = frozenset({"content-length", "authorization", "content-encoding"})
 
 
 class RefusedError(Exception):
-    """Why a message is refused: ``status`` is what its sender acts on, ``reason`` what it logs."""
+    """A refused message: its sender acts on ``status`` and logs ``reason``."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(f"{status}: {reason}")
@@ -77,8 +77,8 @@ def _read_fields(lines: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """JSON, and whether the connection is closed after it."""
+class Response:
+    """A JSON response, and whether it closes the connection."""
 
     status: int
     body: bytes
@@ -97,7 +97,7 @@ class Answer:
         return (first + rest).encode() + self.body
 
 
-def refusal(error: RefusedError) -> Answer:
-    """The answer to a refused message. After 503 a Service may choose another operator."""
+def refusal(error: RefusedError) -> Response:
+    """The response to a refused message. After 503 a Service may choose another operator."""
     body = orjson.dumps({"error": error.reason})
-    return Answer(error.status, body, closes=error.status == HTTPStatus.SERVICE_UNAVAILABLE)
+    return Response(error.status, body, closes=error.status == HTTPStatus.SERVICE_UNAVAILABLE)

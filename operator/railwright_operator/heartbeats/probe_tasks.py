@@ -1,10 +1,10 @@
 """Dispatch probe tasks to node agents: each task is to measure the path to another node's agent.
 
-The operator opens no connection: an agent polls for its next task, and the answer comes when there
-is one, or after ``HOLD_S`` without one. This process generates a secret at its start and keeps it
-in memory. Each agent gets a token derived from it, and with each task the key of that pair, so no
-agent can impersonate another. An agent is measured only at an address of its own node's status, or
-in a network that the site declares.
+The operator opens no connection: an agent polls for its next task, and the response is sent when
+there is one, or after ``HOLD_S`` without one. This process generates a secret at its start and
+keeps it in memory. Each agent gets a token derived from it, and with each task the key of that
+pair, so no agent can impersonate another. An agent is measured only at an address of its own node's
+status, or in a network that the site declares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from railwright_topology.probing.readings import Reading
 HOLD_S = 40.0
 """How long a poll waits for a task: 5,000 agents send 125 requests a second."""
 ABSENT_S = HOLD_S + 20.0
-"""An agent that has not polled for this long is not available."""
+"""An agent that has not polled for this long is absent."""
 OVERHEAD_S = 25.0
 """How long a task may take beyond twice the time of the bandwidth measurement. The agents' own
 deadlines are shorter."""
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """An agent's request: where it answers probes (empty: nowhere yet), or why it cannot
+    """An agent's poll: the address at which it answers probes (empty: none yet), or why it cannot
     (``unfit``), and the result of its last task."""
 
     host: str = ""
@@ -56,7 +56,7 @@ class _Agent:
     """An agent that polls for probe tasks. ``task`` is the one that it has, as it is sent, and
     ``result`` its outcome; ``dispatched`` ends the wait of its poll."""
 
-    heard_s: float
+    polled_s: float
     host: str = ""
     port: int = 0
     task: Json | None = field(default=None, repr=False)
@@ -65,7 +65,7 @@ class _Agent:
 
 
 class ProbeTasks:
-    """The polling agents by node. ``wanted`` are the nodes whose agents are to poll, with the
+    """The polling agents by node. ``selected`` are the nodes whose agents are to poll, with the
     addresses of each; ``networks`` are those of the site's rails, in CIDR notation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -74,7 +74,7 @@ class ProbeTasks:
         self._agents: dict[str, _Agent] = {}
         self._unfit: dict[str, str] = {}
         self._number = 0
-        self.wanted: Mapping[str, Collection[str]] = {}
+        self.selected: Mapping[str, Collection[str]] = {}
         self.networks: tuple[str, ...] = ()
 
     @property
@@ -86,14 +86,14 @@ class ProbeTasks:
         """The nodes whose agents answer probes and poll for tasks."""
         oldest_s = self._clock() - ABSENT_S
         return frozenset(
-            node for node, its in self._agents.items() if its.host and its.heard_s > oldest_s
+            node for node, its in self._agents.items() if its.host and its.polled_s > oldest_s
         )
 
     async def poll(self, node: str, message: Poll) -> Json:
-        """The answer to a node's agent: a task once there is one; empty if it is not to poll."""
+        """Wait for the next task of a node's agent; empty if the agent is not to poll."""
         self._unfit.pop(node, None)
         unfit = message.unfit or self._refusal(node, message.host)
-        if node not in self.wanted or unfit:
+        if node not in self.selected or unfit:
             if unfit:
                 self._unfit[node] = unfit
             self._agents.pop(node, None)
@@ -101,12 +101,12 @@ class ProbeTasks:
         agent = self._agents.get(node)
         credentials = {"key": keys.agent_token(self._token, node)}
         if agent is None or not message.host:
-            # It gets tasks once it polls again: then it has the key.
+            # The agent gets tasks from its next poll on, when it has its key.
             self._agents[node] = _Agent(self._clock())
             return credentials
-        agent.heard_s, agent.host, agent.port = self._clock(), message.host, message.port
+        agent.polled_s, agent.host, agent.port = self._clock(), message.host, message.port
         self._complete(agent, message)
-        # A poll that was given up, and whose connection is still open, ends now.
+        # An abandoned poll whose connection is still open ends now.
         agent.dispatched.set()
         if agent.task is None:
             dispatched = agent.dispatched = asyncio.Event()
@@ -115,12 +115,12 @@ class ProbeTasks:
             except TimeoutError:
                 pass
             finally:
-                agent.heard_s = self._clock()
+                agent.polled_s = self._clock()
         return credentials | (agent.task or {})
 
     def _refusal(self, node: str, host: str) -> str:
         """Why this address of a node is not probed; empty if it may be."""
-        own = self.wanted.get(node)
+        own = self.selected.get(node)
         if not host or own is None or host in own or addresses.within(host, self.networks):
             return ""
         return (
@@ -156,12 +156,13 @@ class ProbeTasks:
             source.task = source.result = None
 
     def forget_all_but(self, nodes: Collection[str]) -> None:
-        """Drop nodes that do not exist any more."""
+        """Drop nodes that no longer exist."""
         self._agents = {node: its for node, its in self._agents.items() if node in nodes}
         self._unfit = {node: why for node, why in self._unfit.items() if node in nodes}
 
     def _complete(self, agent: _Agent, message: Poll) -> None:
-        """Take the result of its task. An agent that polls again without one never got the task."""
+        """Take the result of the agent's task. A poll without a result means that it got no
+        task."""
         if agent.task is None or agent.result is None or agent.result.done():
             return
         if message.number == agent.task["errand"]:
@@ -175,7 +176,7 @@ class _Message(msgspec.Struct):
     host: str = ""
     port: int = 0
     unfit: str = ""
-    errand: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = msgspec.field(default=0, name="errand")
     latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
@@ -197,9 +198,9 @@ def read(body: bytes) -> Poll:
         _plausible(message.latency_s, LATENCY_S_MAX),
         _plausible(message.bytes_per_s, BYTES_PER_S_MAX),
     )
-    return Poll(host, port, message.unfit[:REASON_MAX], message.errand, reading)
+    return Poll(host, port, message.unfit[:REASON_MAX], message.number, reading)
 
 
 def _plausible(value: float, most: float) -> float | None:
-    """The value if it can be measured. The other node may have lied to the one that reports it."""
+    """The value if it is possible. Probes exchange values with nodes that may send wrong ones."""
     return value if 0 < value <= most else None

@@ -1,13 +1,12 @@
-"""The rate limit of each pod, over all of its connections: a token bucket, kept as one time.
+"""The rate limit of each pod, over all of its connections: a token bucket, stored as one time.
 
-A message costs its pod ``MESSAGE_S`` and the time of its bytes. A pod that owes more than
-``BURST_S`` waits; the connections of other pods do not.
+A message costs ``MESSAGE_S`` and the time of its bytes. A pod whose debt exceeds ``BURST_S`` waits;
+the connections of other pods do not.
 
-A launcher owes less than it is given back. A heartbeat each 2 s, the
-shortest interval, costs 0.1 s of these 2 s, a start
-barrier at two requests a second 0.35 s of a second, and a commit that is tried again 0.6 s of a
-second. The largest burst is the end of a node of 64 ranks: 64 heartbeats, and 64 parts of a
-profile of 16 KiB each, cost 40 s.
+A launcher stays below the limit. A heartbeat every 2 s, the shortest interval, costs 0.1 s of these
+2 s, a start barrier at two requests a second 0.35 s of a second, and a retried commit 0.6 s of a
+second. The largest burst is the end of a node of 64 ranks: 64 heartbeats and 64 parts of a profile,
+16 KiB each, cost 40 s.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ BYTE_S = 1 / (64 * 1024)
 
 BURST_S = 60.0
 WAIT_S_MAX = 10.0
-"""A pod owes no more than this beyond its burst. Its eight connections that wait so long send less
-than one message a second."""
+"""The largest debt beyond the burst. Eight connections that each wait this long send less than one
+message a second."""
 
 
 class RateLimit:
-    """What each pod owes. ``clock`` is monotonic seconds."""
+    """The debt of each pod. ``clock`` is monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._paid_s: OrderedDict[str, float] = OrderedDict()
-        """When a pod will owe nothing."""
+        """When the debt of each pod ends."""
 
     def __repr__(self) -> str:
         return f"<RateLimit pods={len(self._paid_s)}>"
 
     def reserve(self, pod_uid: str, size: int) -> float:
-        """Seconds until this pod may send a message of so many bytes."""
+        """Charge a message of this size; return the seconds until the pod may send it."""
         now_s = self._clock()
         owed_s = max(self._paid_s.pop(pod_uid, now_s) - now_s, 0.0)
         cost_s = MESSAGE_S + size * BYTE_S
@@ -45,7 +44,7 @@ class RateLimit:
         return max(owed_s - BURST_S, 0.0)
 
     def forget_paid(self) -> None:
-        """Forget pods that owe nothing, the one that sent least recently first."""
+        """Forget pods without debt, the least recent one first."""
         now_s = self._clock()
         while self._paid_s:
             pod_uid = next(iter(self._paid_s))

@@ -1,7 +1,7 @@
-"""What ranks of one attempt recorded, until all of them have told.
+"""Merge the recordings of an attempt's ranks into its profile, once all have arrived.
 
-Merging the parts of 256 ranks takes up to a second: one thread does it, for one attempt at a time,
-so that the event loop and the scheduling cycle go on.
+Merging the parts of 256 ranks takes up to a second. One thread merges one attempt at a time, so
+that the event loop and the scheduling cycle go on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _merging_thread() -> ThreadPoolExecutor:
 
 
 class Recording:
-    """Parts by rank, and the profile that they become; empty until then."""
+    """The parts by rank, and the merged profile; empty until all parts have arrived."""
 
     def __init__(self) -> None:
         self.profile = ""
@@ -36,7 +36,7 @@ class Recording:
         self._is_merging = False
 
     async def take(self, part: Recorded, *, ranks: int) -> bool:
-        """Whether that was the last of so many; what is told again is not. Raises RefusedError."""
+        """Store a part; return whether the profile is now complete. Raises RefusedError."""
         if ranks > RECORDED_RANKS_MAX or part.ranks != ranks:
             expected = (
                 f"{ranks} ranks"
@@ -60,8 +60,8 @@ class Recording:
             loop = asyncio.get_running_loop()
             self.profile = await loop.run_in_executor(_merging_thread(), _merged, parts)
         except (MismatchError, protocol.ProtocolError) as error:
-            self._unfit = f"what ranks recorded does not go together: {error}"
-            logger.warning("what ranks recorded is not kept", extra={"error": self._unfit})
+            self._unfit = f"the parts of the profile do not match: {error}"
+            logger.warning("profile refused", extra={"error": self._unfit})
         finally:
             self._is_merging = False
         return self.profile != ""
@@ -70,6 +70,6 @@ class Recording:
 def _merged(parts: Sequence[Recorded]) -> str:
     found = profile.encoded(profile.merged(parts)).decode()
     if len(found) > PROFILE_LENGTH_MAX:
-        told = f"the profile has {len(found)} characters"
-        raise MismatchError(f"{told}, expected at most {PROFILE_LENGTH_MAX}")
+        problem = f"the profile has {len(found)} characters"
+        raise MismatchError(f"{problem}, expected at most {PROFILE_LENGTH_MAX}")
     return found

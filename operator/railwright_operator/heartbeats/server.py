@@ -1,7 +1,7 @@
-"""The server that launchers and agents send their messages to: its port, its paths, who may speak.
+"""The heartbeat server of launchers and agents: its port, its paths, and their authentication.
 
 Launchers send ``railwright.protocol`` messages, one POST each; ``agents`` has those of node agents.
-The sender is verified by a token that is bound to the live pod of this rank of this attempt.
+A launcher is verified by a token that is bound to the live pod of its rank and attempt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railwright import profile, protocol
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
-from railwright_operator.heartbeats.messages import Answer, Head, RefusedError
+from railwright_operator.heartbeats.messages import Head, RefusedError, Response
 from railwright_operator.heartbeats.reception import TICK_S, ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 COMMIT_DEADLINE_S = 8.0
 ACCEPTED_AT_ONCE = 32
-"""Connections a round of the event loop: messages of launchers that are connected, and the
+"""Connections accepted in a round of the event loop: messages on open connections, and the
 scheduling cycle, wait for no more than these."""
 
 ACCEPT_QUEUE = max(4096, SOMAXCONN)
@@ -46,7 +46,7 @@ PodUidOf = Callable[[str, int, int], str | None]
 OnCommit = Callable[[str, int, int], Awaitable[None]]
 """Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
 
-Said = TypeVar("Said", protocol.Register, protocol.Heartbeat, protocol.Commit, profile.Handover)
+Body = TypeVar("Body", protocol.Register, protocol.Heartbeat, protocol.Commit, profile.Handover)
 
 decode_register = decoding.decoder(protocol.Register)
 decode_heartbeat = decoding.decoder(protocol.Heartbeat)
@@ -54,8 +54,8 @@ decode_heartbeat = decoding.decoder(protocol.Heartbeat)
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeartbeatServer:
-    """Listens for both. ``audience_of`` names the audience of a job's tokens by its UID; messages
-    are taken while ``is_ready``."""
+    """The server. ``audience_of`` names the audience of a job's tokens by its UID. Messages are
+    accepted while ``is_ready``."""
 
     sessions: Sessions
     tokens: Tokens
@@ -64,7 +64,7 @@ class HeartbeatServer:
     pod_uid_of: PodUidOf
     on_commit: OnCommit
     is_ready: Callable[[], bool]
-    hearing: ReceptionClock
+    reception_clock: ReceptionClock
     metrics: InitVar[HeartbeatMetrics]
     agents: Agents
     clock: InitVar[Callable[[], float]]
@@ -78,7 +78,7 @@ class HeartbeatServer:
         self._routes = self._paths()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the real address, which matters for port 0. Raises OSError when it is taken."""
+        """Listen; return the bound address (for port 0). Raises OSError when the port is taken."""
         assert self._server is None, "started twice"
         _allow_open_files()
         loop = asyncio.get_running_loop()
@@ -105,17 +105,17 @@ class HeartbeatServer:
 
     def _paths(self) -> Mapping[str, Route]:
         def at_once(
-            decode: Callable[[bytes], Said],
-            handle: Callable[[Said, str], Any],
-            encode: Callable[[Any], Answer] = _encoded,
+            decode: Callable[[bytes], Body],
+            handle: Callable[[Body, str], Any],
+            encode: Callable[[Any], Response] = _encoded,
         ) -> Route:
-            def act(bearer: Bearer, body: bytes) -> Answer:
+            def act(bearer: Bearer, body: bytes) -> Response:
                 return encode(handle(self._read(decode, bearer, body), bearer.pod_uid))
 
             return Route(protocol.MESSAGE_BYTES_MAX, _admit_any, act)
 
-        def later(kind: type[Said], handle: Callable[[Said, str], Awaitable[Any]]) -> Route:
-            async def act(bearer: Bearer, body: bytes) -> Answer:
+        def later(kind: type[Body], handle: Callable[[Body, str], Awaitable[Any]]) -> Route:
+            async def act(bearer: Bearer, body: bytes) -> Response:
                 decode = functools.partial(protocol.decode, kind)
                 return _encoded(await handle(self._read(decode, bearer, body), bearer.pod_uid))
 
@@ -149,8 +149,9 @@ class HeartbeatServer:
             self.sessions.settle_commit(message, recorded=recorded)
         return protocol.CommitAnswer(granted=True)
 
-    def _read(self, decode: Callable[[bytes], Said], bearer: Bearer, body: bytes) -> Said:
-        """A message of the pod that it says it is of, which lives. Raises RefusedError."""
+    def _read(self, decode: Callable[[bytes], Body], bearer: Bearer, body: bytes) -> Body:
+        """Decode a message and verify that its sender is the live pod of its rank. Raises
+        RefusedError."""
         try:
             message = decode(body)
         except protocol.ProtocolError as error:
@@ -165,17 +166,17 @@ class HeartbeatServer:
         return message
 
     async def _watch(self) -> None:
-        """Close what is late, and note when messages may have been missed."""
+        """Close late connections, and stop the clock when messages may be lost."""
         while True:
             await asyncio.sleep(TICK_S)
             self._connections.sweep()
             if self.is_ready():
-                self.hearing.tick()
+                self.reception_clock.tick()
                 if self._is_queue_full():
-                    self.hearing.miss()
+                    self.reception_clock.miss()
 
     def _is_queue_full(self) -> bool:
-        """Whether the kernel turns connections away because they are not accepted fast enough."""
+        """Whether the kernel refuses connections because they are not accepted fast enough."""
         assert self._server is not None
         for listener in self._server.sockets:
             info = listener.getsockopt(IPPROTO_TCP, TCP_INFO, QUEUED_AT + 8)
@@ -185,7 +186,7 @@ class HeartbeatServer:
         return False
 
     def _admit(self, head: Head) -> tuple[Route, Bearer]:
-        """Who sends this, before the body is read. Raises RefusedError."""
+        """Authenticate the sender before the body is read. Raises RefusedError."""
         route = self._routes.get(head.path)
         if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
@@ -204,18 +205,18 @@ class HeartbeatServer:
 
 
 def _admit_any(bearer: Bearer) -> None:
-    """A launcher's path: which pod may send a message depends on the message."""
+    """Admit any bearer: which pod may send a launcher's message depends on the message."""
 
 
-def _encoded(message: Any) -> Answer:
-    return Answer(200, protocol.encode(message))
+def _encoded(message: Any) -> Response:
+    return Response(200, protocol.encode(message))
 
 
 _encoded_heartbeat = functools.lru_cache(maxsize=16)(_encoded)
-"""Nearly all answers to heartbeats are the same."""
+"""Nearly all responses to heartbeats are equal."""
 
 
 def _allow_open_files() -> None:
-    """Each launcher takes a connection or two: as many files as this process may ever open."""
+    """Raise the limit of open files to its maximum, as each launcher has one or two connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,12 +1,12 @@
-"""The start barrier, and the latest facts of every launcher.
+"""The start barrier and the last message of every launcher.
 
 Everything is in memory. After a restart of the operator, launchers at the barrier register again,
-and a heartbeat with running processes proves that the barrier was passed. Two facts must never be
+and a heartbeat with running processes proves that the barrier was passed. Two facts must not be
 lost: which attempt is the current one, and that it was revoked. The caller of ``expect`` and
-``revoke`` repeats them from durable records. No message of a revoked attempt is accepted, whatever
-its token says.
+``revoke`` repeats them from durable records. No message of a revoked attempt is accepted, even with
+a valid token.
 
-Every message costs the same, however many ranks there are.
+The cost of a message does not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class _Session:
     recording: Recording = field(default_factory=Recording)
     profiled: bool = False
     training_since_s: float = 0.0
-    asked_at_s: float | None = None
+    stacks_since_s: float | None = None
 
 
 class Sessions:
-    """The current attempt of every job that should be heard of.
+    """The current attempt of every job whose launchers may send messages.
 
     ``clock`` is monotonic seconds. ``wake`` is called for every change that a decision may depend
-    on; a heartbeat that only says "still here, some steps further" is none.
+    on. A later step is no such change.
     """
 
     def __init__(self, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
@@ -79,11 +79,11 @@ class Sessions:
         resume: tuple[protocol.Checkpoint, ...],
         profiled: bool = False,
     ) -> None:
-        """Take messages of this attempt from now on; ``nodes`` by node rank. A job is ``profiled``
-        once what ranks recorded is kept with it for good.
+        """Accept messages of this attempt from now on. ``nodes`` are by node rank. A job is
+        ``profiled`` once its profile is stored.
 
-        The attempts before it are over. Saying it again changes nothing else, nor does it bring a
-        revoked attempt back.
+        Earlier attempts are over. A repeated call only updates ``profiled``, and does not undo a
+        revocation.
         """
         held = self._sessions.get(job_uid)
         if held is not None and held.attempt >= attempt:
@@ -98,7 +98,7 @@ class Sessions:
         )
 
     def revoke(self, job_uid: str, attempt: int) -> None:
-        """Take nothing more of this attempt or of one before it."""
+        """Accept no more messages of this attempt and of those before it."""
         held = self._sessions.get(job_uid)
         if held is None or held.attempt < attempt:
             self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
@@ -107,17 +107,17 @@ class Sessions:
             held.revoked, held.shown = True, None
             self._launchers.update(job_uid, 0)
 
-    def want_stacks(self, job_uid: str, attempt: int, *, wanted: bool) -> None:
-        """Whether the launchers of this attempt are to ask their ranks where they are."""
+    def request_stacks(self, job_uid: str, attempt: int, *, needed: bool) -> None:
+        """Set whether the launchers of this attempt are to send the stacks of their ranks."""
         held = self._sessions.get(job_uid)
-        if held is None or held.attempt != attempt or (held.asked_at_s is not None) is wanted:
+        if held is None or held.attempt != attempt or (held.stacks_since_s is not None) is needed:
             return
-        heard = (rank for rank in held.ranks if rank.heard_at_s is not None)
-        late_s = max((late_beat_s(rank.beat_interval_s) for rank in heard), default=0.0)
-        held.asked_at_s, held.shown = self._clock() + late_s if wanted else None, None
+        reporting = (rank for rank in held.ranks if rank.received_at_s is not None)
+        late_s = max((late_beat_s(rank.beat_interval_s) for rank in reporting), default=0.0)
+        held.stacks_since_s, held.shown = self._clock() + late_s if needed else None, None
 
     def forget(self, job_uid: str) -> None:
-        """Drop the job; its launchers are told that it is not known."""
+        """Drop the job; messages of its launchers are refused from now on."""
         self._sessions.pop(job_uid, None)
         self._launchers.update(job_uid, 0)
 
@@ -126,8 +126,8 @@ class Sessions:
         return frozenset(self._sessions)
 
     def attempt(self, job_uid: str, attempt: int) -> SessionView | None:
-        """What is known of this attempt; None if it is not the one last expected. The same object
-        until there is news."""
+        """The state of this attempt; None if it is not the current one. The same object until it
+        changes."""
         held = self._sessions.get(job_uid)
         if held is None or held.attempt != attempt:
             return None
@@ -142,16 +142,16 @@ class Sessions:
                 revoked=held.revoked,
                 profile=held.recording.profile,
                 training_since_s=held.training_since_s,
-                asked_at_s=held.asked_at_s,
+                stacks_since_s=held.stacks_since_s,
             )
         return held.shown
 
     def admit(self, member: protocol.Member) -> None:
-        """Raise RefusedError unless this member is one that may speak, whoever it proves to be."""
+        """Raise RefusedError unless messages of this member are accepted."""
         self._session(member)
 
     def register(self, message: protocol.Register, pod_uid: str) -> protocol.Registered:
-        """Seat a launcher; the answer is the world once every node rank has its launcher.
+        """Register a launcher; the response has the world once every node rank is registered.
 
         Raises RefusedError.
         """
@@ -180,18 +180,18 @@ class Sessions:
         return _registered(session, rank, interval_s)
 
     def heartbeat(self, message: protocol.Heartbeat, pod_uid: str) -> protocol.HeartbeatAnswer:
-        """Take in a launcher's facts. One heard before, or overtaken, changes nothing.
+        """Store a heartbeat. A repeated or overtaken one changes only the time of the last message.
 
-        Raises RefusedError; a launcher whose report is refused as malformed has still been heard.
+        Raises RefusedError. A refused heartbeat counts as a message of its launcher too.
         """
         session, before = self._claim_rank(message.member, pod_uid)
         rank = message.member.node_rank
         for reason in _contradictions(session, message):
             self._update(session, rank)
             raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
-        asked = session.asked_at_s is not None
-        interval_s = beat_interval_s(0) if asked else self._launchers.beat_interval_s()
-        answer = continue_answer(interval_s, stacks=asked)
+        requested = session.stacks_since_s is not None
+        interval_s = beat_interval_s(0) if requested else self._launchers.beat_interval_s()
+        answer = continue_answer(interval_s, stacks=requested)
         if message.sequence <= before.sequence:
             self._update(session, rank, interval_s)
             return answer
@@ -215,8 +215,8 @@ class Sessions:
         return answer
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> protocol.HeartbeatAnswer:
-        """Take in what a rank recorded; once all ranks have told, it is the job's profile. The
-        answer is "go" when that is kept for good.
+        """Store the recording of a rank; those of all ranks become the job's profile. The response
+        is "go" once that is stored on the job.
 
         Raises RefusedError.
         """
@@ -238,7 +238,7 @@ class Sessions:
         )
 
     def claim_commit(self, message: protocol.Commit, pod_uid: str) -> None:
-        """Check that a commit may be asked for now, one at a time; raises RefusedError."""
+        """Check that this commit may be granted now, one at a time. Raises RefusedError."""
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
         if message.member.node_rank != 0:
@@ -252,7 +252,7 @@ class Sessions:
             )
         if session.committing:
             raise RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the commit asked for before is not recorded yet"
+                HTTPStatus.SERVICE_UNAVAILABLE, "the commit before this one is not recorded yet"
             )
         session.committing = True
 
@@ -271,7 +271,7 @@ class Sessions:
         held = self._sessions.get(member.job_uid)
         if held is None or held.attempt < member.attempt:
             raise RefusedError(
-                HTTPStatus.TOO_EARLY, f"attempt {member.attempt} of this job is not known here"
+                HTTPStatus.TOO_EARLY, f"attempt {member.attempt} of this job is not expected here"
             )
         if held.attempt > member.attempt or held.revoked:
             raise RefusedError(HTTPStatus.CONFLICT, f"attempt {member.attempt} was revoked")
@@ -283,8 +283,8 @@ class Sessions:
         return held
 
     def _claim_rank(self, member: protocol.Member, pod_uid: str) -> tuple[_Session, RankView]:
-        """The rank of this pod, for news of it. Before the start another pod may take it, after it
-        none may. Raises RefusedError."""
+        """The rank of this pod, to be updated. Before the start another pod may take the rank,
+        after it none may. Raises RefusedError."""
         session = self._session(member)
         session.shown = None
         rank = session.ranks[member.node_rank]
@@ -301,11 +301,11 @@ class Sessions:
     def _update(
         self, session: _Session, node_rank: int, interval_s: float | None = None, **facts: Any
     ) -> RankView:
-        """Record that a launcher sent a message now, and what it says."""
+        """Record that a launcher sent a message now, with these facts."""
         rank = session.ranks[node_rank]
         interval_s = interval_s or rank.beat_interval_s
         now_s = self._clock()
-        rank = replace(rank, heard_at_s=now_s, beat_interval_s=interval_s, **facts)
+        rank = replace(rank, received_at_s=now_s, beat_interval_s=interval_s, **facts)
         session.ranks[node_rank] = rank
         return rank
 
@@ -328,7 +328,7 @@ class Sessions:
 
 
 def _registered(session: _Session, node_rank: int, interval_s: int | None) -> protocol.Registered:
-    """Go, if the start was given and the master's address is known; else wait."""
+    """The response to a registration: go after the barrier, once there is a master; else wait."""
     if session.started_at_s is None or session.master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
         return protocol.Registered(protocol.Order.WAIT, missing=missing, interval_s=interval_s)
@@ -344,7 +344,7 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
 
 
 def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[str]:
-    """Facts that this launcher cannot have."""
+    """The facts in a heartbeat that its launcher cannot report."""
     count, member = session.num_processes, message.member
     if message.running + message.exited > count:
         seen = message.running + message.exited
@@ -368,7 +368,7 @@ def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[
 def _unlikely_step(
     session: _Session, before: protocol.Progress | None, after: protocol.Progress | None
 ) -> str:
-    """What is wrong with a step: it went back, or further than a script can in one interval."""
+    """Why a step is implausible: it went back, or too far for one interval; empty if it is not."""
     if after is None:
         return ""
     resumed = max((checkpoint.step for checkpoint in session.resume), default=0)

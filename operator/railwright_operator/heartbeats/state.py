@@ -1,4 +1,4 @@
-"""What the heartbeat server keeps, constructed together: all of it is on one clock."""
+"""The state of the heartbeat server, constructed on one clock."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from railwright_operator.watch.records import PodRecord
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """What launchers and agents sent, and the keys of their tokens."""
+    """The messages of launchers and agents, and the keys of their tokens."""
 
-    hearing: ReceptionClock
+    reception_clock: ReceptionClock
     keys: PublishedKeys
     sessions: Sessions
     probe_tasks: ProbeTasks
@@ -30,12 +30,12 @@ class HeartbeatState:
 def construct(
     api: Api, *, wake: Callable[[], None], clock: Callable[[], float], rng: Random
 ) -> HeartbeatState:
-    """A new one. ``clock`` is monotonic seconds; ``wake`` is called for news of an attempt."""
-    hearing = ReceptionClock(clock)
+    """Construct the state. ``clock`` is monotonic seconds; ``wake`` is called for changes."""
+    reception_clock = ReceptionClock(clock)
     return HeartbeatState(
-        hearing=hearing,
+        reception_clock=reception_clock,
         keys=PublishedKeys(api, clock=clock, rng=rng),
-        sessions=Sessions(clock=hearing, wake=wake),
+        sessions=Sessions(clock=reception_clock, wake=wake),
         probe_tasks=ProbeTasks(clock),
     )
 
@@ -43,7 +43,7 @@ def construct(
 def tokens(
     state: HeartbeatState, records: Mapping[str, PodRecord], *, metrics: HeartbeatMetrics
 ) -> Tokens:
-    """What verifies tokens of the pods that live by these records, by UID."""
+    """The verifier for tokens of live pods; ``records`` are pods by UID."""
 
     def node_of(uid: str) -> str | None:
         record = records.get(uid)

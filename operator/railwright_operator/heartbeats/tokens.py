@@ -1,10 +1,10 @@
-"""Verify projected service account tokens with the API server's published keys, without asking it.
+"""Verify projected service account tokens with the API server's published keys, without requests.
 
-What is verified of a token is kept by its digest, so a launcher's next heartbeat costs a look-up.
-Whether its pod still lives is not kept: the informer's pods are consulted at every message.
+The verified claims of a token are cached by its digest, so the next heartbeat costs one look-up.
+Whether its pod is live is not cached: it is read from the informer at every message.
 
-While the API server is out of reach kubelets cannot renew tokens. Then an expired one of a pod that
-still lives is good for ``OUTAGE_S`` more.
+While the API server is unreachable kubelets cannot renew tokens. Then an expired token of a live
+pod stays valid for ``OUTAGE_S`` more.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class _Claims(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Whose a token is: its pod, the service account, the node of the pod (empty while it has
-    none), and the audiences that the token is good for."""
+    """The bearer of a token: its pod, the service account, the node of the pod (empty while it has
+    none), and the audiences of the token."""
 
     pod_uid: str
-    account: str
+    service_account: str
     node: str
     audiences: tuple[str, ...]
 
@@ -75,8 +75,8 @@ class Bearer:
 class Tokens:
     """Verifies tokens. ``clock`` is Unix time.
 
-    ``node_of`` gives the node of the pod with a UID: empty while it is not bound, None when no such
-    pod lives.
+    ``node_of`` gives the node of the live pod with a UID: empty while it is not bound, None when
+    there is no such pod.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Tokens:
         """Of the keys that these were verified with."""
 
     def bearer(self, token: str) -> Bearer:
-        """Whose this token is.
+        """Verify a token; return its bearer.
 
-        Raises RefusedError: 403, or 503 while the keys are not known.
+        Raises RefusedError: 403, or 503 while no keys have been read.
         """
         if not token or len(token) > TOKEN_BYTES_MAX:
             raise self._refusal("malformed", "no bearer token that can be read")
@@ -115,11 +115,11 @@ class Tokens:
         pod_uid = held.binding.pod.uid
         node = self._node_of(pod_uid)
         if node is None:
-            raise self._refusal("no such pod", "the pod of the token does not live")
+            raise self._refusal("no such pod", "the pod of the token is not live")
         return Bearer(pod_uid, held.sub, node, held.aud)
 
     def _verify(self, token: str) -> _Claims:
-        """What the signature vouches for; raises RefusedError."""
+        """The claims of a token whose signature is valid. Raises RefusedError."""
         if not self._keys.available:
             self._metrics.token_checks.labels("no keys").inc()
             raise RefusedError(

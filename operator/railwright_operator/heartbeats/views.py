@@ -1,4 +1,4 @@
-"""What is known of an attempt's launchers, as values that later messages do not change."""
+"""The state of an attempt and its launchers, as values that later messages do not change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 class RankView:
     """One node rank, that is, one launcher.
 
-    Times are monotonic seconds of this process. ``heard_at_s`` is None as long as nothing came; to
-    be heard again makes no difference. ``failed_at_s`` is when ``failure`` was first heard.
-    ``beat_interval_s`` is what the last answer stated, the longest if none did. ``running`` and
-    ``exited`` count its processes, those that ended with 0 included. ``steps`` are the last that it
-    said, ``stacks`` those of its last heartbeat. ``sequence`` is the number of that heartbeat.
+    Times are monotonic seconds of this process. ``received_at_s`` is the time of the last message,
+    None before the first; it does not count in comparisons. ``failed_at_s`` is when ``failure`` was
+    first received. ``beat_interval_s`` is the interval in the last response, the longest if there
+    was none. ``running`` and ``exited`` count its processes, those that ended with 0 included.
+    ``steps`` are the last reported ones, ``stacks`` those of its last heartbeat, and ``sequence``
+    is the number of that heartbeat.
     """
 
     node_rank: int
@@ -25,7 +26,7 @@ class RankView:
     registered: bool = False
     address: str = ""
     master_port: int = 0
-    heard_at_s: float | None = field(default=None, compare=False)
+    received_at_s: float | None = field(default=None, compare=False)
     beat_interval_s: float = field(default=INTERVAL_S_MAX, compare=False)
     running: int = 0
     exited: int = 0
@@ -46,10 +47,10 @@ class SessionView:
     """One attempt. ``missing`` are the node ranks not at the start barrier yet, in order.
 
     ``started_at_s`` is when the barrier was passed, or when a heartbeat first proved it.
-    ``profile`` is what its ranks recorded, once all have told; empty before. ``training_since_s``:
-    since when no launcher has told of another phase. ``asked_at_s``: since when the launchers are
-    wanted to bring the stacks of their ranks, later by as much as their interval is longer than the
-    shortest; None while they are not.
+    ``profile`` is the merged recording of its ranks; empty before all have arrived.
+    ``training_since_s``: since when no launcher has reported another phase. ``stacks_since_s``:
+    since when launchers are to send the stacks of their ranks, plus the time by which their
+    interval exceeds the shortest; None while they are not.
     """
 
     job_uid: str
@@ -61,21 +62,21 @@ class SessionView:
     revoked: bool
     profile: str = ""
     training_since_s: float = 0.0
-    asked_at_s: float | None = None
+    stacks_since_s: float | None = None
 
     @property
     def progress(self) -> protocol.Progress | None:
-        """The report of the lowest node rank that reports at all."""
+        """The progress of the lowest node rank that reports any."""
         return next((rank.progress for rank in self.ranks if rank.progress is not None), None)
 
     @property
     def resumed_from(self) -> protocol.Checkpoint | None:
-        """What the job loaded, as its first node says."""
+        """The checkpoint that the job loaded, as its first node reports it."""
         return self.ranks[0].resumed_from if self.ranks else None
 
     @property
     def committed(self) -> protocol.Checkpoint | None:
-        """The newest checkpoint committed, as its first node says."""
+        """The newest committed checkpoint, as its first node reports it."""
         return self.ranks[0].committed if self.ranks else None
 
 
@@ -89,7 +90,7 @@ _NEWS = operator.attrgetter(
 
 
 def is_news(before: RankView, after: RankView) -> bool:
-    """Whether more changed than the time and the step."""
+    """Whether more than the time and the step changed."""
     if (before.progress is None) != (after.progress is None):
         return True
     return _NEWS(before) != _NEWS(after)

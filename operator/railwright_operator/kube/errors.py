@@ -74,7 +74,7 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the version asked for was compacted away; list again."""
+    """410: the version asked for was compacted away; a new list is needed."""
 
 
 class InvalidError(ApiError):

@@ -66,8 +66,8 @@ def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
     of the leader before it is what the next one waits for too."""
     if not is_caught_up:
         return {}
-    counts = {"nodes": agents.heard, "silent": len(agents.silent)}
-    return {"agents": counts if agents.heard else None}
+    counts = {"nodes": agents.reporting, "silent": len(agents.silent)}
+    return {"agents": counts if agents.reporting else None}
 
 
 async def problems(
@@ -83,7 +83,7 @@ async def problems(
     found_problems = [_problem("probing", message) for message in unsurveyed]
     if agents.silent:
         message = (
-            f"{len(agents.silent)} of {agents.heard} agents told nothing for "
+            f"{len(agents.silent)} of {agents.reporting} agents sent nothing for "
             f"{SILENT_S / 60:.0f} minutes, what they said before stays: "
             f"{bounds.listed(agents.silent, NAMED)}"
         )
@@ -113,8 +113,8 @@ def _summary(fabric: Fabric) -> str:
     are."""
     sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
     text = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
-    if islands := fabric.merged_topology.islands:
-        text += f"; {len({*islands.domains.values()})} islands"
+    if scale_up := fabric.merged_topology.islands:
+        text += f"; {len({*scale_up.domains.values()})} islands"
     rails = max((network.rails for network in fabric.networks), default=0)
     return f"{text}; {rails} rails" if rails else text
 
@@ -131,11 +131,11 @@ def _level(fabric: Fabric, level: int) -> Status:
 
 
 def _islands(fabric: Fabric) -> Status | None:
-    islands = fabric.merged_topology.islands
-    if islands is None:
+    scale_up = fabric.merged_topology.islands
+    if scale_up is None:
         return None
-    sizes = collections.Counter(islands.domains.values())
-    return {"source": bounds.name(islands.source), **_sizes(sizes)}
+    sizes = collections.Counter(scale_up.domains.values())
+    return {"source": bounds.name(scale_up.source), **_sizes(sizes)}
 
 
 def _sizes(sizes: Mapping[str, int]) -> Status:
@@ -227,10 +227,10 @@ def _insides(fabric: Fabric) -> list[Status]:
 
 def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
     """What sources differ on inside of nodes; that of many nodes once."""
-    alike: dict[hardware_inventory.HardwareConflict, list[str]] = {}
+    equal: dict[hardware_inventory.HardwareConflict, list[str]] = {}
     for node, conflict in fabric.inner_conflicts():
-        alike.setdefault(conflict, []).append(node)
-    for conflict, nodes in alike.items():
+        equal.setdefault(conflict, []).append(node)
+    for conflict, nodes in equal.items():
         yield {
             "node": nodes[0],
             "level": bounds.name(conflict.fact),
@@ -239,13 +239,13 @@ def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
         }
 
 
-def _conflict(alike: Sequence[LocationConflict]) -> Status:
-    first = alike[0]
+def _conflict(equal: Sequence[LocationConflict]) -> Status:
+    first = equal[0]
     return {
         "node": first.node,
         "level": bounds.name(first.level),
         "source": bounds.name(first.source),
-        "message": _for_all(topology_merge.told(first), len(alike)),
+        "message": _for_all(topology_merge.told(first), len(equal)),
     }
 
 
@@ -264,11 +264,11 @@ def _of_insides(fabric: Fabric) -> Iterator[Status]:
     """Hosts that are no nodes, and what sources show inside of nodes that nobody can use."""
     for text in fabric.strangers:
         yield _problem(text.partition(":")[0], text)
-    alike: dict[str, list[str]] = {}
+    equal: dict[str, list[str]] = {}
     for node, its in fabric.inventories.items():
         for remark in its.remarks:
-            alike.setdefault(remark, []).append(node)
-    for remark, nodes in alike.items():
+            equal.setdefault(remark, []).append(node)
+    for remark, nodes in equal.items():
         yield _problem("inside", _for_all(remark, len(nodes)), node=nodes[0])
 
 

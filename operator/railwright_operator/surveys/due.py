@@ -35,9 +35,9 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     return frozenset(nodes - recent)
 
 
-def enough(wanted: Collection[str]) -> int:
+def enough(nodes: Collection[str]) -> int:
     """How many have to be measured together, where all these are to be."""
-    return max(2, min(ENOUGH, len(wanted)))
+    return max(2, min(ENOUGH, len(nodes)))
 
 
 def chosen(

@@ -86,7 +86,7 @@ class Surveyor:
         )
         self._unkept = self._failed = ""
         self._seen: frozenset[str] = frozenset()
-        self._wanted_s: float | None = None
+        self._due_since_s: float | None = None
         self._chosen: tuple[str, ...] = ()
         self._first_s = self._changed_s = self._next_s = self.clock()
         self._busy_seen: tuple[float, Collection[str]] = (self._next_s - BUSY_S, ())
@@ -114,37 +114,37 @@ class Surveyor:
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys():
             return  # The fabric of these nodes is not put together yet.
-        wanted = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
-        self.metrics.due.set(len(wanted))
+        due_nodes = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
+        self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
-        self._vain.forget_unless(lambda node: node in wanted)
-        self._see(wanted)
+        self._vain.forget_unless(lambda node: node in due_nodes)
+        self._see(due_nodes)
         if self._unkept and not (self._keeping.over("") and await self._kept()):
             return
-        if not wanted:
-            self.probe_tasks.wanted, self._chosen, self.problems = {}, (), ()
+        if not due_nodes:
+            self.probe_tasks.selected, self._chosen, self.problems = {}, (), ()
             return
         busy = self.busy()
         free = ready - {*busy}
-        idle = {node for node in wanted if self._vain.over(node)} & free
-        least = due.enough(wanted)
-        standing = due.chosen(fabric, idle, free, least=least)
-        self.probe_tasks.wanted = {node: nodes[node].addresses for node in standing}
+        idle = {node for node in due_nodes if self._vain.over(node)} & free
+        least = due.enough(due_nodes)
+        polling = due.chosen(fabric, idle, free, least=least)
+        self.probe_tasks.selected = {node: nodes[node].addresses for node in polling}
         self.probe_tasks.networks = probing.networks
         there = self.probe_tasks.there()
-        self.problems = tuple(self._hindrances(wanted, idle, busy))
+        self.problems = tuple(self._hindrances(due_nodes, idle, busy))
         chosen = due.chosen(fabric, idle, there & free, least=least)
         # Who was there and is not any more is not waited for.
         if self._may_begin(chosen, all_there=idle <= there | self._seen):
             await self._survey(chosen, probing)
 
-    def _see(self, wanted: Collection[str]) -> None:
+    def _see(self, due_nodes: Collection[str]) -> None:
         """Who was there since somebody is wanted."""
-        if not wanted:
-            self._seen, self._wanted_s = frozenset(), None
+        if not due_nodes:
+            self._seen, self._due_since_s = frozenset(), None
             return
-        if self._wanted_s is None:
-            self._wanted_s = self.clock()
+        if self._due_since_s is None:
+            self._due_since_s = self.clock()
         self._seen |= self.probe_tasks.there()
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
@@ -160,23 +160,23 @@ class Surveyor:
         return settled or now_s - self._first_s >= PATIENCE_S
 
     def _hindrances(
-        self, wanted: Collection[str], idle: Collection[str], busy: Collection[str]
+        self, due_nodes: Collection[str], idle: Collection[str], busy: Collection[str]
     ) -> Iterable[str]:
         if self._failed:
             yield self._failed
         for node, why in sorted(self.probe_tasks.unfit.items()):
-            if node in wanted:
+            if node in due_nodes:
                 yield f"{node}: {why}"
-        if not self.discovery.agents().heard or self._wanted_s is None:
+        if not self.discovery.agents().reporting or self._due_since_s is None:
             return  # Nobody runs agents here, or nobody is needed.
-        there, of = self.probe_tasks.there(), f"of {len(wanted)} nodes that are to be measured"
-        early = self.clock() - self._wanted_s < PATIENCE_S
+        there, of = self.probe_tasks.there(), f"of {len(due_nodes)} nodes that are to be measured"
+        early = self.clock() - self._due_since_s < PATIENCE_S
         if not self.discovery.is_given(names.PROBES):
             yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
         expected = self._seen if early else idle
         if absent := [node for node in idle if node in expected and node not in there]:
             yield f"{len(absent)} {of} have no agent that answers: {_named(absent)}"
-        if waiting := [node for node in wanted if node in busy]:
+        if waiting := [node for node in due_nodes if node in busy]:
             yield f"{len(waiting)} {of} wait until no job runs on them: {_named(waiting)}"
 
     async def _survey(self, chosen: tuple[str, ...], probing: Probing) -> None:

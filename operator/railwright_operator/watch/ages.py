@@ -27,11 +27,11 @@ class Ages:
         self._seen.add(fact)
         return self._now_s - self._since.setdefault(fact, self._now_s)
 
-    def turn_begins(self) -> None:
+    def begin_cycle(self) -> None:
         """All ages of a turn are taken at one moment: what is first seen together is of one age."""
         self._now_s = self._clock()
 
-    def turn_over(self) -> None:
+    def end_cycle(self) -> None:
         """Forget the facts that were not asked about since the last call."""
         for fact in self._since.keys() - self._seen:
             del self._since[fact]

@@ -281,9 +281,9 @@ class Jobs:
 
 
 def _why(error: Exception) -> str:
-    told = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
-    return protocol.fitted(f"the job cannot be read: {kind}{told}", WHY_BYTES_MAX)
+    return protocol.fitted(f"the job cannot be read: {kind}{text}", WHY_BYTES_MAX)
 
 
 def _profile(raw: Raw) -> str:
@@ -294,15 +294,15 @@ def _profile(raw: Raw) -> str:
 def _workload(job: TrainingJob, recorded: str) -> Workload | None:
     """What it does, as its user has it recorded; else as its own attempts did, if that still fits
     its parallelism: if not, the next attempt records it again. Raises ValueError."""
-    said = job.spec.workload
-    if said is None:
+    workload = job.spec.workload
+    if workload is None:
         return None
-    if recorded and not said.profile:
+    if recorded and not workload.profile:
         try:
-            return workloads.workload(said.model_copy(update={"profile": recorded}))
+            return workloads.workload(workload.model_copy(update={"profile": recorded}))
         except ValueError as error:
             logger.info("a recorded profile no longer fits", extra={"why": str(error)})
-    return workloads.workload(said)
+    return workloads.workload(workload)
 
 
 def _spec_hash(spec: Raw) -> str:
@@ -355,11 +355,11 @@ def _phase(status: Raw) -> Phase:
     A live attempt is as if it started, until its launchers say that it runs; a job that is over
     stays over; any other waits. Raises ValueError for what is no word.
     """
-    said = status.get("phase", Phase.QUEUED.value)
-    if not isinstance(said, str):
-        raise StatusError(f"phase is {said!r}, expected a word")
-    if said in list(Phase):
-        return Phase(said)
+    value = status.get("phase", Phase.QUEUED.value)
+    if not isinstance(value, str):
+        raise StatusError(f"phase is {value!r}, expected a word")
+    if value in list(Phase):
+        return Phase(value)
     if status.get("attempt", 0) > status.get("endedAttempt", 0):
         return Phase.STARTING
     return Phase.FAILED if status.get("finishedAt") else Phase.QUEUED

@@ -39,7 +39,7 @@ class KopfInformer(Reflector[SiteObject]):
         A deletion moves the version on, so that no late answer revives the object. kopf keeps no
         order between objects: what the deletion overtook comes with the list that follows it.
         """
-        self._heard_s = self._clock()
+        self._received_s = self._clock()
         found = projections.converted(raw, ClusterObject)
         if event == "DELETED":
             version = self._drop(found.metadata)

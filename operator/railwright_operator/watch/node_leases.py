@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 ASK_INTERVAL_S = 2.0
 ASKED_AT_ONCE_MAX = 64
-UNHEARD_PER_ROUND_MAX = 64
+UNREPORTED_PER_ROUND_MAX = 64
 """32 small reads a second at most."""
 
 CONTROLS_MIN = 16
@@ -81,7 +81,7 @@ class NodeLeaseChecker:
         self._clock = clock
         self._wake = wake
         self._silent: frozenset[str] = frozenset()
-        self._unheard: frozenset[str] = frozenset()
+        self._unreported: frozenset[str] = frozenset()
         self._controls: frozenset[str] = frozenset()
         self._sightings: dict[str, _Sighting] = {}
         self._passed_s: dict[str, float] = {}
@@ -90,11 +90,11 @@ class NodeLeaseChecker:
         self._away_s = math.inf
 
     def __repr__(self) -> str:
-        suspects = len(self._silent | self._unheard)
-        return f"<NodeLeaseChecker suspects={suspects} sightings={len(self._sightings)}>"
+        suspected = len(self._silent | self._unreported)
+        return f"<NodeLeaseChecker suspects={suspected} sightings={len(self._sightings)}>"
 
     def set_nodes(
-        self, silent: Collection[str], unheard: Collection[str], others: Collection[str]
+        self, silent: Collection[str], unreported: Collection[str], others: Collection[str]
     ) -> None:
         """From now on ask about these nodes, and forget the others.
 
@@ -102,12 +102,12 @@ class NodeLeaseChecker:
         ``others`` are asked about for comparison, as long as there is a suspect.
         """
         self._silent = frozenset(silent)
-        self._unheard = frozenset(unheard) - self._silent
-        suspects = self._silent | self._unheard
-        self._controls = self._chosen(frozenset(others) - suspects) if suspects else frozenset()
-        for name in self._sightings.keys() - suspects - self._controls:
+        self._unreported = frozenset(unreported) - self._silent
+        suspected = self._silent | self._unreported
+        self._controls = self._chosen(frozenset(others) - suspected) if suspected else frozenset()
+        for name in self._sightings.keys() - suspected - self._controls:
             del self._sightings[name]
-        for name in self._passed_s.keys() - self._unheard:
+        for name in self._passed_s.keys() - self._unreported:
             del self._passed_s[name]
         now_s = self._clock()
         self._alive_until_s = {n: at_s for n, at_s in self._alive_until_s.items() if at_s >= now_s}
@@ -120,7 +120,7 @@ class NodeLeaseChecker:
             and seen.stale
             and now_s - seen.asked_s <= GAP_S_MAX
             and self._renewal_s >= seen.since_s + SLACK_S
-            and (node not in self._unheard or now_s - self._away_s > SETTLE_S)
+            and (node not in self._unreported or now_s - self._away_s > SETTLE_S)
         )
 
     def renews(self, node: str) -> bool:
@@ -149,21 +149,21 @@ class NodeLeaseChecker:
     def _due(self) -> list[str]:
         """All the silent ones; of the unheard first those under way, then who waited longest."""
 
-        def turn(name: str) -> tuple[bool, float, str]:
+        def least_recent(name: str) -> tuple[bool, float, str]:
             return name not in self._sightings, self._passed_s.get(name, -math.inf), name
 
-        unheard = sorted(self._unheard, key=turn)
-        return sorted(self._silent | self._controls) + unheard[:UNHEARD_PER_ROUND_MAX]
+        unreported = sorted(self._unreported, key=least_recent)
+        return sorted(self._silent | self._controls) + unreported[:UNREPORTED_PER_ROUND_MAX]
 
     def _chosen(self, others: frozenset[str]) -> frozenset[str]:
         """Those asked about before, as their rows have begun; then from all over the cluster."""
         count = min(max(CONTROLS_MIN, len(self._silent)), CONTROLS_MAX)
         kept = sorted(self._controls & others)[:count]
-        wanted = count - len(kept)
-        if not wanted:
+        missing = count - len(kept)
+        if not missing:
             return frozenset(kept)
         rest = sorted(others.difference(kept))
-        return frozenset((*kept, *rest[:: max(1, len(rest) // wanted)][:wanted]))
+        return frozenset((*kept, *rest[:: max(1, len(rest) // missing)][:missing]))
 
     async def _check(self, node: str, gate: asyncio.Semaphore) -> bool:
         """Ask about one node. Whether there was an answer."""
@@ -184,7 +184,7 @@ class NodeLeaseChecker:
         return answered
 
     def _record_answer(self, node: str, lease: dict[str, Any] | None, *, asked_s: float) -> None:
-        if not any(node in asked for asked in (self._silent, self._unheard, self._controls)):
+        if not any(node in asked for asked in (self._silent, self._unreported, self._controls)):
             return
         before, answered_s = self._sightings.get(node), self._clock()
         after = _sighted(before, lease, asked_s=asked_s, answered_s=answered_s)
@@ -192,7 +192,7 @@ class NodeLeaseChecker:
         if renews and after.renewed:
             self._renewal_s = answered_s
             self._alive_until_s[node] = answered_s + after.limit_s
-        if renews and node in self._unheard:
+        if renews and node in self._unreported:
             self._pass_on(node)
         else:
             self._sightings[node] = after
@@ -200,7 +200,7 @@ class NodeLeaseChecker:
     def _pass_on(self, node: str) -> None:
         """Nothing is held against this node; others that were not heard of go before it."""
         self._sightings.pop(node, None)
-        if node in self._unheard:
+        if node in self._unreported:
             self._passed_s[node] = self._clock()
 
 

@@ -129,14 +129,14 @@ class Reflector(Generic[R]):
         self._view = MappingProxyType(self._records)
         self._version: int | None = None
         self._newest = 0
-        self._heard_s = clock()
+        self._received_s = clock()
         self._listed_s = clock()
         self._first_list = asyncio.Event()
         self.relists = 0
         self.events = 0
         self.errors = 0
         metrics.records.labels(projection.kind).set_function(lambda: len(self._records))
-        metrics.heard_age_s.labels(projection.kind).set_function(self.heard_age_s)
+        metrics.receive_age_s.labels(projection.kind).set_function(self.receive_age_s)
 
     def __repr__(self) -> str:
         return (
@@ -158,9 +158,9 @@ class Reflector(Generic[R]):
         """Return once ``synced``."""
         await self._first_list.wait()
 
-    def heard_age_s(self) -> float:
+    def receive_age_s(self) -> float:
         """Seconds since the API server last sent anything, a bookmark included."""
-        return self._clock() - self._heard_s
+        return self._clock() - self._received_s
 
     def absorb(self, record: R) -> None:
         """Fold in the answer to a write of ours, unless the stream is already past it.
@@ -221,7 +221,7 @@ class Reflector(Generic[R]):
         listing = Listing()
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
-                self._heard_s = self._clock()
+                self._received_s = self._clock()
                 self._check_store(listing.version, found.metadata)
                 self._take(found)
         self._check_store(listing.version)
@@ -287,7 +287,7 @@ class Reflector(Generic[R]):
         stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
-                self._heard_s = self._clock()
+                self._received_s = self._clock()
                 self._apply(projections.event(line))
 
     def _apply(self, event: Event) -> None:

@@ -98,7 +98,7 @@ class LedgerStore:
         if not await self._is_there(self.ledger):
             raise errors.OutcomeUnknown("the ledger is another than was held; it is planned again")
 
-    async def _is_there(self, wanted: Ledger) -> bool:
+    async def _is_there(self, written: Ledger) -> bool:
         """Hold what is there, and say if it is this one. Raises DeposedError if it is another's, or
         was deleted."""
         held = self.ledger
@@ -108,10 +108,10 @@ class LedgerStore:
             raise DeposedError("the ledger is gone: it was deleted") from error
         there = parse(found)
         ours = (held.incarnation, held.holder, held.epoch)
-        if there != wanted and (there.incarnation, there.holder, there.epoch) != ours:
+        if there != written and (there.incarnation, there.holder, there.epoch) != ours:
             raise DeposedError(f"{there.holder} wrote the ledger in epoch {there.epoch}")
         self._hold(found)
-        return there == wanted
+        return there == written
 
     async def _make(self) -> Mapping[str, Any]:
         first = Ledger(epoch=0, incarnation=uuid.uuid4().hex, holder=self._holder)

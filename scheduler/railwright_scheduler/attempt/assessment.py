@@ -114,7 +114,7 @@ class ObservedRank:
     done: bool = False
     crash: Crash | None = None
     silent_s: float | None = None
-    unheard: bool = False
+    unreported: bool = False
     silence_limit_s: float = SILENT_S
     lease_stale: bool = False
     node_gone: bool = False
@@ -172,7 +172,7 @@ def assess(
     """
     if all(map(_is_well, ranks)):
         return Succeeded()
-    held = cut and not any(is_heard(rank) for rank, _ in _crashes(ranks))
+    held = cut and not any(has_reported(rank) for rank, _ in _crashes(ranks))
     suspected, first = _suspected(ranks), _first_crash(ranks)
     cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspected, held=held)
     if cause is None and not (started or cut):
@@ -221,7 +221,7 @@ def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
         ObservedLauncher(
             rank.node_rank,
             rank.node,
-            responsive=is_heard(rank),
+            responsive=has_reported(rank),
             steps=rank.steps,
             silent_s=rank.silent_s or 0,
         )
@@ -244,7 +244,7 @@ def _is_over(rank: ObservedRank) -> bool:
     return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
 
 
-def is_heard(rank: ObservedRank) -> bool:
+def has_reported(rank: ObservedRank) -> bool:
     """Whether its launcher spoke in the last seconds."""
     return rank.silent_s is not None and rank.silent_s <= rank.silence_limit_s
 
@@ -257,7 +257,7 @@ def is_quiet(rank: ObservedRank, *, for_s: float) -> bool:
 def looks_lost(rank: ObservedRank) -> bool:
     """Whether its launcher is silent, and its kubelet is too or its node is gone. That the node is
     not Ready is news only if it was Ready when the launcher spoke last."""
-    if _is_over(rank) or is_heard(rank):
+    if _is_over(rank) or has_reported(rank):
         return False
     if rank.node_gone or rank.lease_stale or rank.unready_s is None:
         return rank.node_gone or rank.lease_stale
@@ -275,7 +275,7 @@ def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
 
 def _is_declared_lost(rank: ObservedRank) -> bool:
     """Whether more than silence says so."""
-    return rank.out_of_service and not _is_over(rank) and not is_heard(rank)
+    return rank.out_of_service and not _is_over(rank) and not has_reported(rank)
 
 
 def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:

@@ -71,7 +71,7 @@ def assess(
     """
     alive, silent, quiet = set(renewing), set(), set()
     for rank in ranks:
-        if assessment.is_heard(rank) and not rank.unheard:
+        if assessment.has_reported(rank) and not rank.unreported:
             alive.add(rank.node)
         elif assessment.looks_lost(rank):
             silent.add(rank.node)

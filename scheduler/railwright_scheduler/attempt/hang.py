@@ -271,10 +271,10 @@ class _Limit:
 def _limit(
     launchers: Sequence[ObservedLauncher], reported: Sequence[ObservedSteps], watch: Watch
 ) -> _Limit:
-    unheard = any(not launcher.is_known for launcher in launchers)
+    silent = any(not launcher.is_known for launcher in launchers)
     if watch.timeout_s is not None:
-        return _Limit((watch.timeout_s + (VERDICT_S if unheard else 0), "progressTimeoutSeconds"))
-    if unheard:
+        return _Limit((watch.timeout_s + (VERDICT_S if silent else 0), "progressTimeoutSeconds"))
+    if silent:
         return _Limit((EVALUATING_S, "while a launcher is silent"))
     activity = max(
         (steps.activity for steps in reported), key=lambda activity: PHASE_LIMITS_S.get(activity, 0)
@@ -300,14 +300,14 @@ def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
     ]
     behind = list(_behind(launchers, found))
     named = _distinct([*silent, *behind])
-    unheard = [
+    silent_ranks = [
         f"node rank {each.node_rank} on {each.node}" for each in launchers if not each.responsive
     ]
     parts = [text for _, text in named[:RANKS_NAMED_MAX]]
     if len(named) > RANKS_NAMED_MAX:
         parts.append(f"{len(named) - RANKS_NAMED_MAX} more")
-    if unheard:
-        parts.append(f"no heartbeat from {', '.join(unheard[:RANKS_NAMED_MAX])}")
+    if silent_ranks:
+        parts.append(f"no heartbeat from {', '.join(silent_ranks[:RANKS_NAMED_MAX])}")
     who = "one rank has made no step" if found.lagging is not None else "no rank has made a step"
     if found.silent:
         who = "no step was reported"

@@ -62,7 +62,7 @@ class Hangs:
         self._saving_s.clear()
         self.lasts = False
 
-    def steps(self, key: AttemptKey, *, now_s: int, asked: bool) -> ObservedSteps | None:
+    def steps(self, key: AttemptKey, *, now_s: int, requested: bool) -> ObservedSteps | None:
         """What a launcher of this attempt says of its ranks."""
         if self._random is None:
             return None
@@ -75,7 +75,7 @@ class Hangs:
             p99_s=1,
             lag_p99_s=1,
             activity=Activity.CHECKPOINTING if saves else Activity.TRAINING,
-            stacks=() if asked else None,
+            stacks=() if requested else None,
         )
 
     def _happens(self, permille: int) -> bool:

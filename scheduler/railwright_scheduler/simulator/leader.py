@@ -21,7 +21,7 @@ from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.objects import Reply, ReplyStatus, Request
 from railwright_scheduler.simulator.view import View
 
-SURE_S = 10
+CONFIRM_INTERVAL_S = 10
 CONFIRM = "confirm"
 """The one request that writes nothing."""
 
@@ -56,7 +56,7 @@ def lead(holder: str, api: Api, view: View, executor: Executor, *, clock: Clock)
         sure = True
         if plan.ledger != store.ledger:
             sure = yield from _write(store, plan.ledger, view.free())
-        elif plan.confirms or clock() - store.sure_s >= SURE_S:
+        elif plan.confirms or clock() - store.confirmed_s >= CONFIRM_INTERVAL_S:
             sure = yield from _confirm(store)
         if store.deposed:
             return
@@ -79,7 +79,7 @@ class _Store:
     version: int
     clock: Clock
     deposed: bool = False
-    sure_s: int = 0
+    confirmed_s: int = 0
 
     def read(self) -> None:
         """Read it."""
@@ -88,7 +88,7 @@ class _Store:
     def take(self, found: Ledger, version: int) -> None:
         """This is what a read showed: only another leader's epoch ends this one."""
         self.deposed = (found.epoch, found.holder) != (self.ledger.epoch, self.ledger.holder)
-        self.ledger, self.version, self.sure_s = found, version, self.clock()
+        self.ledger, self.version, self.confirmed_s = found, version, self.clock()
 
 
 def _take_over(holder: str, api: Api, clock: Clock) -> Generator[Batch, None, _Store]:

@@ -54,10 +54,10 @@ class View:
         self.nodes = Copy(api.nodes, behind=behind)
         self._since_s: dict[tuple[str, object], int] = {}
         self._furthest: dict[AttemptKey, int] = {}
-        self._heard_s: dict[str, int] = {}
+        self._received_s: dict[str, int] = {}
         self._spoke: set[str] = set()
         self._steps: dict[str, ObservedSteps | None] = {}
-        self._asked_s: dict[AttemptKey, int] = {}
+        self._requested_s: dict[AttemptKey, int] = {}
         self._breaker = CLOSED
         self._judged_s = 0
         self._planned: tuple[tuple[int, ...], Ledger, Plan] | None = None
@@ -101,7 +101,7 @@ class View:
             for uid, verdict in plan.assessments.items()
             if isinstance(verdict, Ongoing) and verdict.wants_stacks
         }
-        self._asked_s = {key: self._asked_s.get(key, now_s) for key in sorted(awaited)}
+        self._requested_s = {key: self._requested_s.get(key, now_s) for key in sorted(awaited)}
 
     def world(self, ledger: Ledger, executor: Executor, *, now_s: int) -> ClusterState:
         """All of it as the value that a turn is taken from."""
@@ -209,7 +209,9 @@ class View:
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             spec_hash=job.spec_hash,
             progress=Progress(0) if running else None,
-            watch=Watch(asked_s=now_s - self._asked_s[key] if key in self._asked_s else None),
+            watch=Watch(
+                asked_s=now_s - self._requested_s[key] if key in self._requested_s else None
+            ),
         )
 
     def _is_start_reported(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
@@ -241,7 +243,7 @@ class View:
             deleting=here is not None and here.deleting,
             crash=None if here is None else self._crash(here, now_s=now_s),
             silent_s=None if here is None else self._silent_s(here, now_s=now_s),
-            unheard=here is not None and here.uid not in self._spoke,
+            unreported=here is not None and here.uid not in self._spoke,
             lease_stale=self._machines.unreached_s(node, now_s=now_s) > LEASE_STALE_S,
             node_gone=missing and self._age_s("missing", (key, node), now_s) > NODE_MISSING_S,
             unready_s=self._age_s("unready", node, now_s) if unready else None,
@@ -251,8 +253,8 @@ class View:
     def _steps_of(self, pod: PodFact, *, now_s: int) -> ObservedSteps | None:
         """What its launcher said last."""
         if self._machines.reaches_operator(pod) and pod.key in self._machines.passed:
-            asked = pod.key in self._asked_s
-            self._steps[pod.uid] = self._hangs.steps(pod.key, now_s=now_s, asked=asked)
+            requested = pod.key in self._requested_s
+            self._steps[pod.uid] = self._hangs.steps(pod.key, now_s=now_s, requested=requested)
         return self._steps.get(pod.uid)
 
     def _crash(self, pod: PodFact, *, now_s: int) -> Crash | None:
@@ -263,12 +265,12 @@ class View:
 
     def _silent_s(self, pod: PodFact, *, now_s: int) -> int | None:
         if self._machines.reaches_operator(pod):
-            self._heard_s[pod.uid] = now_s
+            self._received_s[pod.uid] = now_s
             self._spoke.add(pod.uid)
         if pod.key in self._machines.passed:
-            self._heard_s.setdefault(pod.uid, now_s)
-        heard_s = self._heard_s.get(pod.uid)
-        return None if heard_s is None else now_s - heard_s
+            self._received_s.setdefault(pod.uid, now_s)
+        received_s = self._received_s.get(pod.uid)
+        return None if received_s is None else now_s - received_s
 
     def _furthest_of(self, key: AttemptKey, pods: tuple[Pod, ...]) -> int:
         self._furthest[key] = max(self._furthest.get(key, 0), gang.reached(pods))
