@@ -1,4 +1,4 @@
-"""The informers of what the operator watches, and the indexes over them, constructed in order."""
+"""Construct the informers of all watched kinds, and the indexes over them, in order."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from railwright_operator.write import pods
 R = TypeVar("R", bound=Record)
 Changed = Callable[[R | None, R | None], None]
 Wakes = Callable[[R | None, R | None], bool]
-"""Whether a scheduling cycle is to look at a change at once, and not only at its next tick."""
+"""Whether a change wakes the scheduling cycle at once, instead of at its next tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """What is watched, and the indexes over it.
+    """All informers, and the indexes over them.
 
-    Standbys keep some of them ``warm`` too, not those of pods and jobs: what a leader knows of pods
-    must begin with a list it asked for after it raised the ledger's epoch, so that no leader before
-    it can still bind a pod that it has not seen; and jobs can be large.
+    A standby keeps some of them ``warm``, but not pods and jobs. A leader must list pods after it
+    raised the ledger's epoch, so that no earlier leader can bind a pod that is not in the list; and
+    jobs can be large.
     """
 
     jobs: Jobs
@@ -59,31 +59,31 @@ class Informers:
 
     @property
     def warm(self) -> tuple[Reflector[Any], ...]:
-        """Those that are kept current from the start, whoever leads."""
+        """The informers that run from the start, on standbys too."""
         return self.nodes, self.files
 
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
-        """Those that begin with a list of the leader's own."""
+        """The informers that start once this process leads."""
         return self.pods, self.job_objects, self.classes, *self.site_objects.values()
 
     def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
-        """Take in a Queue or a Fabric that kopf brought."""
+        """Take in a Queue or a Fabric from a kopf event."""
         self.site_objects[plural].seen(raw, event)
 
     def absorb(self, plural: str, raw: Mapping[str, Any]) -> None:
-        """Fold in a Queue or a Fabric that answers a write. Raises ValueError."""
+        """Take in a Queue or a Fabric from the response to a write. Raises ValueError."""
         self.site_objects[plural].absorb(site.answered(raw))
 
     async def follow_pulls(self) -> None:
-        """Watch the events of pulls until cancelled. They count only for pods that are known."""
+        """Watch the events of image pulls until cancelled, once pods are listed."""
         await self.pods.wait_synced()
         await asyncio.gather(*(events.run() for events in self.pull_events))
 
 
 @dataclass(frozen=True, slots=True)
 class _Watching:
-    """What all informers are kept with; most news of any wake the cycle."""
+    """What all informers are constructed with. Most changes wake the cycle."""
 
     api: Api
     series: metrics.WatchMetrics
@@ -115,7 +115,7 @@ class _Watching:
         )
 
     def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
-        """Tells each of these of a change, and wakes the cycle if it is to look at it."""
+        """Combine these callbacks, and wake the cycle if ``wakes`` holds."""
 
         def notify(old: R | None, new: R | None) -> None:
             is_due = wakes(old, new)
@@ -135,17 +135,17 @@ def assemble(
     series: metrics.WatchMetrics,
     wake: Callable[[], None],
     clock: Callable[[], float],
-    listening: Callable[[], float],
+    reception_clock: Callable[[], float],
     rng: Callable[[], Random],
 ) -> Informers:
-    """Construct all informers; ``clock`` is monotonic seconds, ``listening`` the
-    same while messages are taken in, ``rng`` makes a source for retries."""
+    """Construct all informers. ``clock`` is monotonic seconds, ``reception_clock`` the same while
+    messages are received; ``rng`` makes a random source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
 
     discovery = Discovery(chosen, wake, clock=clock)
-    pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=listening)
+    pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(
         paths.PODS,
         protobuf.POD,

@@ -1,14 +1,13 @@
-"""One process leads, held by a Lease; and it knows by its own clock when it no longer does.
+"""Leader election with a Lease, in a thread of its own.
 
-The thread: renewing must not wait for a busy event loop, so it runs in a thread of its own with
-requests of its own. The clock: a Lease says "until" in another machine's time, so nothing here
-compares wall clocks. A candidate takes a Lease over when it has seen it unchanged for its whole
-duration; a leader counts from the *start* of its last successful renewal, the latest moment from
-which others may have begun to count, and stops ``MARGIN_S`` before they may take over.
+A renewal must not wait for a busy event loop, so the thread has a client of its own. No wall clocks
+are compared. A candidate takes the Lease over when it has seen it unchanged for its duration. A
+leader counts from the *start* of its last successful renewal, the earliest moment at which others
+may have begun to count, and stops ``MARGIN_S`` before they may take over.
 
-A Lease alone cannot fence: a request already on its way lands late. The ledger's epoch and UID
-preconditions stop those; this only keeps them rare. Lost leadership is not regained: the process is
-told once and should end, because what it holds in memory was decided as a leader.
+A Lease alone cannot fence: a request in flight may land late. The ledger's epoch and UID
+preconditions refuse such requests; the Lease only makes them rare. A process that lost the Lease
+does not try again: ``on_lost`` is called once, and the process ends, as its state is void.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 MARGIN_S = 2.0
 SOON_S = 0.1
-NOBODY = ""
+VACANT = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
-    """How long a Lease holds, when a leader that cannot renew gives up, how often it is renewed."""
+    """The duration of a Lease, the deadline of renewals, and the interval between them."""
 
     duration_s: float = 15.0
     renew_deadline_s: float = 10.0
@@ -55,7 +54,7 @@ class LeaseTimings:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """Since when another's Lease was seen in this version, and how long it says that it holds."""
+    """When this version of another holder's Lease was first seen, and the duration in it."""
 
     version: str
     since_s: float
@@ -63,8 +62,8 @@ class _Sighting:
 
 
 class _RenewableLease(LeaseLock):
-    """Keeps what an update answers, so that the next one needs no read before it: on a slow API
-    server a leader that asks twice for each renewal is late."""
+    """Keeps the response to an update, so that the next one needs no read before it: with two
+    requests for each renewal, a leader on a slow API server would be late."""
 
     def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Whether the Lease as last seen became this record."""
@@ -88,8 +87,8 @@ class _RenewableLease(LeaseLock):
 class Leadership:
     """A candidate for the Lease ``namespace/name``.
 
-    ``clock`` is monotonic seconds. ``on_gained`` and ``on_lost`` are called once each at most, from
-    the Lease's thread: they hand over to a loop and return.
+    ``clock`` is monotonic seconds. ``on_gained`` and ``on_lost`` are called at most once each, in
+    the thread of the Lease, and must not block.
     """
 
     def __init__(
@@ -126,18 +125,17 @@ class Leadership:
         return f"<Leadership {self._identity} held={self.held()} renewed_s={self._renewed_s}>"
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, *, deadline_s: float) -> None:
-        """Stop, and give the Lease back if it is held: the next one need not wait. Blocks for at
-        most ``deadline_s``."""
+        """Stop, and release the Lease if it is held. Blocks for at most ``deadline_s``."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(timeout=deadline_s)
 
     def held(self) -> bool:
-        """Whether this process may write now. True only while nobody else can hold the Lease."""
+        """Whether this process may write now: no other process can hold the Lease."""
         renewed_s = self._renewed_s
         return (
             renewed_s is not None
@@ -146,7 +144,7 @@ class Leadership:
 
     def _run(self) -> None:
         try:
-            self._stand()
+            self._campaign()
         except Exception:
             logger.exception("lease thread failed", extra=self._context())
         if self._stopping.is_set():
@@ -156,12 +154,12 @@ class Leadership:
         logger.error("lease lost", extra=self._context())
         self._on_lost()
 
-    def _stand(self) -> None:
-        """Try to take the Lease, then keep it; return when it is lost or we are told to stop."""
+    def _campaign(self) -> None:
+        """Acquire the Lease, then renew it; return when it is lost or after ``stop``."""
         while not self._stopping.is_set():
             started_s = self._clock()
             if self._renewed_s is not None and not self.held():
-                # This process stood still. Renewing now would go through if nobody took the Lease.
+                # The process was paused. A renewal could still succeed.
                 return
             if self._attempt(started_s):
                 is_new = self._renewed_s is None
@@ -174,7 +172,7 @@ class Leadership:
             self._stopping.wait(self._pause_s())
 
     def _pause_s(self) -> float:
-        """Until the next attempt; another's Lease is asked for as soon as it has run out."""
+        """Seconds until the next attempt; another holder's Lease is tried as soon as it expires."""
         pause_s = self._timings.retry_s * (0.9 + self._rng.random() / 5)
         if self._sighting is None or self._renewed_s is not None:
             return pause_s
@@ -182,14 +180,14 @@ class Leadership:
         return min(pause_s, left_s + SOON_S) if left_s > 0 else pause_s
 
     def _is_lost(self) -> bool:
-        """Whether we led, and another holds it or it could not be renewed for too long."""
+        """Whether this process led, and another holds the Lease or renewals failed for too long."""
         if self._renewed_s is None:
             return False
         late = self._clock() - self._renewed_s > self._timings.renew_deadline_s
         return self._taken or late
 
     def _attempt(self, now_s: float) -> bool:
-        """Take or renew the Lease if it is ours, free, or left; whatever fails is a "no"."""
+        """Take or renew the Lease if it is ours, free, or expired; False for any failure."""
         try:
             return self._take(now_s)
         except (OpenApiException, urllib3.exceptions.HTTPError, ConfigException) as error:
@@ -198,7 +196,7 @@ class Leadership:
             return self._failed(error)
 
     def _failed(self, error: Exception) -> bool:
-        """Start over with new credentials and connections: they may be what failed."""
+        """Log the failure and drop the client: its credentials or connection may be the cause."""
         logger.warning("lease not renewed", extra=self._context() | {"error": str(error)})
         self._lock = None
         return False
@@ -220,13 +218,13 @@ class Leadership:
         return self._written(lock.update(self._name, self._namespace, self._record()))
 
     def _written(self, done: bool) -> bool:
-        """Whether the write went through; LeaseLock has logged the refusal, at INFO."""
+        """Log a refused write. LeaseLock logs the reason at INFO."""
         if not done:
             logger.warning("lease write refused", extra=self._context())
         return done
 
     def _is_left(self, now_s: float) -> bool:
-        """Whether the other's Lease was seen unchanged for as long as it says that it holds."""
+        """Whether another holder's Lease was seen unchanged for its duration."""
         lease = self._opened().lease_reference
         version = str(lease.metadata.resource_version)
         if self._sighting is None or self._sighting.version != version:
@@ -235,7 +233,7 @@ class Leadership:
         return now_s - self._sighting.since_s > self._sighting.held_s
 
     def _release(self) -> None:
-        """Name nobody as the holder, if it is held and still by us."""
+        """Clear the holder if it is this process."""
         if self._renewed_s is None:
             return
         self._renewed_s = None
@@ -243,7 +241,7 @@ class Leadership:
             lock = self._opened()
             found, seen = lock.get(self._name, self._namespace)
             if found and seen.holder_identity == self._identity:
-                lock.update(self._name, self._namespace, self._record(holder=NOBODY, duration_s=1))
+                lock.update(self._name, self._namespace, self._record(holder=VACANT, duration_s=1))
         except (OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._failed(error)
 
@@ -258,7 +256,7 @@ class Leadership:
         )
 
     def _opened(self) -> Any:
-        """The lock over a client whose requests all end within half the renew deadline."""
+        """The lock, with a client whose requests end within half of the renew deadline."""
         if self._lock is None:
             blocking = connection.blocking_client(
                 self._kubeconfig, deadline_s=self._timings.renew_deadline_s / 2

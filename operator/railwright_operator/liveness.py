@@ -41,8 +41,8 @@ OOM_KILLED = "OOMKilled"
 INVALID_NAME = "InvalidImageName"
 BACK_OFF = "ImagePullBackOff"
 NOT_FOUND = re.compile(r"code = NotFound|: not found\b|manifest unknown|repository does not exist")
-"""What containerd, CRI-O and Docker say if the registry answered that it has no such image; the
-last is Docker Hub's answer. That a registry cannot be reached is reported in other words."""
+"""Messages of containerd, CRI-O and Docker for an image that the registry does not have; the last
+is Docker Hub's. The messages for an unreachable registry do not match."""
 ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 """In newer kubelets the pause repeats the last error."""
 
@@ -61,7 +61,7 @@ WAITING_LENGTH_MAX = 512
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Ranks of which nothing ages, and the very objects that they were made of."""
+    """Ranks without values that age, and the objects that they were built from."""
 
     sources: tuple[object, ...]
     ranks: tuple[ObservedRank, ...]
@@ -72,11 +72,11 @@ class _Made:
 
 @dataclass(eq=False)
 class Liveness:
-    """Rows of ranks. Ages of heartbeats are on the clock of the sessions, ``hearing``, which stands
-    still while the operator cannot receive them.
+    """Builds the rows of ranks. Ages of heartbeats are on ``reception_clock``, which stops while
+    the operator cannot receive them.
 
-    While gangs start, cycles follow each change of a pod, and most gangs are unchanged in each. So
-    rows are kept as long as nothing about their ranks changed or ages.
+    While gangs start, every change of a pod causes a cycle, in which most gangs are unchanged. So
+    rows are cached while no source of theirs changes and none of their values ages.
     """
 
     lease_checker: NodeLeaseChecker
@@ -103,7 +103,7 @@ class Liveness:
         view: SessionView | None,
         nodes: Mapping[str, NodeRecord],
     ) -> tuple[ObservedRank, ...]:
-        """The live attempt's ranks; of several pods of one rank the last counts."""
+        """The ranks of the live attempt. If a rank has several pods, the last one counts."""
         names = cached.record.nodes
         pulls = (self.pulls.of(pod.uid) for pod in pods)
         sources = (cached, pods, view, *pulls, *map(nodes.get, names))
@@ -131,7 +131,7 @@ class Liveness:
         return ranks
 
     def watch(self, cached: CachedJob, view: SessionView | None) -> Watch:
-        """What the live attempt's steps are judged by, beside what its launchers say of them."""
+        """The inputs of hang detection beside the reports of launchers."""
         timeout_s = cached.job.spec.progress_timeout_seconds
         if view is None:
             return Watch(timeout_s)
@@ -157,8 +157,8 @@ class Liveness:
         return before - present
 
     def _is_gone(self, cached: CachedJob, node: str) -> bool:
-        """Whether the node is gone for good. One that is deleted and registered anew is missing for
-        a moment, or for as long as the watch lags; its kubelet renews."""
+        """Whether the node is deleted. A node that registers again is missing for a moment, or as
+        long as the watch lags, while its kubelet renews."""
         missing_s = self.ages.of("missing", cached.uid, cached.record.attempt, node)
         return missing_s > NODE_MISSING_S and not self.lease_checker.renews(node)
 
@@ -230,8 +230,8 @@ class Liveness:
         return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
 
     def _silent_s(self, cached: CachedJob, launcher: RankView | None) -> float | None:
-        """Since the launcher spoke; one that must have spoken to an earlier leader counts from
-        when this one began to listen."""
+        """Seconds since the last message of the launcher. For one that registered with an earlier
+        leader they count from the start of this leader."""
         if launcher is not None and launcher.received_at_s is not None:
             return self.reception_clock() - launcher.received_at_s
         if cached.record.phase is Phase.RUNNING:
@@ -254,8 +254,8 @@ class Liveness:
 
 
 def silence_limit_s(launcher: RankView | None) -> float:
-    """From here on a launcher is suspected: its heartbeat is late by two of the shortest intervals.
-    One that this leader has not heard may keep to the longest interval."""
+    """The silence after which a launcher is suspected: its heartbeat is late by two of the shortest
+    intervals. A launcher without a message to this leader may use the longest interval."""
     interval_s = INTERVAL_S_MAX if launcher is None else launcher.beat_interval_s
     return SILENT_S + late_beat_s(interval_s)
 
@@ -266,7 +266,7 @@ def _ages(rank: ObservedRank) -> bool:
 
 
 def steps_seen(launcher: RankView) -> ObservedSteps | None:
-    """How far the ranks of a launcher are, by its last report."""
+    """The steps of a launcher's ranks, as last reported."""
     steps = launcher.steps
     if steps is None:
         return None
@@ -281,8 +281,8 @@ def steps_seen(launcher: RankView) -> ObservedSteps | None:
 
 
 def _is_not_found(waiting: Waiting | None, *, before: bool) -> bool:
-    """Whether the registry says that it has no such image, or its name is none. While a kubelet
-    pauses between two tries it may say no more than that; then it is as it was ``before``."""
+    """Whether the registry has no such image, or the name is invalid. During back-off a kubelet may
+    report only the back-off; then the result of the last try (``before``) holds."""
     if waiting is None:
         return False
     if waiting.reason == INVALID_NAME:
@@ -295,7 +295,7 @@ def _is_not_found(waiting: Waiting | None, *, before: bool) -> bool:
 
 
 def _ended_well(pod: PodRecord | None, launcher: RankView | None, processes: int) -> bool:
-    """By the main container's exit code, whatever sidecars do; or by its launcher's last beat."""
+    """Whether all ranks ended with 0, by the main container's exit code or the last heartbeat."""
     if pod is not None and pod.exit is not None and pod.exit.code == 0:
         return True
     ended = launcher is not None and (launcher.running, launcher.exited) == (0, processes)
@@ -308,11 +308,11 @@ def _failure(launcher: RankView | None) -> protocol.Failure | None:
 
 
 def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
-    """The failure that an ended pod shows; None where its end is no rank's doing."""
+    """The failure that an ended pod shows; None if no rank caused its end."""
     if pod is None:
         return None
     if pod.exit is None:
-        # A container before the main one failed; where a kubelet ends a pod, it says the reason.
+        # A container before the main one failed. A pod that its kubelet ended has a reason.
         failed = pod.phase == PodState.FAILED and not pod.reason
         why = "its pod failed before its main container ran"
         return protocol.Failure(first_rank, 1, message=why) if failed else None
@@ -323,7 +323,7 @@ def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
 
 
 def _memory_limit(cached: CachedJob) -> int | None:
-    """What the job sets for the ranks of one node, in bytes."""
+    """The memory limit of the ranks of one node, in bytes."""
     limit = cached.job.spec.resources_per_node.get("memory")
     return None if limit is None else quantities.bytes_of(str(limit))
 
@@ -331,8 +331,8 @@ def _memory_limit(cached: CachedJob) -> int | None:
 def _crash_of(
     failure: protocol.Failure, pod: PodRecord | None, cached: CachedJob, *, age_s: float
 ) -> Crash:
-    """Where the kernel kills a whole container, its launcher reports nothing: its kubelet says so,
-    and the job what the limit is."""
+    """The crash. When the kernel kills a whole container, its launcher reports nothing: the reason
+    comes from the kubelet, and the limit from the job."""
     killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
     return Crash(
         rank=failure.rank,
@@ -347,7 +347,7 @@ def _crash_of(
 
 
 def _pod_state(pod: PodRecord | None) -> PodState:
-    """A pod that is not bound is none of a settled attempt's: a create that landed late."""
+    """The state of a pod. An unbound pod of a bound gang was created late and does not count."""
     if pod is None or not pod.node:
         return PodState.MISSING
     return POD_STATES.get(pod.phase, PodState.PENDING)
@@ -361,7 +361,7 @@ def _waiting(pod: PodRecord | None) -> str:
 
 
 def _evicted(pod: PodRecord | None) -> str:
-    """Why the cluster ended the pod, or is about to."""
+    """Why the cluster ended the pod or is about to end it; empty if it does not."""
     if pod is None:
         return ""
     failed = pod.phase == PodState.FAILED and pod.exit is None

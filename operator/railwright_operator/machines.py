@@ -25,8 +25,8 @@ CONDITION_TAINTS = frozenset(
         "node.kubernetes.io/unschedulable",
     }
 )
-"""What the control plane adds to a node that is not Ready or cordoned, which the node itself says
-already."""
+"""Taints that the control plane adds to a node that is not Ready or cordoned. The node's readiness
+and its ``unschedulable`` field count instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Made:
 
 
 class Machines:
-    """The nodes of a cluster by name, the domains they stand in, and how fast they are."""
+    """The nodes of a cluster by name, with their domains and relative speeds."""
 
     def __init__(self, nodes: Mapping[str, NodeRecord], pods: PodIndex) -> None:
         self._records = nodes
@@ -56,7 +56,7 @@ class Machines:
         return f"<Machines {len(self.by_name)} levels={self.fabric.levels}>"
 
     def build_nodes(self, fabric: Fabric) -> tuple[Node, ...]:
-        """All nodes by name, each where this fabric has it and as fast as that says."""
+        """Build all nodes, sorted by name, with the domains and relative speeds in this fabric."""
         self.by_name = {record.name: record for record in self._records.values()}
         before, used_on = self._made, self._pods.used
         if fabric is not self.fabric:
@@ -73,7 +73,7 @@ class Machines:
         return tuple(each.node for each in made.values())
 
     def racks(self, nodes: tuple[str, ...]) -> int | None:
-        """How many known domains of the nearest level these nodes stand in."""
+        """The number of domains of the nearest level that these nodes are in."""
         if nodes not in self._racks:
             nearest = self.fabric.nearest
             stood_in = self.fabric.sizes(nodes, nearest) if nearest >= 0 else ()
@@ -81,12 +81,12 @@ class Machines:
         return self._racks[nodes]
 
     def devices(self, nodes: tuple[str, ...]) -> frozenset[str]:
-        """The kinds of devices that these nodes have, as their labels say."""
+        """The kinds of devices of these nodes, by their labels."""
         records = (self.by_name[name] for name in nodes if name in self.by_name)
         return frozenset(machines.device(record.labels) for record in records)
 
     def _place(self, name: str) -> tuple[str, ...]:
-        """Where a node stands, as decisions have it."""
+        """The domains of a node, with its scale-up domain resolved."""
         if name not in self._domains:
             self._domains[name] = scale_up_domains.resolve_domains(
                 self.fabric.levels, self.fabric.place(name)
@@ -120,11 +120,11 @@ class Machines:
 
 
 def _promised(held: _Made | None, record: NodeRecord, used: Amounts, foreign: Amounts) -> Amounts:
-    """What the node had more of, for as long as pods of jobs hold it.
+    """Amounts above the allocatable ones that pods of jobs hold, as the node had more before.
 
-    Of devices, whose names have a slash, a leader that begins after some failed knows it by their
-    capacity. Capacity of other resources has always a share that no pod can have: of these the
-    node had as much as pods of jobs hold when the leader begins.
+    For devices, whose names have a slash, a new leader takes the capacity for what the node had.
+    For other resources, part of the capacity is never allocatable: there it takes what pods of jobs
+    hold when it starts.
     """
     ours = {name: used[name] - foreign.get(name, 0) for name in used}
     had = {name: record.capacity.get(name, 0) if "/" in name else ours[name] for name in used}
@@ -154,5 +154,5 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
 
 
 def _capped(amounts: Amounts) -> Amounts:
-    """Anyone may claim anything; more than any node has is taken for as much as one can have."""
+    """Cap amounts at the largest plausible one, as any pod or node can claim more."""
     return {name: min(amount, AMOUNT_MAX) for name, amount in amounts.items()}

@@ -21,12 +21,12 @@ class ApiMetrics:
         counter = partial(Counter, registry=registry)
         self.requests = counter(
             "railwright_api_requests_total",
-            "Requests to the API server; code is the HTTP status, or why there was none.",
+            "Requests to the API server; code is the HTTP status, or the failure without one.",
             ("verb", "code"),
         )
         self.request_s = Histogram(
             "railwright_api_request_seconds",
-            "Time to the answer of one request, retries not added up.",
+            "Time to the response of one request, without retries.",
             ("verb",),
             buckets=SECONDS_BUCKETS,
             registry=registry,
@@ -55,7 +55,7 @@ class WatchMetrics:
         )
         self.errors = counter(
             "railwright_watch_errors_total",
-            "Lists and watches that ended badly, by cause.",
+            "Lists and watches that failed, by cause.",
             ("kind", "cause"),
         )
         self.receive_age_s = gauge(
@@ -78,12 +78,12 @@ class HeartbeatMetrics:
         )
         self.token_checks = counter(
             "railwright_token_checks_total",
-            "Tokens verified or refused, by outcome; good ones that are remembered do not count.",
+            "Token verifications by outcome; cached good tokens do not count.",
             ("outcome",),
         )
         self.evictions = counter(
             "railwright_heartbeat_evictions_total",
-            "Connections closed to make room: newcomers without a token, or too many of one pod.",
+            "Connections closed at a limit: too many without a verified token, or of one pod.",
         )
 
 
@@ -94,12 +94,12 @@ class SurveyMetrics:
         counter = partial(Counter, registry=registry)
         self.due = Gauge(
             "railwright_survey_due_nodes",
-            "Nodes that are to be measured and that no survey has.",
+            "Nodes to be measured that no survey contains.",
             registry=registry,
         )
         self.surveys = counter(
             "railwright_surveys_total",
-            "Surveys of the network by probes; those that placed no node failed.",
+            "Surveys of the network by probes; a survey that placed no node failed.",
             ("outcome",),
         )
         self.seconds = Histogram(
@@ -126,7 +126,7 @@ class Metrics:
         self.surveys = SurveyMetrics(registry)
         self.loop_lag_s = Histogram(
             "railwright_loop_lag_seconds",
-            "How late the event loop woke a sleeper: everything waits this long.",
+            "Delay of a timer of the event loop: every task waits this long.",
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )

@@ -1,10 +1,10 @@
-"""Small gangs ahead of large jobs: asked for, waited for, and what they brought.
+"""Pre-runs: create small jobs that record a profile ahead of large jobs, and wait for them.
 
-A pre-run is a job of its own: it waits in its queue, runs and ends as any other, and belongs to the
-job that it runs ahead of. What is known of it stands in its own object and in that job's status, so
-a leader that begins goes on from there. A pre-run never loses a job its start: one that fails, is
-refused, is deleted or does not record in time is given up, with the reason and once; its job then
-starts as if it had asked for none.
+A pre-run is a TrainingJob of its own: it is queued, runs and ends as any other, and is owned by the
+job that it runs ahead of. Its state is in its own object and in that job's status, so a new leader
+continues from there. A pre-run does not prevent the start of its job: if it fails, is refused or
+deleted, or does not record in time, the operator gives it up once, with the reason, and the job
+starts without a profile.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from railwright_scheduler.model.decisions import PreRunAhead
 logger = logging.getLogger(__name__)
 
 RECORDS_S = 1500.0
-"""How long after its first attempt was begun a pre-run may take to record: a start may take ten
-minutes, and two steps come before those that are recorded. Before that it waits as long as its job,
-which asks for more of the same, would have to."""
+"""How long after the begin of its first attempt a pre-run may take to record: a start may take ten
+minutes, and two steps precede the recorded ones. Time in the queue does not count: its job, which
+needs more of the same resources, would wait longer."""
 
 MADE_S = 120.0
-"""How long is tried to make one."""
+"""How long the operator tries to create a pre-run."""
 
 UNDER_WAY_MAX = 16
 
@@ -51,7 +51,7 @@ PAUSE_CAP_S = 8.0
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pre-run ended that brought no profile; ``of`` is the digest of what made it."""
+    """The end of a pre-run without a profile; ``of`` is the digest of its spec."""
 
     of: str
     message: str
@@ -59,8 +59,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class PreRunStatus:
-    """What its pre-run means to a job by now: why it is ``held``; the ``profile`` that is to be its
-    own; and the ``end`` of the one that it has to do without."""
+    """The status of a job's pre-run: the reason why the job is ``held``, the recorded ``profile``,
+    or the ``end`` of a pre-run without one."""
 
     held: PreRunAhead | None = None
     profile: str = ""
@@ -127,7 +127,7 @@ class PreRuns:
         self._ages.end_cycle()
 
     def start_requests(self) -> None:
-        """Begin what is due and neither under way nor paused, up to ``UNDER_WAY_MAX``."""
+        """Start due requests that are not in flight or paused, up to ``UNDER_WAY_MAX``."""
         for uid, request in self._due.items():
             if len(self._under_way) >= UNDER_WAY_MAX:
                 return
@@ -171,8 +171,8 @@ class PreRuns:
         return PreRunStatus(held, ahead.profile)
 
     def _is_wanted(self, job: CachedJob, ahead: CachedJob | None) -> bool:
-        """Whether the job is about to start, and nothing is recorded of what it does. One that lost
-        its nodes, or is to move, goes on at once, unless it was suspended since."""
+        """Whether the job is to start and has no profile. A job that lost its nodes or migrates
+        goes on at once, unless it was suspended since."""
         spec, record = job.job.spec, job.record
         is_off = spec.profiling.pre_run == "Never" or spec.suspend
         if is_off or record.live or record.phase in FINAL:
@@ -186,16 +186,16 @@ class PreRuns:
         return job.workload is not None and not _is_recorded(job)
 
     def _let_go(self, job: CachedJob, ahead: CachedJob | None, end: End | None) -> End | None:
-        """The job wants none now; what is left of the end of its last one."""
+        """Remove the pre-run of a job that needs none now; return the end of its last one."""
         self._made.discard(job.uid)
-        asked = job.job.spec.profiling.pre_run == "Auto"
-        # One that is over is kept for its logs, as long as its job wants any.
-        if ahead is not None and not (asked and ahead.record.phase in FINAL):
+        enabled = job.job.spec.profiling.pre_run == "Auto"
+        # A finished pre-run is kept for its logs while its job has pre-runs enabled.
+        if ahead is not None and not (enabled and ahead.record.phase in FINAL):
             self._remove(job, ahead)
-        return end if asked and not _is_recorded(job) else None
+        return end if enabled and not _is_recorded(job) else None
 
     def _missing(self, job: CachedJob, plan: PreRunPlan, held: PreRunAhead) -> PreRunStatus:
-        """There is none: it is to be made, unless it cannot be, or somebody deleted it."""
+        """The status without a pre-run: create one, unless that is impossible or it was deleted."""
         refused, trouble = self._refusals.get(job.uid), self._troubles.get(job.uid, "")
         unmade_s = self._ages.of("unmade", job.uid)
         if refused is not None and refused.of == plan.of:
@@ -213,7 +213,7 @@ class PreRuns:
         return PreRunStatus(held)
 
     def _is_over(self, ahead: CachedJob) -> bool:
-        """Whether nothing more is waited for; one that never began waits as its job would."""
+        """Whether the pre-run has ended or is late; time in the queue does not count."""
         if ahead.record.phase in FINAL or ahead.job.spec.suspend:
             return True
         return ahead.record.attempt > 0 and self._ages.of("begun", ahead.uid) > RECORDS_S
@@ -262,7 +262,7 @@ class PreRuns:
         if names.LABEL_PRE_RUN_OF not in metadata.get("labels", {}):
             self._refuse(job, plan, "another job has its name")
             return
-        # Only the operator makes such. One of a job that was of this name before is yet to go.
+        # Only the operator creates these. A pre-run of a deleted job of this name still exists.
         if "deletionTimestamp" in metadata or not _is_owned(made, job.uid):
             raise errors.Unreachable("the one before it is not gone yet")
         self.jobs.absorb(made)
@@ -286,7 +286,8 @@ def _given_up(plan: PreRunPlan, why: str) -> End:
 
 
 def _is_ahead(cached: CachedJob, jobs: Mapping[str, CachedJob]) -> bool:
-    """Whether this is the pre-run of one of these jobs, by UID, and no other job that says so."""
+    """Whether this is the pre-run of one of these jobs (by UID), and not another job that claims
+    it."""
     job = jobs.get(cached.ahead_of)
     if job is None:
         return False
@@ -310,13 +311,13 @@ def _digest(ahead: CachedJob) -> str:
 
 
 def _end(job: CachedJob) -> End | None:
-    """That of the last pre-run which brought nothing, as the job's status has it."""
+    """The end of the last pre-run without a profile, from the job's status."""
     held = (job.raw.get("status") or {}).get("preRun")
     return End(held["of"], held["message"]) if held else None
 
 
 def _progress(ahead: CachedJob | None) -> tuple[str, str]:
-    """The pre-run's phase, and its step or what its status says."""
+    """The pre-run's phase, and its step or the message of its status."""
     if ahead is None:
         return "", ""
     status = ahead.raw.get("status") or {}
@@ -327,13 +328,13 @@ def _progress(ahead: CachedJob | None) -> tuple[str, str]:
 
 
 def _unfit(job: CachedJob, recorded: str) -> str:
-    """Why what was recorded cannot be what the job does; empty if it can."""
+    """Why the recorded profile does not fit the job; empty if it does."""
     workload = job.job.spec.workload
     assert workload is not None, job.uid
     try:
         workloads.workload(workload.model_copy(update={"profile": recorded}))
     except ValueError as error:
-        return f"recorded what cannot stand for the job: {error}"
+        return f"recorded a profile that does not fit the job: {error}"
     return ""
 
 

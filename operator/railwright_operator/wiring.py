@@ -1,22 +1,22 @@
-"""Every moving part of the operator, constructed in order: the table of contents.
+"""Construct all parts of the operator in order. The parts:
 
-    Leadership   a thread: the Lease, and with it who may write
-    KopfThread   a thread: queues or Fabrics changed
+    Leadership   a thread: holds the Lease; only its holder may write
+    KopfThread   a thread: watches Queues and Fabrics
     Api          the one client to the API server
     Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
-    Discovery    the fabric, put together from labels, files and reports of agents
+    Discovery    the fabric, assembled from labels, files and reports of agents
     NodeLeaseChecker  the Leases of suspected nodes
     PreRuns      the small gangs ahead of large jobs
-    heartbeats   the server that launchers and agents speak to
-    Surveyor     sends agents to each other where no source has the topology
+    heartbeats   the server for messages of launchers and agents
+    Surveyor     has agents probe each other where no source has the topology
     Cycle        state, plan, ledger, requests, statuses
-    Verification holds informers and invariants against fresh lists now and then
+    Verification compares informers and invariants with fresh lists
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events
     Endpoints    probes and metrics
 
-A leader that loses its Lease, or finds the ledger written by another, ends the process: what it
-holds it decided as the leader.
+A leader that loses its Lease, or finds the ledger written by another leader, ends the process: its
+state in memory is void.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class OperatorParts:
             self.api,
             self.settings,
             launcher=self.launcher,
-            listening=self.received.reception_clock,
+            reception_clock=self.received.reception_clock,
             series=self.series.watch,
             wake=self.awake.set,
             clock=clock,

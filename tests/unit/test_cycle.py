@@ -263,7 +263,7 @@ class Full(Sure):
 
 
 async def test_cycle_rests_while_requests_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "BINDING_PACE_S", 3_600.0)
+    monkeypatch.setattr(cycle, "BINDING_PAUSE_S", 3_600.0)
     shell = Full(world_of(nodes=()))
     async with _cycles(shell):
         await until(lambda: shell.reports, "a cycle")
@@ -276,7 +276,7 @@ async def test_cycle_rests_while_requests_are_under_way(monkeypatch: pytest.Monk
 async def test_requests_that_never_end_delay_no_cycle_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for relative_speeds in ({"BINDING_PACE_S": 0.01}, {"BINDING_PACE_S": 3_600.0, "TICK_S": 0.01}):
+    for relative_speeds in ({"BINDING_PAUSE_S": 0.01}, {"BINDING_PACE_S": 3_600.0, "TICK_S": 0.01}):
         for name, value in relative_speeds.items():
             monkeypatch.setattr(cycle, name, value)
         shell = Full(world_of(nodes=()))

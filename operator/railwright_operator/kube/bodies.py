@@ -19,7 +19,7 @@ def binding(name: str, uid: str, *, node: str) -> Body:
 
 
 def deletion(uid: str) -> Body:
-    """Delete the object with this UID only, with the grace that it asks for."""
+    """The body of a deletion of this UID only, with the grace period of the object."""
     return {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -32,7 +32,7 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Body:
     """The merge patch (RFC 7386) that replaces one object by the other; empty if they are equal.
 
     A merge patch merges objects at every depth: a field that ``after`` lacks is removed only by an
-    explicit null. None stands for absence on both sides.
+    explicit null. None means absent on both sides.
     """
     patch: Body = {}
     for name in (*before, *(name for name in after if name not in before)):

@@ -8,21 +8,21 @@ from collections.abc import AsyncGenerator
 import aiohttp
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
-"""The API server takes objects of up to 3 MiB; lists are asked for in pages that fit."""
+"""The API server accepts objects of up to 3 MiB. Lists are requested in pages that fit."""
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 
 
 DEPTH_MAX = 200
 TOO_DEEP = b"railwright.dev: nested too deeply"
-"""What stands in for JSON below ``DEPTH_MAX``. The API server takes 10,000 levels, decoders here
-about 1,000, encoders 254."""
+"""Replaces JSON below ``DEPTH_MAX``. The API server accepts 10,000 levels, decoders here about
+1,000, encoders 254."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 
 
 class BodyTooLargeError(Exception):
-    """A body or a line grew over its bound; the rest was not read."""
+    """A body or a line exceeds its bound; the remainder was not read."""
 
 
 async def bounded(content: aiohttp.StreamReader, bytes_max: int) -> bytes:

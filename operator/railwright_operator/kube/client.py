@@ -2,8 +2,8 @@
 
 Every write passes ``may_write`` right before it is sent, each retry again: a process that lost its
 Lease stops between two requests, not at the end of a loop. Only what certainly had no effect is
-sent again (429, 401, a connection never made); a write that may have happened is never repeated
-here but raised as ``OutcomeUnknown``, because only the caller can look. Reads are retried freely.
+sent again (429, 401, a connection never made). A write that may have happened is not repeated here
+but raised as ``OutcomeUnknown``: the caller must read the object. Reads are retried freely.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ ATTEMPTS_MAX = 6
 WRITES_MAX = 64
 CLUSTER_WRITES_MAX = 8
 READS_MAX = 32
-"""At a time. A deadline counts from when a request is let in: those who queue here are bounded by
-what their askers have under way. Reads have a lane of their own, as a webhook can hold up writes;
-writes that it holds up keep no others waiting (``lanes``), and never those of the cluster's own
-objects, such as the ledger.
+"""Concurrent requests. A deadline counts from when a request leaves the queue; each caller bounds
+its requests in flight. Reads have a lane of their own, as a webhook can delay writes. Delayed
+writes do not block other namespaces (``lanes``) or cluster objects, such as the ledger.
 """
 BACKOFF_BASE_S = 0.1
 BACKOFF_CAP_S = 2.0
@@ -310,7 +309,7 @@ class Api:
     async def _renew_token(self, refused: str | None) -> None:
         """Read the credentials again, once for all requests that were refused with this token.
 
-        Raises Unreachable when they cannot be read: whoever asks again has them read again.
+        Raises Unreachable when they cannot be read. The next request reads them again.
         """
         async with self._token_lock:
             if self._token == refused and refused is not None:
@@ -355,9 +354,9 @@ def _seconds(header: str | None) -> float:
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating PUT and DELETE by itself when a kept connection turns out dead.
+    """Keep aiohttp from repeating PUT and DELETE by itself on a closed connection.
 
-    The first may have happened: its repetition would answer 409 to our own success.
+    The first request may have succeeded: its repetition would return 409 for our own success.
     """
     try:
         return await handler(request)

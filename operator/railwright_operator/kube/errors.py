@@ -1,8 +1,8 @@
-"""How a request to the API server can fail, told apart by what the caller may conclude.
+"""Failures of requests to the API server, by what the caller may conclude from them.
 
-The question that matters after a failed write is "can it have happened?". ``NotLeader``,
-``Unreachable``, ``AnswerTooLarge`` and the ``ApiError`` family say no; ``OutcomeUnknown`` says:
-look, before doing anything that must not happen twice.
+After ``NotLeader``, ``Unreachable``, ``AnswerTooLarge`` and the ``ApiError`` family a write did not
+happen. After ``OutcomeUnknown`` it may have happened: the caller must read the object before it
+does anything that must not happen twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class RequestFailed(Exception):  # noqa: N818 - its children are told apart by what they mean
+class RequestFailed(Exception):  # noqa: N818 - its subclasses are named after their meaning
     """A request without a usable answer."""
 
 
@@ -25,11 +25,11 @@ class Unreachable(RequestFailed):
 
 
 class AnswerTooLarge(RequestFailed):
-    """The answer to a read is larger than is taken; asking again would bring the same."""
+    """The response to a read exceeds the bound; a retry would return the same."""
 
 
 class OutcomeUnknown(RequestFailed):
-    """A write was sent, and whether it happened is not known."""
+    """A write was sent, and it is unknown whether it happened."""
 
 
 class ApiError(RequestFailed):
@@ -74,7 +74,7 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the version asked for was compacted away; a new list is needed."""
+    """410: the requested version was compacted; a new list is needed."""
 
 
 class InvalidError(ApiError):
@@ -82,7 +82,7 @@ class InvalidError(ApiError):
 
 
 class TooManyRequestsError(ApiError):
-    """429 until the deadline: the server asks us to slow down."""
+    """429 until the deadline: the server limits the rate."""
 
 
 _KINDS: Mapping[int, type[ApiError]] = {

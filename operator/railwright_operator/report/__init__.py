@@ -1,1 +1,1 @@
-"""Telling people: statuses, events, metrics. Nothing here decides."""
+"""Publish statuses, events and metrics. Nothing here decides."""

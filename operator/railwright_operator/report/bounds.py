@@ -1,7 +1,7 @@
-"""Bounds of what a status holds: the API server refuses one that its schema does not allow.
+"""Bounds of the fields of a status: the API server refuses a status that breaks its schema.
 
-Words come from pods, launchers and causes, and those from anywhere. They are cut here as bytes of
-UTF-8, so that they fit wherever characters or bytes are counted.
+Text comes from pods, launchers and causes, and can have any content. It is cut here as bytes of
+UTF-8, so that it fits wherever characters or bytes are counted.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from railwright import protocol
 from railwright_api.training_job_status import LAST_LINES_LENGTH_MAX
 
 SENTENCE_BYTES_MAX = 1024
-"""What events.k8s.io takes of a note; it counts bytes."""
+"""The limit of events.k8s.io for a note, in bytes."""
 NAME_BYTES_MAX = 1024
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
 
 
 def sentence(text: str) -> str:
-    """As much of the text as a message or a note takes."""
+    """The text, cut to the limit of messages and notes."""
     return protocol.fitted(plain(text), SENTENCE_BYTES_MAX)
 
 
 def name(text: str) -> str:
-    """As much of the text as what names something takes."""
+    """The text, cut to the limit of names."""
     return protocol.fitted(plain(text), NAME_BYTES_MAX) or UNNAMED
 
 
 def plain(text: str, *, kept: str = "") -> str:
-    """The text with what steers a terminal, or turns its direction, escaped: it comes from ranks.
+    """Escape characters that control a terminal or the direction of text.
 
     ``kept`` are such characters that may stay.
     """
@@ -51,21 +51,21 @@ def word(text: str) -> str:
 
 
 def last_lines(text: str) -> str:
-    """As much of the end of the text as ``lastLines`` takes."""
+    """The end of the text, cut to the limit of ``lastLines``."""
     return plain(text, kept="\n\t")[-LAST_LINES_LENGTH_MAX:]
 
 
 def number(value: float | None, *, low: float = -math.inf) -> float | None:
-    """A number; None for what JSON cannot carry, or what is too low."""
+    """The number; None if JSON cannot represent it or it is too low."""
     return value if value is not None and math.isfinite(value) and value >= low else None
 
 
 def within(value: int | None, low: int, high: int) -> int | None:
-    """The number; None where it is out of its range, both ends included."""
+    """The number; None if it is out of this closed range."""
     return value if value is not None and low <= value <= high else None
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first names, and how many others there are."""
+    """The first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

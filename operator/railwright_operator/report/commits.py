@@ -1,7 +1,7 @@
-"""Checkpoints that ranks ask to commit: granted once their step stands on the job's status.
+"""Commits of checkpoints: granted once their step is in the job's status.
 
-The answer to a commit waits for the status write, so whatever the operator granted it still knows
-after a crash, and at most one checkpoint interval is ever redone.
+The response to a commit waits for the status write. So a granted commit survives a crash of the
+operator, and at most one checkpoint interval is repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Asked = tuple[int, int]
 
 
 class Commits:
-    """Who waits for which step of which attempt."""
+    """The commits that wait, by job, attempt and step."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -28,7 +28,7 @@ class Commits:
         return f"<Commits jobs={len(self._waiting)}>"
 
     async def ask(self, job_uid: str, attempt: int, step: int) -> None:
-        """Wait until the step is on the job's status. Raises Unreachable: its attempt is over."""
+        """Wait until the step is in the job's status. Raises Unreachable if its attempt is over."""
         waiting = self._waiting.setdefault(job_uid, {})
         future = waiting.setdefault((attempt, step), asyncio.get_running_loop().create_future())
         self._wake()
@@ -36,7 +36,7 @@ class Commits:
             raise Unreachable(f"attempt {attempt} is over: step {step} was not recorded")
 
     def fold(self, job_uid: str, record: JobRecord, view: SessionView | None) -> JobRecord:
-        """The record with what ranks of the live attempt asked for and their launchers reported."""
+        """The record with the commits that ranks of the live attempt requested or reported."""
         if not record.live:
             return record
         asked = self._waiting.get(job_uid, {})
@@ -50,7 +50,7 @@ class Commits:
         return _resumed(record, view)
 
     def recorded(self, job_uid: str, record: JobRecord) -> None:
-        """This record is on the job's status: answer those it satisfies, and those it refuses."""
+        """Answer the commits that this record, now in the job's status, grants or refuses."""
         waiting = self._waiting.get(job_uid, {})
         held = {point.attempt: point.step for point in record.checkpoints}
         for asked in list(waiting):
@@ -63,19 +63,19 @@ class Commits:
             self._waiting.pop(job_uid, None)
 
     def refuse_all_but(self, job_uids: Container[str]) -> None:
-        """Every other job is gone: whoever still waits for one of them is answered."""
+        """Refuse the commits of all jobs but these."""
         for job_uid in list(self._waiting):
             if job_uid not in job_uids:
                 self.refuse(job_uid)
 
     def refuse(self, job_uid: str) -> None:
-        """The job is over: nobody may commit any more."""
+        """Refuse all commits of a job that is over."""
         for future in self._waiting.pop(job_uid, {}).values():
             future.set_result(False)
 
 
 def _resumed(record: JobRecord, view: SessionView | None) -> JobRecord:
-    """What lay beyond the point the attempt really resumed from was unfit; it stays unread."""
+    """Drop checkpoints after the one that the attempt resumed from: they were invalid."""
     source = view.resumed_from if view is not None else None
     if source is None or source.attempt >= record.attempt:
         return record

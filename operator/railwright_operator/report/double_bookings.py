@@ -22,7 +22,7 @@ class DoubleBookings:
         return f"<DoubleBookings {len(self._bookings)}>"
 
     def update(self, bookings: Iterable[DoubleBooking]) -> None:
-        """Take those of a new cycle."""
+        """Take in the double bookings of a new cycle; log those that begin and end."""
         before = self._bookings
         self._bookings = {(booking.node, booking.resource): booking for booking in bookings}
         self._messages = {}
@@ -37,5 +37,5 @@ class DoubleBookings:
             logger.info("invariant restored", extra=extra)
 
     def message(self, job_uid: str) -> str:
-        """What the job's condition says; empty if it is not concerned."""
+        """The message of the job's condition; empty if the job has no double booking."""
         return self._messages.get(job_uid, "")

@@ -30,18 +30,17 @@ QUEUE_MAX = 10_000
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
 POSTPONED_S_MAX = 15.0
-"""No event waits longer because of gangs that start: on a busy cluster some always do."""
+"""The longest delay of an event by starting gangs: on a busy cluster some always start."""
 
 CONTROLLER = f"{names.GROUP}/operator"
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """One thing that happened to a job, whose metadata is ``job``. ``warning`` marks what a person
-    should look at.
+    """An event on a job, whose metadata is ``job``. ``warning`` makes its type Warning.
 
-    Two events of a job with one reason and one ``topic`` are the same, whatever numbers the note
-    has; without a topic the note is compared.
+    Two events of a job with the same reason and ``topic`` are equal, whatever numbers the note has;
+    without a topic the notes are compared.
     """
 
     job: Mapping[str, Any]
@@ -53,7 +52,7 @@ class JobEvent:
 
 @dataclass(eq=False)
 class Events:
-    """The queue of events to post, and the keys of those queued lately."""
+    """The queue of events to post, and the keys of recently queued ones."""
 
     api: Api
     _: KW_ONLY
@@ -71,7 +70,7 @@ class Events:
         return f"<Events waiting={len(self._waiting)} remembered={len(self._recent)}>"
 
     def add(self, event: JobEvent) -> None:
-        """Queue an event, unless the same was queued lately."""
+        """Queue an event, unless an equal one was queued recently."""
         topic = event.note if event.topic is None else event.topic
         key = (event.job["uid"], event.reason, topic)
         now_s = self.clock()
@@ -93,7 +92,7 @@ class Events:
         self._postponed_until_s = until_s
 
     async def run(self) -> None:
-        """Post what waits until cancelled."""
+        """Post queued events until cancelled."""
         while True:
             await self._more.wait()
             self._more.clear()
