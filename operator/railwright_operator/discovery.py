@@ -261,7 +261,7 @@ class Discovery:
         if late:
             logger.error("fabric assembly is slow", extra={"seconds": PATIENCE_S})
             problem = (
-                f"the network is as it was known before: it takes more than {PATIENCE_S:.0f} s"
+                f"the last fabric stays in use: the assembly takes more than {PATIENCE_S:.0f} s"
             )
             self.found = replace(self.found, problem=problem)
             self._assembly.add_done_callback(lambda _: self._wake())
@@ -284,7 +284,7 @@ class Discovery:
             )
         except Exception as error:
             logger.exception("fabric assembly failed", extra={"error": str(error)})
-            problem = f"the network is as it was known before: {type(error).__name__}"
+            problem = f"the last fabric stays in use: {type(error).__name__}"
             self.found = replace(self.found, problem=problem)
             # A lack of memory or threads may be gone by then.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)

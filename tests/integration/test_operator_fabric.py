@@ -167,7 +167,7 @@ def test_unreadable_file_keeps_the_old_fabric(ground: Site, bare: Floor) -> None
     (problem,) = status["problems"]
     assert problem["key"] == "site/topology.conf"
     assert "topology.conf, line 1: 'no topology' is no Key=value" in problem["message"]
-    assert "what it said before stays" in problem["message"]
+    assert "its last valid content stays" in problem["message"]
     assert status["domains"] == before["domains"]
     assert bare.apply("gang", nodes=8).until_bound()["nodes"] in halves
 

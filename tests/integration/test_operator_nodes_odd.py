@@ -52,7 +52,7 @@ def test_a_node_without_a_rack_is_in_no_known_one_and_said_so(site: Site, floor:
     missing, empty, *_ = floor.nodes
     _label(site, missing, rack=None)
     _label(site, empty, rack="")
-    unknown = "no source says which domain of this level the node stands in"
+    unknown = "no source has the domain of this node at this level"
     _until_said(site, missing, names.LABEL_RACK, unknown)
     _until_said(site, empty, names.LABEL_RACK, f"the label is empty: {unknown}")
     # Both racks that are left of four nodes: the one that is whole comes first.
@@ -103,7 +103,7 @@ def test_what_is_no_amount_never_reaches_the_operator(
 def test_impossible_amount_is_reported_and_last_good_counts(site: Site, floor: Floor) -> None:
     node = floor.nodes[0]
     _offer(site, node, BEYOND)
-    _until_said(site, node, GPU, "8 counts, what was last read")
+    _until_said(site, node, GPU, "the last value that could be read, 8, counts")
     assert floor.apply("job", nodes=4).until_bound()["nodes"] == floor.nodes
     _offer(site, node, "8")
     waiting.until(lambda: GPU not in _problems(site, node), "no problem left", deadline_s=20)

@@ -276,8 +276,8 @@ async def test_cycle_rests_while_requests_are_under_way(monkeypatch: pytest.Monk
 async def test_requests_that_never_end_delay_no_cycle_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for relative_speeds in ({"BINDING_PAUSE_S": 0.01}, {"BINDING_PACE_S": 3_600.0, "TICK_S": 0.01}):
-        for name, value in relative_speeds.items():
+    for settings in ({"BINDING_PAUSE_S": 0.01}, {"BINDING_PAUSE_S": 3_600.0, "TICK_S": 0.01}):
+        for name, value in settings.items():
             monkeypatch.setattr(cycle, name, value)
         shell = Full(world_of(nodes=()))
         async with _cycles(shell):

@@ -184,7 +184,7 @@ async def test_what_goes_wrong_leaves_the_fabric_as_it_was_and_is_told(
         patched.setattr(labels, "source_reports", broken)
         site.label("n3", rack="r2")
         assert await site.places() == before
-        assert "as it was known before: LookupError" in site.discovery.found.problem
+        assert "the last fabric stays in use: LookupError" in site.discovery.found.problem
     site.label("n3", rack="r3")
     assert (await site.places())["n3"] == ("r3",)
     assert site.discovery.found.problem == ""

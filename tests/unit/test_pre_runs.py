@@ -65,7 +65,7 @@ async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None
     [
         ("Failed", {"message": "rank 1 failed"}, "failed: rank 1 failed"),
         ("Succeeded", {}, "ended before all of its ranks had recorded 3 steps"),
-        ("Succeeded", {"profile": "{}"}, "recorded what cannot stand for the job: Profile."),
+        ("Succeeded", {"profile": "{}"}, "recorded a profile that does not fit the job: Profile."),
         ("Succeeded", {"profile": recorded(1)}, "of one replica, of the job's 8: "),
     ],
 )

@@ -147,10 +147,14 @@ async def test_unresolved_nodes_are_named_with_reason() -> None:
     office.node("n2", rack="r1")
     office.node("n1", unread={"nvidia.com/gpu": "'-1' is not a whole number"}, block="b1", rack="")
     status = await office.report()
-    unsaid = "no source says which domain of this level the node stands in"
+    unsaid = "no source has the domain of this node at this level"
     assert [(each["node"], each["key"], each["message"]) for each in status["problems"]] == [
         ("n1", "rack", f"the label is empty: {unsaid}"),
-        ("n1", "nvidia.com/gpu", "'-1' is not a whole number; 8 counts, what was last read"),
+        (
+            "n1",
+            "nvidia.com/gpu",
+            "'-1' is not a whole number; the last value that could be read, 8, counts",
+        ),
         ("n2", "block", unsaid),
         ("n2", "rack", unsaid),
     ]
@@ -197,7 +201,7 @@ async def test_silent_agents_are_told_once_and_written_once() -> None:
     assert status["problems"] == [
         {
             "key": "agents",
-            "message": "4 of 5 agents sent nothing for 15 minutes, what they said before stays: "
+            "message": "4 of 5 agents sent nothing for 15 minutes, their last reports stay: "
             "n2, n3, n4 and 1 more",
         }
     ]
@@ -220,7 +224,7 @@ async def test_agent_with_refused_documents_is_named_with_rule() -> None:
     assert status["agents"] == {"nodes": 2, "silent": 0}
     ((key, message),) = (each.values() for each in status["problems"])
     assert key == "agents"
-    assert message.startswith("n1 told what is not read: agents: ")
+    assert message.startswith("the report of n1 is invalid: agents: ")
     assert message.endswith("; 1 more do")
     for name in ("n1", "n2"):
         await office.discovery.receive_report(name, hardware_documents.written(Document(())))
@@ -229,9 +233,9 @@ async def test_agent_with_refused_documents_is_named_with_rule() -> None:
 
 async def test_what_keeps_nodes_from_being_measured_is_told() -> None:
     office = Office()
-    office.unsurveyed = ("nobody is measured",)
+    office.unsurveyed = ("no agents",)
     status = await office.report()
-    assert status["problems"] == [{"key": "probing", "message": "nobody is measured"}]
+    assert status["problems"] == [{"key": "probing", "message": "no agents"}]
 
 
 async def test_each_source_is_told_with_its_time() -> None:

@@ -18,7 +18,7 @@ from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.sources.formats import File
 
-LATE = "the network is as it was known before: it takes"
+LATE = "the last fabric stays in use: the assembly takes"
 CONF = "SwitchName=s1 Nodes=n0\n"
 
 

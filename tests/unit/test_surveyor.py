@@ -258,7 +258,7 @@ async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
     office.refusal = Unreachable("no server")
     assert await office.look(SETTLED + 1)
     assert not await office.look(BETWEEN)
-    assert office.surveyor.problems == ("what was measured cannot be kept: no server",)
+    assert office.surveyor.problems == ("the survey cannot be stored: no server",)
     office.refusal = None
     assert not await office.look(BETWEEN)
     assert office.placed(office.nodes)
@@ -272,7 +272,7 @@ async def test_what_nobody_could_read_again_is_not_kept_and_told(
     assert await office.look(SETTLED + 1)
     assert not await office.look(2 * BETWEEN)
     (problem,) = office.surveyor.problems
-    assert re.match(r"what was measured cannot be read again: .* has \d+ char", problem), problem
+    assert re.match(r"the survey cannot be read back: .* has \d+ char", problem), problem
     assert not office.given or not office.given.files
 
 
@@ -289,7 +289,7 @@ async def test_without_the_place_to_keep_it_nobody_is_measured() -> None:
     office.discovery.files_changed(office.given, None)
     assert not await office.look(PATIENCE)
     assert office.surveyor.problems == (
-        "nobody is measured: the ConfigMap railwright-probes is not there to keep it in",
+        "no node is measured: there is no ConfigMap railwright-probes to store the result",
     )
 
 

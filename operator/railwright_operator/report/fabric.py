@@ -1,4 +1,4 @@
-"""The status of the fabric: what was found, by whom, what they disagree on, what is amiss."""
+"""Render the status of the Fabric: the topology, its sources, their conflicts, and problems."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from railwright_topology.topology_merge import LocationConflict
 Status = dict[str, Any]
 
 NAMED = 3
-"""Of many nodes so many are named."""
+"""The most nodes that a message names."""
 
 
 def summary_status(found: FabricState) -> Status:
-    """What was found, and what sources disagree on. Whatever sources say, the schema takes it."""
+    """The topology and the conflicts of sources, bounded so that the schema accepts any content."""
     fabric = found.fabric
     conflicts = fabric.merged_topology.conflicts
     return {
@@ -62,8 +62,8 @@ def summary_status(found: FabricState) -> Status:
 
 
 def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
-    """Who tells of the inside of nodes; nothing new before this leader has caught up: the count
-    of the leader before it is what the next one waits for too."""
+    """The number of agents. It stays the same until this leader has caught up, as the next leader
+    waits for as many."""
     if not is_caught_up:
         return {}
     counts = {"nodes": agents.reporting, "silent": len(agents.silent)}
@@ -78,19 +78,18 @@ async def problems(
     agents: AgentSummary,
     unsurveyed: Iterable[str],
 ) -> Status:
-    """What could not be made out of files and nodes, who fell silent, and what keeps nodes from
-    being measured."""
+    """Problems of files and nodes, silent agents, and what prevents surveys."""
     found_problems = [_problem("probing", message) for message in unsurveyed]
     if agents.silent:
         message = (
             f"{len(agents.silent)} of {agents.reporting} agents sent nothing for "
-            f"{SILENT_S / 60:.0f} minutes, what they said before stays: "
+            f"{SILENT_S / 60:.0f} minutes, their last reports stay: "
             f"{bounds.listed(agents.silent, NAMED)}"
         )
         found_problems.append(_problem("agents", message))
     if agents.refused:
         (node, why), more = agents.refused[0], len(agents.refused) - 1
-        message = f"{node} told what is not read: {why}" + (f"; {more} more do" if more else "")
+        message = f"the report of {node} is invalid: {why}" + (f"; {more} more" if more else "")
         found_problems.append(_problem("agents", message))
     if found.problem:
         found_problems.append(_problem("fabric", found.problem))
@@ -109,8 +108,7 @@ def _problem(key: str, message: str, **node: str) -> Status:
 
 
 def _summary(fabric: Fabric) -> str:
-    """How many domains each level has, the coarsest first, and how many islands and rails there
-    are."""
+    """The number of domains of each level, the coarsest first, and of islands and rails."""
     sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
     text = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
     if scale_up := fabric.merged_topology.islands:
@@ -139,7 +137,7 @@ def _islands(fabric: Fabric) -> Status | None:
 
 
 def _sizes(sizes: Mapping[str, int]) -> Status:
-    """How many domains there are, and how many nodes the smallest and the largest have."""
+    """The number of domains, and the number of nodes of the smallest and the largest."""
     smallest, largest = min(sizes.values(), default=0), max(sizes.values(), default=0)
     return {"count": len(sizes), "smallest": smallest, "largest": largest}
 
@@ -195,14 +193,13 @@ def _source(found: FabricState, source_report: SourceReport) -> Status:
         "remarks": [bounds.sentence(text) for text in (*unused, *source_report.strange)][
             :FAULTS_MAX
         ],
-        # The API server keeps no null within a list: it would be written again and again.
+        # The API server drops null in a list: the status would differ again in every cycle.
         **({"time": time} if (time := _time(found, source_report)) else {}),
     }
 
 
 def _time(found: FabricState, source_report: SourceReport) -> str:
-    """Of what says when it learned of nodes, when that was of the first of them; empty where nobody
-    knows."""
+    """The oldest time in a source report; empty if it has no times."""
     if source_report.times:
         return datetime.fromtimestamp(min(source_report.times.values()), UTC).strftime(probes.TIME)
     for read in found.files:
@@ -226,7 +223,7 @@ def _insides(fabric: Fabric) -> list[Status]:
 
 
 def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
-    """What sources differ on inside of nodes; that of many nodes once."""
+    """The conflicts of hardware reports; equal ones of many nodes once."""
     equal: dict[hardware_inventory.HardwareConflict, list[str]] = {}
     for node, conflict in fabric.inner_conflicts():
         equal.setdefault(conflict, []).append(node)
@@ -250,18 +247,18 @@ def _conflict(equal: Sequence[LocationConflict]) -> Status:
 
 
 def _for_all(message: str, nodes: int) -> str:
-    """The message about the first of so many nodes."""
-    more = f"; so it is of {nodes - 1} more" if nodes > 1 else ""
+    """The message for the first of these nodes, with the number of the others."""
+    more = f"; the same on {nodes - 1} more" if nodes > 1 else ""
     return bounds.sentence(f"{message}{more}")
 
 
 def _of_file(read: FileRead) -> Status:
-    kept = "; what it said before stays" if read.told else ""
+    kept = "; its last valid content stays" if read.told else ""
     return _problem(str(read.file), f"{read.problem}{kept}")
 
 
 def _of_insides(fabric: Fabric) -> Iterator[Status]:
-    """Hosts that are no nodes, and what sources show inside of nodes that nobody can use."""
+    """Hosts that are not nodes, and hardware that cannot be used."""
     for text in fabric.strangers:
         yield _problem(text.partition(":")[0], text)
     equal: dict[str, list[str]] = {}
@@ -273,14 +270,14 @@ def _of_insides(fabric: Fabric) -> Iterator[Status]:
 
 
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
-    """Levels that this node stands in no known domain of, and amounts that are none."""
+    """The levels at which this node has no domain, and amounts that could not be read."""
     for level, domain in zip(fabric.levels, fabric.place(node.name), strict=True):
         if domain == UNKNOWN and level != ISLAND:
-            what = "no source says which domain of this level the node stands in"
+            what = "no source has the domain of this node at this level"
             if level in node.labels and not node.labels[level]:
                 what = f"the label is empty: {what}"
             yield _problem(level, what, node=node.name)
     for resource, why in sorted(node.unread.items()):
         counted = node.allocatable.get(resource, 0)
-        message = f"{why}; {counted} counts, what was last read"
+        message = f"{why}; the last value that could be read, {counted}, counts"
         yield _problem(resource, message, node=node.name)

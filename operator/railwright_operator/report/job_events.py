@@ -25,7 +25,7 @@ from railwright_scheduler.attempt.record import JobRecord
 LAST_LINES_QUOTED = 3
 
 ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
-"""Reasons that every job passes through. They have no event."""
+"""Reasons of every job. They have no event."""
 
 
 def changes(
@@ -34,7 +34,7 @@ def changes(
     records_changed: tuple[JobRecord, JobRecord],
     status_changed: tuple[Mapping[str, Any], Status],
 ) -> Iterator[JobEvent]:
-    """The events of one cycle, a cause before what follows from it; ``job`` is its metadata."""
+    """The events of one cycle, each cause before its effects; ``job`` is the job's metadata."""
     (before, after), (old, status) = records_changed, status_changed
     cause = records.ending(before, after)
     if cause is not None:
@@ -57,7 +57,7 @@ def changes(
         yield JobEvent(job, reason, message, topic=f"attempt {after.attempt}")
     end = status.get("preRun")
     if end and end != old.get("preRun"):
-        note = f"{end['message']}; the job starts without, by what is derived of its workload"
+        note = f"{end['message']}; the job starts with traffic derived from its workload"
         yield JobEvent(job, "PreRunGivenUp", note, warning=True)
     skipped = skipped_checkpoints(status)
     if skipped and skipped != skipped_checkpoints(old):

@@ -1,7 +1,7 @@
-"""How late the event loop is, and the clock that stands still while the loop does.
+"""The lag of the event loop, and a clock that stops while the loop is blocked.
 
-What a launcher sends while the loop is blocked, or the process stopped, waits in a socket. That
-time is no silence of the launcher's, so silence is measured on ``ListeningClock``.
+Messages that arrive while the loop is blocked or the process is paused wait in a socket. This time
+must not count as silence of their launchers, so silence is measured on ``ListeningClock``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from prometheus_client import Histogram
 INTERVAL_S = 0.05
 
 ADVANCE_S_MAX = 0.5
-"""The most that the clock goes on between two ticks of the loop."""
+"""The largest step of the clock between two ticks of the loop."""
 
 
 class ListeningClock:
-    """Seconds for which the event loop has been able to take in messages."""
+    """Seconds in which the event loop could receive messages."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -29,11 +29,11 @@ class ListeningClock:
         return f"<ListeningClock {self():.1f} s>"
 
     def __call__(self) -> float:
-        """Now. Never goes back."""
+        """The time on this clock; it never goes back."""
         return self._listened_s + min(self._clock() - self._ticked_s, ADVANCE_S_MAX)
 
     def tick(self) -> None:
-        """The loop runs."""
+        """Advance the clock: the loop runs."""
         self._listened_s, self._ticked_s = self(), self._clock()
 
 

@@ -2,11 +2,11 @@
 
 A status is written when it differs from the one held, under that one's resourceVersion: a write
 that conflicts is made again by the next cycle from the newer object. A refresh, which changes only
-numbers (progress, and why a job waits), is written at most every ``REFRESH_S``, and less often with
-many jobs, or while gangs are being bound. An unchanged job costs no write, and its status is not
-rendered again. A cycle starts the writes and does not wait for them: a job whose write is in flight
-is handled again after it ended. A failure of one job is logged; it ends no cycle and stops no other
-job.
+numbers (progress, and the reason for a wait), is written at most every ``REFRESH_S``, less often
+with many jobs or while gangs are being bound. An unchanged job causes no write, and its status is
+not rendered again. A cycle starts the writes and does not wait for them: a job whose write is in
+flight is handled again after the write ends. A failure of one job is logged; it affects no other
+job and no cycle.
 """
 
 from __future__ import annotations
@@ -49,31 +49,30 @@ StatusWrite = Coroutine[Any, Any, None]
 
 REFRESH_S = 3.0
 REFRESHES_PER_S_MAX = 10
-"""With many jobs each is refreshed less often: whatever starts or ends changes the numbers in the
-statuses of all that wait.
-"""
+"""With many jobs each is refreshed less often: each start or end changes the numbers of all waiting
+jobs."""
 
 REFRESH_BURST_S = 2.0
-"""A cycle may write as many of these as so many seconds allow, or the time since the one before
-if that took longer: else the jobs that come last would never be refreshed."""
+"""A cycle may write as many refreshes as this time allows, or the time since the cycle before if
+that is longer; otherwise the last jobs would never be refreshed."""
 
 REFRESH_WHILE_BINDING_S = 15.0
-"""While pods of a gang are created and bound: each of its nodes stands idle until then."""
+"""While pods of a gang are created and bound: its nodes are idle until then."""
 
 STARTS = (WritePlacement, CreatePod, BindPod)
 """The actions that a gang waits for before it runs."""
 
 BULK_PODS = 128
 AFTER_BULK_S = 5.0
-"""A cycle that binds gangs of so many pods together starts a bulk. The pace stays and events are
-postponed for so much longer: kubelets report these pods to an API server without time to spare."""
+"""A cycle that binds this many pods starts a bulk. For this long after it refreshes stay slow and
+events are postponed, as kubelets report these pods to a busy API server."""
 
 WRITES_MAX = 16
-"""So many statuses are written at a time: gangs that start come first."""
+"""Concurrent status writes. Starting gangs come first."""
 
 WAITING_WRITES_MAX = 8
-"""So many of jobs that wait, where no record changes. A record never waits behind them: a thousand
-large jobs that wait keep an API server busy for minutes."""
+"""Concurrent writes for waiting jobs whose record is unchanged, so that no changed record waits
+behind them: a thousand large waiting jobs keep an API server busy for minutes."""
 
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
@@ -84,7 +83,7 @@ EXPIRY_BACKOFF_CAP_S = 300.0
 
 @dataclass(eq=False)
 class Reporter:
-    """Writes statuses and events; remembers when each job was written last."""
+    """Writes statuses and events."""
 
     api: Api
     _: KW_ONLY
@@ -171,7 +170,7 @@ class Reporter:
         waits = record is None or record.phase in (Phase.QUEUED, Phase.SUSPENDED)
         cached = self.state_builder.job(uid)
         if cached is not None and record is not None and cached.record != record:
-            self._wakes_once_written.add(uid)  # The next cycle may go on from this record.
+            self._wakes_once_written.add(uid)  # The next cycle can use this record.
             waits = False
         lane = self._waiting_lane if waits else self._record_lane
         self._under_way[uid] = task = asyncio.create_task(_in_lane(lane, write))
@@ -195,14 +194,14 @@ class Reporter:
     def _job(
         self, uid: str, record: JobRecord, plan: Plan, now: datetime.datetime
     ) -> StatusWrite | None:
-        """What is to be written about this job, if anything is."""
+        """The write that this job needs; None if it needs none."""
         cached = self.state_builder.job(uid)
         assert cached is not None, uid
         if cached.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
             return self._expire(cached) if self._is_expired(cached, now) else None
         if self.jobs.get(uid) is not cached:
-            self.wake()  # It was written since the cycle began: the next one has the newer.
+            self.wake()  # The job changed during this cycle: the next one has its newest version.
             return None
         given = self._status_input(cached, record, plan, now)
         if self._quiet.get(uid) == given:
@@ -235,7 +234,7 @@ class Reporter:
             self.events.add(event)
 
     def _unreadable(self, found: Unreadable) -> StatusWrite | None:
-        """Say on the job why it is left alone, once."""
+        """Publish once why the job cannot be read."""
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
         after = status.unreadable(before, generation=generation, why=found.why)
@@ -277,8 +276,7 @@ class Reporter:
         )
 
     def _is_due_again(self, uid: str) -> bool:
-        """Whether it is time for newer numbers. A new leader refreshes the statuses of an earlier
-        one spread over time, not all at once."""
+        """Whether a refresh is due. A new leader spreads the first refreshes over time."""
         now_s = self.clock()
         written_s = self._written_s.setdefault(uid, now_s - self._refresh_s * self.rng.random())
         if now_s - written_s < self._refresh_s or now_s < self._next_refresh_s:
@@ -288,7 +286,7 @@ class Reporter:
         return True
 
     async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-        """Whether it is written now. Raises RequestFailed, too, when it is not."""
+        """Write a patch; return whether it was applied. Raises RequestFailed."""
         metadata = raw["metadata"]
         body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
         try:
@@ -299,7 +297,7 @@ class Reporter:
         return True
 
     async def _read_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
-        """The job changed under us: read its newest version, before the watch brings it."""
+        """Read the newest version of a job after a conflict."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
         logger.info("status update failed", extra={"job_uid": uid, "error": str(error)})
@@ -314,7 +312,7 @@ class Reporter:
             self.jobs.discard(uid)
 
     def _is_expired(self, cached: CachedJob, now: datetime.datetime) -> bool:
-        """Whether a finished job's time is over, and it is time to ask for its deletion (again)."""
+        """Whether a finished job's TTL has expired, and its deletion may be requested now."""
         ttl_s = cached.job.spec.ttl_seconds_after_finished
         finished = (cached.raw.get("status") or {}).get("finishedAt")
         if ttl_s is None or finished is None:
@@ -324,10 +322,10 @@ class Reporter:
         return self._expiries.over(cached.uid)
 
     async def _expire(self, cached: CachedJob) -> None:
-        """Delete the job; its pods and placements go with it.
+        """Delete the job, and with it its pods and placements.
 
-        It counts as failed until the job is seen to be gone: what refuses that, or a finalizer
-        that holds it, may do so for good, so it is asked more and more rarely.
+        The deletion counts as failed until the job is gone, and is repeated with back-off: a policy
+        or a finalizer may prevent it forever.
         """
         self._expiries.failed(cached.uid)
         try:

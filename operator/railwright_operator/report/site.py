@@ -28,8 +28,8 @@ Status = dict[str, Any]
 
 @dataclass(eq=False)
 class SiteReporter:
-    """Writes these statuses when they change, now and then, apart from the scheduling cycle.
-    ``unsurveyed`` says what keeps nodes from being measured."""
+    """Writes these statuses when they change, in a task of its own. ``unsurveyed`` returns what
+    prevents surveys."""
 
     api: Api
     _: KW_ONLY
@@ -55,7 +55,7 @@ class SiteReporter:
             await self.report()
 
     async def report(self) -> None:
-        """Write what changed. What goes wrong with one object is logged and leaves the others."""
+        """Write the changed statuses. A failure of one object is logged, not raised."""
         for name, status in self._queues().items():
             await self._write(names.QUEUES, self.site.queue(name), status)
         try:
@@ -89,7 +89,7 @@ class SiteReporter:
         return self._summary | agents_status | problems
 
     async def _write(self, plural: str, held: SiteObject | None, status: Status) -> None:
-        """Write a status if it differs from the one held. Logs what fails."""
+        """Write a status if it differs from the one held. Logs failures."""
         if held is None:
             return
         try:

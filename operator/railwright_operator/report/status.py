@@ -38,14 +38,14 @@ UNREADABLE = "Unreadable"
 DOUBLE_BOOKED = "NodeDoubleBooked"
 
 REFRESHED = frozenset({"progress", "message", "conditions"})
-"""What may change of a waiting job with every node that comes free, and of a starting one with
-every pod; another reason is news, but for the steps of a start."""
+"""Fields of a waiting job that change with every node that becomes free, and of a starting job with
+every pod. A new reason is a change, except between the steps of a start."""
 
 ENDS = {"Suspended": Phase.SUSPENDED, "Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
-"""The condition that holds in each of these phases."""
+"""The phases in which these conditions are True."""
 
 START_STEPS = frozenset({BINDING, PULLING_IMAGES, CONTAINER_CREATING, AT_BARRIER})
-"""Most last for less than a second: a status that follows each costs thousands of writes."""
+"""Most last less than a second: a status write for each would cost thousands of writes."""
 
 Status = dict[str, Any]
 
@@ -79,7 +79,7 @@ class StatusInput:
 
 
 def render(given: StatusInput) -> Status:
-    """The whole status; fields without a value are left out, those of a later version are kept."""
+    """Render the status: fields without a value are left out, those of a later version kept."""
     record = given.record
     checkpoints = record.checkpoints[: training_job_status.CHECKPOINTS_MAX]
     headline = _headline(given)
@@ -117,13 +117,13 @@ def render(given: StatusInput) -> Status:
 
 
 def _time(given: StatusInput, name: str, *, holds: bool) -> str | None:
-    """When this first was so; None before."""
+    """The time at which this first held; None before."""
     return given.before.get(name) or (given.now if holds else None)
 
 
 def _profile(given: StatusInput) -> str | None:
-    """The newest that any attempt recorded, or that was recorded ahead of the next."""
-    # An attempt's profile is published while it runs: once another is to come it may not fit.
+    """The newest profile, of an attempt or of a pre-run."""
+    # The profile of an ended attempt may not fit the next one.
     is_next = not given.record.live and given.record.phase not in FINAL
     newest = "" if given.session is None or is_next else given.session.profile
     return given.pre_run.profile or newest or given.before.get("profile")
@@ -142,14 +142,14 @@ def _profile_aside(given: StatusInput) -> str | None:
 
 
 def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:
-    """The status of a job of which nothing can be read: as it was, but for the reason."""
+    """The status of a job that cannot be read: unchanged but for the reason."""
     facts: Status = {"observedGeneration": generation, "reason": UNREADABLE, "message": why}
     return {"phase": Phase.QUEUED.value, **before, **facts}
 
 
 def is_refresh(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether a patch only says with newer numbers what the status says: progress, for what the
-    job waits in the queue, or the step that its start has reached."""
+    """Whether a patch changes only numbers of the status: the progress, the numbers of a wait in
+    the queue, or the step of a start."""
     if patch.keys() <= {"progress"}:
         return True
     is_step = {before.get("reason"), patch.get("reason")} <= START_STEPS
@@ -161,7 +161,7 @@ def is_refresh(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
 
 
 def skipped_checkpoints(status: Mapping[str, Any]) -> str:
-    """What a status says of checkpoints that an attempt found unfit; empty if of none."""
+    """The message of a status about checkpoints that an attempt skipped; empty if there is none."""
     given = (each for each in status.get("conditions", []) if each["type"] == "Checkpointed")
     return next((str(each["message"]).partition("; ")[2] for each in given), "")
 
@@ -188,12 +188,12 @@ def _headline(given: StatusInput) -> tuple[str, str]:
         return "Suspended", "spec.suspend is set; clear it to queue the job again"
     if record.last_termination is not None:
         return record.last_termination.code.value, _ended(record, record.last_termination)
-    return QUEUED, "waiting for the next turn of the scheduler"
+    return QUEUED, "waiting for the next scheduling cycle"
 
 
 def _ended(record: JobRecord, cause: Cause) -> str:
     if record.phase is Phase.FAILED and cause.code in FINAL_CAUSES:
-        return f"{cause.message}; no further attempt can mend it"
+        return f"{cause.message}; another attempt would fail too"
     if record.phase is Phase.FAILED:
         return f"{cause.message}; {record.failures} failures, more than backoffLimit allows"
     if record.backoff_s:
@@ -202,7 +202,7 @@ def _ended(record: JobRecord, cause: Cause) -> str:
 
 
 def _starting(given: StatusInput) -> tuple[str, str]:
-    """The step of its start that the last of the attempt's pods has reached."""
+    """The start step of the attempt's slowest pod."""
     ranks, nodes = given.ranks, given.num_nodes
     if stuck := next((rank for rank in ranks if rank.waiting), None):
         code = stuck.waiting.partition(":")[0]
@@ -235,17 +235,20 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _running(given: StatusInput) -> tuple[str, str]:
     if given.assessment is not None and given.assessment.suspected:
         suspected = [given.record.nodes[rank] for rank in given.assessment.suspected]
-        return "LauncherSilent", f"not heard from {_summary(suspected)}; asking the API about them"
+        return (
+            "LauncherSilent",
+            f"no heartbeat from {_summary(suspected)}; checking pods and leases",
+        )
     return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 
 def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
-    """Without numbers, which would change in every cycle."""
+    """The message, without numbers that would change in every cycle."""
     suspected = [record.nodes[rank] for rank in assessment.suspected]
     named = f" ({_summary(suspected)} of this job)" if suspected else ""
     return (
         f"most nodes stopped responding at the same time{named}: the control plane may be cut off; "
-        f"the attempt is not ended before a node is proved lost, or {HOLD_S:.0f} s have passed"
+        f"the attempt ends once a node is proved lost, or after {HOLD_S:.0f} s"
     )
 
 
@@ -335,7 +338,7 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
                 "observedGeneration": given.generation,
             }
         )
-    return [*conditions, *held.values()]  # Those of a later version stay.
+    return [*conditions, *held.values()]  # Conditions of a later version stay.
 
 
 def _checkpointed(given: StatusInput) -> tuple[bool, str, str]:
@@ -348,8 +351,8 @@ def _checkpointed(given: StatusInput) -> tuple[bool, str, str]:
 
 
 def _skipping(given: StatusInput) -> str:
-    """Which checkpoints the newest attempt found unfit. The message stays until
-    launchers have reported to a new leader."""
+    """The checkpoints that the newest attempt skipped. The message stays until launchers have
+    reported to a new leader."""
     mark = f"attempt {given.record.attempt} skipped as torn or corrupt: "
     ranks = given.session.ranks if given.session is not None else ()
     found = sorted({name for rank in ranks for name in rank.skipped})

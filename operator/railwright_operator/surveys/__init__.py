@@ -1,1 +1,1 @@
-"""The network measured by itself: which nodes, when, and by whom."""
+"""Surveys: measure the topology of the network with probes between node agents."""

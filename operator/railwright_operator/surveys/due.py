@@ -1,4 +1,4 @@
-"""Which nodes are to be measured, and beside which others. Pure."""
+"""Choose the nodes of a survey: those that are due, and some beside them. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from railwright_topology.source_reports import Provenance
 NEVER, WHEN_UNTOLD = "Never", "WhenUntold"
 
 BESIDE = 2
-"""Of each nearest domain that is known so many nodes are measured too: what is found can then be
-held beside what is known, and a domain seen as one."""
+"""The number of nodes of each nearest domain that are measured too, so that the result can be
+compared with that domain."""
 ENOUGH = 8
-"""Fewer show no tiers; where fewer are to be measured, those are enough."""
+"""Fewer nodes show no tiers. If fewer are due, those are enough."""
 HOUR_S = 3600
 
 
 def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
-    """The nodes that the site wants to be measured and that no survey has, or none that is young
-    enough. What says no time, such as a survey that a person gave, is always young enough."""
+    """The nodes that the site wants measured and that no recent survey contains. A survey without
+    times, such as one from a file of the site, is always recent."""
     nodes = fabric.places.keys()
     if probing.mode == NEVER or len(nodes) < 2:
         return frozenset()
@@ -36,15 +36,14 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
 
 
 def enough(nodes: Collection[str]) -> int:
-    """How many have to be measured together, where all these are to be."""
+    """The least number of nodes of a survey when these are due."""
     return max(2, min(ENOUGH, len(nodes)))
 
 
 def chosen(
     fabric: Fabric, due: Collection[str], ready: Collection[str], *, least: int
 ) -> tuple[str, ...]:
-    """Of the nodes that are ready to be measured, those that are due and some beside them; none
-    where they are fewer than the ``least`` that find anything out."""
+    """The ready nodes that are due and some beside them; none if they are fewer than ``least``."""
     found = {node for node in due if node in ready}
     if not found:
         return ()

@@ -1,8 +1,8 @@
-"""Surveys, whenever nodes are due and can be measured without disturbing anybody.
+"""Run surveys when nodes are due and idle.
 
-This chooses the pairs of nodes; agents measure them. What was found joins what is held, goes
-into the ConfigMap that is kept for it, and comes back as a source like any other: so whoever leads
-next knows it, and does not measure again.
+The surveyor chooses pairs of nodes, and agents measure them. The result is joined with the stored
+survey and written to a ConfigMap, which is a source of the fabric as any other. So the next leader
+has it, and does not measure again.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 5.0
 SETTLED_S = 15.0
-"""A survey begins once all who are due have been there, and the same, for so long: nodes come one
-after the other."""
+"""A survey begins once all due nodes poll and the selection has not changed for this long, as nodes
+join one by one."""
 PATIENCE_S = 300.0
-"""Or once some have been there for so long: agents report every three minutes or so, and then learn
-that they are to poll."""
+"""Or once some due nodes have polled for this long: agents report about every three minutes, and
+start to poll after a report."""
 BETWEEN_S = 300.0
-"""From the end of one survey to the beginning of the next."""
+"""From the end of a survey to the start of the next."""
 SURVEY_S_MAX = 3600.0
-"""What is known by then is what it found."""
+"""A survey that takes longer ends with the results so far."""
 PROBE_S = 0.3
 NODES_PER_PAIR, AT_ONCE_MAX = 16, 8
-"""Of so many nodes one pair is measured at a time: two that share a link see a part of it each."""
+"""One pair for each 16 nodes is measured at a time, as pairs on one link share its bandwidth."""
 AGAIN_S, AGAIN_S_MAX = 600.0, 43_200.0
-"""Who was measured in vain is tried again after ten minutes, then less often, down to twice a
+"""A node without a result is measured again after ten minutes, then less often, down to twice a
 day."""
 NAMED = 3
 BUSY_S = 1.0
@@ -61,9 +61,9 @@ Pair = tuple[str, str]
 
 @dataclass(eq=False)
 class Surveyor:
-    """``busy`` are the nodes that must not be disturbed; ``keep`` puts a survey where all leaders
-    find it. ``problems`` are what keeps nodes from being measured, for people. ``clock`` is
-    monotonic; ``wall_clock`` are seconds since 1970, as surveys of other leaders have them."""
+    """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores a survey. ``problems`` are the
+    reasons why nodes are not measured. ``clock`` is monotonic; ``wall_clock`` is Unix time, as
+    surveys of other leaders have it."""
 
     probe_tasks: ProbeTasks
     _: KW_ONLY
@@ -96,24 +96,24 @@ class Surveyor:
         return f"<Surveyor {len(self._chosen)} nodes chosen, {len(self.problems)} problems>"
 
     async def run(self) -> None:
-        """Look whether a survey is due, and carry it out, until cancelled."""
+        """Run due surveys until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await self.run_due()
             except Exception as error:
-                # It may be asked again; whatever it was must not end the leader.
+                # A failed survey must not end the leader.
                 logger.exception("survey failed", extra={"error": str(error)})
                 self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
     async def run_due(self) -> None:
-        """Carry out a survey if one is due and may begin."""
+        """Run a survey if one is due and may begin."""
         fabric, probing = self.discovery.found.fabric, self.site.probing
         nodes = {node.name: node for node in self.nodes.values()}
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys():
-            return  # The fabric of these nodes is not put together yet.
+            return  # The fabric of these nodes is not assembled yet.
         due_nodes = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
@@ -134,12 +134,12 @@ class Surveyor:
         there = self.probe_tasks.there()
         self.problems = tuple(self._hindrances(due_nodes, idle, busy))
         chosen = due.chosen(fabric, idle, there & free, least=least)
-        # Who was there and is not any more is not waited for.
+        # A node that stopped polling is not waited for.
         if self._may_begin(chosen, all_there=idle <= there | self._seen):
             await self._survey(chosen, probing)
 
     def _see(self, due_nodes: Collection[str]) -> None:
-        """Who was there since somebody is wanted."""
+        """Record the nodes that have polled since nodes are due."""
         if not due_nodes:
             self._seen, self._due_since_s = frozenset(), None
             return
@@ -148,7 +148,7 @@ class Surveyor:
         self._seen |= self.probe_tasks.there()
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
-        """Whether those who are chosen have waited long enough for others."""
+        """Whether the chosen nodes have waited long enough for others."""
         now_s = self.clock()
         if not self._chosen:
             self._first_s = now_s
@@ -168,11 +168,11 @@ class Surveyor:
             if node in due_nodes:
                 yield f"{node}: {why}"
         if not self.discovery.agents().reporting or self._due_since_s is None:
-            return  # Nobody runs agents here, or nobody is needed.
+            return  # There are no agents, or no node is due.
         there, of = self.probe_tasks.there(), f"of {len(due_nodes)} nodes that are to be measured"
         early = self.clock() - self._due_since_s < PATIENCE_S
         if not self.discovery.is_given(names.PROBES):
-            yield f"nobody is measured: the ConfigMap {names.PROBES} is not there to keep it in"
+            yield f"no node is measured: there is no ConfigMap {names.PROBES} to store the result"
         expected = self._seen if early else idle
         if absent := [node for node in idle if node in expected and node not in there]:
             yield f"{len(absent)} {of} have no agent that answers: {_named(absent)}"
@@ -180,7 +180,7 @@ class Surveyor:
             yield f"{len(waiting)} {of} wait until no job runs on them: {_named(waiting)}"
 
     async def _survey(self, chosen: tuple[str, ...], probing: Probing) -> None:
-        """Measure, join what was found to what is held, and have it kept."""
+        """Measure, join the result with the stored survey, and store it."""
         if not self.discovery.is_given(names.PROBES):
             return
         started_s = self.clock()
@@ -206,7 +206,7 @@ class Surveyor:
             try:
                 self._unkept = await asyncio.to_thread(self._joined, found, placed)
             except WiringError as refused:
-                self._over(f"what was measured cannot be read again: {refused}", AGAIN_S_MAX)
+                self._over(f"the survey cannot be read back: {refused}", AGAIN_S_MAX)
             else:
                 await self._kept()
 
@@ -233,7 +233,7 @@ class Surveyor:
         return bool(self.site.probing.mode != due.NEVER)
 
     async def _crowded(self, pair: Pair) -> Reading:
-        """One of many at once. A job's traffic crosses any uplink."""
+        """One of many concurrent probes. The traffic of a job can cross any uplink."""
         if self._busy_lately():
             return Reading()
         return await self._reading(pair, seconds=CONTENTION_S, crowd=True)
@@ -246,7 +246,7 @@ class Surveyor:
         return reading
 
     def _busy_lately(self) -> Collection[str]:
-        """Those a moment ago: hundreds ask."""
+        """The busy nodes, cached for ``BUSY_S`` as hundreds of probes need them."""
         seen_s, busy = self._busy_seen
         now_s = self.clock()
         if now_s - seen_s >= BUSY_S:
@@ -255,7 +255,7 @@ class Surveyor:
         return busy
 
     def _joined(self, found: Findings, placed: Collection[str]) -> str:
-        """To be kept. Raises WiringError where it has more of what can be read again."""
+        """The document to store. Raises WiringError if it exceeds what can be read."""
         fabric = self.discovery.found.fabric
         source = f"{names.PROBES}/{probes.SOURCE}"
         held = next((each for each in fabric.source_reports if each.source == source), None)
@@ -265,33 +265,33 @@ class Surveyor:
             joined = surveys.joined(found, held, fabric.places.keys())
             times = _times(held, joined) | times
         text = probes.written(joined, times)
-        # What nobody could read would be measured again and again.
+        # A document that cannot be read would cause the same survey again.
         probes.parse(text)
         return text
 
     async def _kept(self) -> bool:
-        """Whether what was found could be put where it is kept; tried again at the next look."""
+        """Store the pending survey; return whether that succeeded. A failure is retried later."""
         try:
             await self.keep(self._unkept)
         except RequestFailed as error:
             logger.warning("survey not stored", extra={"error": str(error)})
-            self.problems = (f"what was measured cannot be kept: {error}",)
+            self.problems = (f"the survey cannot be stored: {error}",)
             self._keeping.failed("")
             return False
         except TooLargeError as error:
-            self._over(f"what was measured is not kept: {error}", AGAIN_S_MAX)
+            self._over(f"the survey is not stored: {error}", AGAIN_S_MAX)
         self._unkept = ""
         self._keeping.succeeded("")
         return True
 
     def _over(self, failed: str, pause_s: float = BETWEEN_S) -> None:
-        """A survey came to its end, or to none."""
+        """End a survey, with its problem if it has one."""
         self._failed = failed
         self._chosen, self._next_s = (), self.clock() + pause_s
 
 
 def _times(held: SourceReport, joined: Findings) -> dict[str, int]:
-    """When those were measured that are still placed; what says no time is as old as can be."""
+    """The times of held nodes in the joined survey; 0 for a node without a time."""
     return {node: held.times.get(node, 0) for tier in joined.tiers for node in tier}
 
 
