@@ -188,11 +188,11 @@ class PreRuns:
     def _let_go(self, job: CachedJob, ahead: CachedJob | None, end: End | None) -> End | None:
         """Remove the pre-run of a job that needs none now; return the end of its last one."""
         self._made.discard(job.uid)
-        enabled = job.job.spec.profiling.pre_run == "Auto"
+        requested = job.job.spec.profiling.pre_run == "Auto"
         # A finished pre-run is kept for its logs while its job has pre-runs enabled.
-        if ahead is not None and not (enabled and ahead.record.phase in FINAL):
+        if ahead is not None and not (requested and ahead.record.phase in FINAL):
             self._remove(job, ahead)
-        return end if enabled and not _is_recorded(job) else None
+        return end if requested and not _is_recorded(job) else None
 
     def _missing(self, job: CachedJob, plan: PreRunPlan, held: PreRunAhead) -> PreRunStatus:
         """The status without a pre-run: create one, unless that is impossible or it was deleted."""

@@ -1,8 +1,8 @@
 """Build the state of a scheduling cycle: the one place that converts what the operator observes.
 
 It reads the informer caches and the sessions of launchers. It writes the list of suspected nodes
-and the attempts of the sessions, nothing else. Ages are taken here, on one clock that stands still
-while the operator receives no messages.
+and the attempts of the sessions, nothing else. Ages are taken here, on one clock that stops while
+the operator receives no messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavail
 from railwright_scheduler.plan import Plan
 
 FORGET_S = 60.0
-"""How long after its end a job's launchers are still listened to, for their last beats."""
+"""How long after the end of a job messages of its launchers are accepted."""
 
 
 @dataclass(eq=False)
@@ -82,15 +82,14 @@ class StateBuilder:
         self._core_jobs: dict[str, tuple[CachedJob, int, Job]] = {}
 
     async def refresh_network(self) -> None:
-        """Take in what is new of the network. Awaited before ``build``."""
+        """Refresh the fabric. Awaited before ``build``."""
         await self.discovery.refresh()
 
     def build(self, ledger: Ledger, isolation: Isolation) -> Iterator[ClusterState | None]:
         """Yield None between two steps, so that other tasks can run, and the state at the end.
 
         Nodes and attempts are of one moment, as capacity is computed from both. Reports of ranks
-        may be a little newer. A job that cannot be read is left out, and is a fault of
-        ``isolation``.
+        may be newer. A job whose conversion raises is left out, as a fault in ``isolation``.
         """
         self._ages.begin_cycle()
         self._reception_ages.begin_cycle()
@@ -133,15 +132,15 @@ class StateBuilder:
         yield state
 
     def job(self, job_uid: str) -> CachedJob | None:
-        """A job as the last state had it: what its plan was made from, and nothing newer."""
+        """The version of a job in the last state, from which the plan was made."""
         return self._cycle_jobs.get(job_uid)
 
     def ranks(self, job_uid: str) -> tuple[ObservedRank, ...]:
-        """The live attempt's ranks of a job, as of the last state."""
+        """The ranks of a job's live attempt in the last state."""
         return self._ranks.get(job_uid, ())
 
     def unprofiled(self, cached: CachedJob, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The kinds of these nodes' devices that the job's profile was not taken on."""
+        """The device kinds of these nodes on which the job's profile was not recorded."""
         profile = cached.workload.profile if cached.workload is not None else None
         return profile.lacks(self.machines.devices(nodes)) if profile is not None else ()
 
@@ -194,7 +193,7 @@ class StateBuilder:
         return self._ages.of("unready", self.machines.by_name[node.name].uid)
 
     def _is_forgotten(self, uid: str, record: JobRecord, in_flight: Collection[AttemptKey]) -> bool:
-        """Whether the job is over, its pods with it, and its launchers have had their time."""
+        """Whether the job and its attempt have been over for ``FORGET_S``."""
         if record.phase not in FINAL or (uid, record.attempt) in in_flight:
             return False
         return self._ages.of("over", uid) > FORGET_S
@@ -206,15 +205,15 @@ class StateBuilder:
         over = (key for key in self.pods.attempts() if key not in in_flight and self._is_over(key))
         found = {key: _gang_pods(self.pods.of(key)) for key in over}
         for entry in ledger.entries:
-            # A pod can claim any rank; one that the plan does not have is none of the gang's.
+            # A pod can claim any rank. One that the entry does not have is not of the gang.
             pods = (pod for pod in self.pods.of(entry.key) if pod.node_rank < len(entry.nodes))
             found[entry.key] = _gang_pods(pods)
-        # Who deletes its pods again and again does not make it come further each time.
+        # Progress counts once: deleting pods repeatedly does not extend the deadline.
         self._furthest = {
             entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key]))
             for entry in ledger.entries
         }
-        # Nor does one stand still whose requests we have not come to, behind those of others.
+        # An attempt whose requests wait behind those of others is not stalled.
         self._kept_waiting = {
             key: self._kept_waiting.get(key, 0) + self.executor.is_crowded_out(key)
             for key in self._furthest
@@ -264,18 +263,18 @@ class StateBuilder:
             or self._taken_names(cached)
             or self.pre_runs.of(uid).held,
             spec_hash=cached.spec_hash,
-            # A pre-run is over too soon for a move to pay.
+            # A pre-run is too short for a migration.
             progress=None if cached.ahead_of else _progress(view),
             watch=self._liveness.watch(cached, view),
         )
 
     def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:
-        """Why no pod of the next attempt can be made yet: a job deleted and applied again finds the
-        pods of the one before it."""
+        """Why no pod of the next attempt can be created yet: after a deletion and a new apply, pods
+        of the old job still have these names."""
         if cached.record.live:
             return None
         metadata, need = cached.raw["metadata"], cached.job.spec.num_nodes
-        taken = self.pods.strangers(
+        taken = self.pods.name_conflicts(
             cached.uid,
             namespace=metadata["namespace"],
             job_name=metadata["name"],
@@ -284,7 +283,7 @@ class StateBuilder:
         return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
     def _job_of(self, cached: CachedJob) -> Job:
-        """What its user asks for; made again only when the job or its class changed."""
+        """The job as a value of the core, converted again only after a change of job or class."""
         metadata, spec = cached.raw["metadata"], cached.job.spec
         priority = self.site.priority(spec.priority_class_name)
         held = self._core_jobs.get(cached.uid)
@@ -296,7 +295,7 @@ class StateBuilder:
             name=metadata["name"],
             queue=spec.queue,
             priority=priority,
-            # A pre-run has the place in line of the job that waits for it.
+            # A pre-run has the place in the queue of the job that waits for it.
             submitted_s=self._cycle_jobs.get(cached.ahead_of, cached).submitted_s,
             attempt=cached.record.attempt + 1,
             num_nodes=spec.num_nodes,

@@ -1,4 +1,4 @@
-"""Suspected nodes: whose leases are read, and whether silence is evidence in this cycle.
+"""Suspected nodes: select the node leases to read, and update the breaker.
 
 The state builder calls this once a cycle, with the ranks of all running attempts.
 """
@@ -19,12 +19,12 @@ from railwright_scheduler.cluster_state import ObservedJob
 logger = logging.getLogger(__name__)
 
 SUSPECT_S = protocol.HEARTBEAT_INTERVAL_S
-"""So much before the limit of its silence a launcher's kubelet is asked; the verdict needs that
-limit and the kubelet's silence too."""
+"""How long before the silence limit of a launcher its node lease is read: a node is lost only if
+both are late."""
 
 UNREPORTED_S = SILENT_S + 4.0
-"""From here on, after its gang was bound, a launcher never heard of is looked into: it may be that
-its image is being pulled, and it may be that its node died first."""
+"""How long after the bind a launcher without a message makes its node suspected. Its image may be
+being pulled, or its node may be dead."""
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
@@ -44,7 +44,7 @@ class SuspectedNodes:
         return f"<SuspectedNodes {self._breaker!r}>"
 
     def update(self, jobs: Sequence[ObservedJob], nodes: Mapping[str, NodeRecord]) -> Breaker:
-        """The breaker of this cycle; the leases of suspected nodes are read from now on."""
+        """Update the breaker for this cycle, and select the nodes whose leases are read."""
         now_s, before = self._clock(), self._breaker
         self._breaker = breaker.assess(
             before,
@@ -74,8 +74,8 @@ def _silent(ranks: _Ranks) -> set[str]:
 
 
 def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
-    """Nodes of launchers that have not spoken though their gang was bound some time ago, or that
-    are not Ready or missing."""
+    """Nodes of launchers without a message whose gang was bound some time ago, or which are not
+    Ready or missing."""
     return {
         rank.node
         for seen, rank in ranks
@@ -86,6 +86,6 @@ def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
 
 
 def _is_comparable(node: NodeRecord) -> bool:
-    """Whether its kubelet's renewals say something about the network to the others. One of the
-    control plane reaches the API server another way."""
+    """Whether renewals of this node can be compared with those of others. A node of the control
+    plane reaches the API server on another path."""
     return node.ready and CONTROL_PLANE not in node.labels

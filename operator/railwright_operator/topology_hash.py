@@ -1,7 +1,7 @@
-"""The topology hash: one word for the links and the relative speeds of nodes.
+"""The topology hash: a digest of the links and of the relative speeds of nodes.
 
-A job is placed by it, and judged again when it is another. Numbers are rounded so that two
-measurements agree: two digits of the bandwidth of uplinks, twentieths of a relative speed.
+A placement is evaluated again when the hash changes. Numbers are rounded so that two measurements
+agree: two digits of the bandwidth of uplinks, twentieths of a relative speed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TWENTIETHS = 20
 
 
 class TopologyHash:
-    """Computed again only for another fabric object, or other speeds."""
+    """Caches the digest until the fabric object or a relative speed changes."""
 
     def __init__(self) -> None:
         self._fabric: Fabric | None = None
@@ -29,7 +29,8 @@ class TopologyHash:
         self._digest = ""
 
     def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
-        """Of all links, and of the nodes, by name, that are not as most of their kind are."""
+        """The digest of all links, and of the nodes with a relative speed other than 1.0, by
+        name."""
         relative_speeds = tuple(
             (node.name, node.relative_speed)
             for node in nodes

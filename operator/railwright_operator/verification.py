@@ -1,6 +1,6 @@
-"""Verify what scheduling cycles rely on, against fresh lists of nodes and pods.
+"""Verify informer caches and invariants against fresh lists of nodes and pods.
 
-    I17  the informers of nodes and pods are what the API server has
+    I17  the informers of nodes and pods have what the API server has
     I2   a gang that is bound is recorded on its job, or it is in the ledger
     I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 VERIFY_S = 600.0
 FIRST_S = 60.0
-"""After a take-over, which has enough to list of its own."""
+"""After a take-over, which lists many objects itself."""
 TICK_S = 1.0
 STATES = {state.value: state for state in PodState}
 
@@ -81,7 +81,8 @@ class Verification:
         logger.error("invariant violated", extra={"invariant": invariant, "finding": what})
 
     def _facts(self) -> Facts:
-        """What there is of attempts. Those on their job's status, or of no job, count as whole."""
+        """The facts about attempts. Those in their job's status, or of no job, count as
+        complete."""
         index, jobs = self._informers.pod_index, self._informers.jobs
         pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
         jobs_by_uid = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}

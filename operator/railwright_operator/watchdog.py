@@ -1,13 +1,13 @@
 """End the process when a scheduling cycle hangs, and leave a mark on the job that it hangs on.
 
-The Lease is renewed by a thread of its own, so a leader whose planning never ends would lead for
-ever. The watchdog is a thread too: it checks what the cycle is doing, in which requests to the
-API server have no part. If that has not ended after ``CYCLE_DEADLINE_S``, it gives the Lease back
-and ends the process. A job whose handling alone took half of that time is marked before; a standby
-leads within seconds and sets that stage of the job aside (``faults``). Time is counted in checks,
-so the pause of a process does not count.
+The Lease is renewed by a thread of its own, so a leader whose planning never ends would stay the
+leader. The watchdog is a thread too. It checks the parts of a cycle that make no requests to the
+API server. If such a part has not ended after ``CYCLE_DEADLINE_S``, it releases the Lease and ends
+the process. A job whose handling alone took half of that time is marked before. A standby leads
+within seconds and suspends that stage of the job (``faults``). Time is counted in checks, so a
+pause of the process does not count.
 
-A call into C that never ends and never gives up the interpreter stops this thread as well: then a
+A call into C that never ends and never releases the interpreter stops this thread as well. Then a
 signal of the kernel's timer ends the process, without a mark.
 """
 
@@ -32,18 +32,18 @@ CHECK_S = 0.5
 CHECKS_MAX = int(CYCLE_DEADLINE_S / CHECK_S)
 CHECKS_OF_ONE_JOB = CHECKS_MAX // 2
 LAST_RESORT_S = 8.0
-"""How long after the deadline the kernel's timer goes off: marking the job and giving the
-Lease back take two requests with a deadline of two seconds each."""
+"""How long after the deadline the kernel's timer goes off: the mark and the release of
+the Lease are two requests with a deadline of two seconds each."""
 
 EXIT_S = 20.0
-"""How long a process that is to end may take: a thread that plans for ever would keep it."""
+"""How long the exit of the process may take: a planning thread that never ends would block it."""
 
 EXIT_CODE = 1
 STDERR = 2
 
 
 class _Watched:
-    """One cycle, and how often it and the handling of one job were checked."""
+    """A cycle, with the number of checks of it and of the current handling."""
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
@@ -51,9 +51,9 @@ class _Watched:
         self._handling: Handling | None = None
 
     def check(self) -> int:
-        """Count a check; how many there were by now."""
+        """Count a check; return the number of checks."""
         handling = self._isolation.current
-        # Each handling is a new object, also where it is equal to the one before.
+        # Each handling is a new object, even if it is equal to the one before.
         self._checks_of_job = self._checks_of_job + 1 if handling is self._handling else 1
         self._handling = handling
         self._checks += 1
@@ -83,19 +83,19 @@ class CycleWatchdog:
         return f"<CycleWatchdog watching={self._watched is not None}>"
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         faulthandler.register(signal.SIGALRM, file=STDERR, chain=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the thread."""
         self._stopping.set()
 
     @contextlib.contextmanager
     def watch(self, isolation: Isolation) -> Iterator[None]:
-        """Expect what is done inside to end within ``CYCLE_DEADLINE_S``."""
+        """Watch the body, which must end within ``CYCLE_DEADLINE_S``."""
         self._watched = _Watched(isolation)
-        # A timer of faulthandler is a thread: ending it holds up the event loop for milliseconds.
+        # A timer of faulthandler is a thread: stopping it would block the loop for milliseconds.
         signal.setitimer(signal.ITIMER_REAL, CYCLE_DEADLINE_S + LAST_RESORT_S)
         try:
             yield
@@ -122,7 +122,7 @@ class CycleWatchdog:
         self.end(EXIT_CODE)
 
     def _try(self, act: Callable[[], None]) -> None:
-        """The process ends whatever becomes of this."""
+        """Log any exception: the process ends anyway."""
         try:
             act()
         except Exception:

@@ -63,7 +63,7 @@ from railwright_operator.write.rendering import Rendering
 clock = time.monotonic
 
 AGENT = "railwright-agent"
-"""The service account that agents on nodes have, in the operator's namespace."""
+"""The service account of node agents, in the operator's namespace."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -238,5 +238,5 @@ class OperatorParts:
 
 
 def rng() -> random.Random:
-    """Randomness for spreading retries; nothing is decided by it."""
+    """A random source for the jitter of retries; no decision depends on it."""
     return random.Random()  # noqa: S311

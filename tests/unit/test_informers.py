@@ -35,7 +35,7 @@ class Woken:
             series=metrics.Metrics(CollectorRegistry()).watch,
             wake=self._wake,
             clock=lambda: 0.0,
-            listening=lambda: 0.0,
+            reception_clock=lambda: 0.0,
             rng=lambda: Random(0),
         )
 

@@ -54,7 +54,7 @@ class Watched:
             series=metrics.Metrics(CollectorRegistry()).watch,
             wake=self._wake,
             clock=lambda: 0.0,
-            listening=lambda: 0.0,
+            reception_clock=lambda: 0.0,
             rng=lambda: Random(0),
         )
         self.site = self.caches.site

@@ -188,7 +188,7 @@ async def test_who_is_no_suspect_is_not_asked_and_not_remembered(checked_site: C
     checked_site.mark_suspected("n1")
     assert not checked_site.lease_checker.stale("n0")
     await checked_site.check(after_s=1)
-    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspects=1 sightings=2>"
+    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspected=1 sightings=2>"
 
 
 async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(
@@ -309,9 +309,9 @@ async def test_controls_are_few_and_from_all_over_the_cluster(checked_site: Chec
     assert checked_site.asked_max == 1 + node_leases.CONTROLS_MIN
     assert (
         repr(checked_site.lease_checker)
-        == f"<NodeLeaseChecker suspects=1 sightings={checked_site.asked_max}>"
+        == f"<NodeLeaseChecker suspected=1 sightings={checked_site.asked_max}>"
     )
     checked_site.mark_suspected(others=others)
     await checked_site.check()
     assert checked_site.asked_max == 1 + node_leases.CONTROLS_MIN
-    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspects=0 sightings=0>"
+    assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspected=0 sightings=0>"

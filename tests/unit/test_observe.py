@@ -328,10 +328,10 @@ def test_only_launchers_silent_for_long_are_examined() -> None:
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
     seen.run_cycle(after_s=UNREPORTED_S)
-    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspects=0 sightings=0>"
+    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspected=0 sightings=0>"
     seen.heartbeat(0, running=0)
     seen.run_cycle(after_s=0.5)
-    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspects=1 sightings=0>"
+    assert repr(seen.lease_checker) == "<NodeLeaseChecker suspected=1 sightings=0>"
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])

@@ -54,14 +54,18 @@ def test_pods_of_others_with_an_attempts_names_are_found() -> None:
     for each in (mine, other, bystander, elsewhere):
         index.change(None, each)
 
-    def strangers(attempt: int) -> tuple[str, ...]:
-        return index.strangers("a", namespace="team", job_name="a", attempt=attempt)
+    def name_conflicts(attempt: int) -> tuple[str, ...]:
+        return index.name_conflicts("a", namespace="team", job_name="a", attempt=attempt)
 
-    assert (strangers(1), strangers(12), strangers(2)) == (("a-1-1",), ("a-12-0",), ())
+    assert (name_conflicts(1), name_conflicts(12), name_conflicts(2)) == (
+        ("a-1-1",),
+        ("a-12-0",),
+        (),
+    )
     index.change(other, replace(other, deleting=True))
-    assert strangers(1) == ("a-1-1",)
+    assert name_conflicts(1) == ("a-1-1",)
     index.change(replace(other, deleting=True), None)
-    assert strangers(1) == ()
+    assert name_conflicts(1) == ()
 
 
 @pytest.mark.parametrize("order", [("a9", "a1"), ("a1", "a9")])

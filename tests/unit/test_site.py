@@ -225,7 +225,7 @@ async def test_agent_with_refused_documents_is_named_with_rule() -> None:
     ((key, message),) = (each.values() for each in status["problems"])
     assert key == "agents"
     assert message.startswith("the report of n1 is invalid: agents: ")
-    assert message.endswith("; 1 more do")
+    assert message.endswith("; 1 more")
     for name in ("n1", "n2"):
         await office.discovery.receive_report(name, hardware_documents.written(Document(())))
     assert not (await office.report())["problems"]

@@ -253,7 +253,7 @@ def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -
     rendered = status.render(inputs(record, assessment=Ongoing(suspected=(1,), held=True)))
     assert rendered["reason"] == "NodesUnreachable"
     assert "(n1 of this job): the control plane may be cut off" in rendered["message"]
-    assert "or 600 s have passed" in rendered["message"]
+    assert "or after 600 s" in rendered["message"]
     assert condition(rendered, "Healthy")["reason"] == "NodesUnreachable"
     assert condition(rendered, "Healthy")["status"] == "False"
 

@@ -77,7 +77,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         series=metrics.Metrics(CollectorRegistry()).watch,
         wake=lambda: None,
         clock=lambda: 0.0,
-        listening=lambda: 0.0,
+        reception_clock=lambda: 0.0,
         rng=lambda: Random(0),
     )
     warm = [copy.run for copy in watched.warm]

@@ -170,7 +170,7 @@ def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
         }
 
     jobs.absorb(reporting.raw_job("a", pod=requesting(1)))
-    reported = "the job cannot be read: its pods ask for 49 resources, at most 32"
+    reported = "the job cannot be read: its pods request 49 resources, at most 32"
     assert jobs.why_unreadable("a-uid") == reported
     jobs.absorb(reporting.raw_job("b", pod=requesting(0)))
     cached = jobs.get("b-uid")

@@ -235,10 +235,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _running(given: StatusInput) -> tuple[str, str]:
     if given.assessment is not None and given.assessment.suspected:
         suspected = [given.record.nodes[rank] for rank in given.assessment.suspected]
-        return (
-            "LauncherSilent",
-            f"no heartbeat from {_summary(suspected)}; checking pods and leases",
-        )
+        return "LauncherSilent", f"no heartbeat from {_summary(suspected)}; checking node leases"
     return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 

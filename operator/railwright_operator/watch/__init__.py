@@ -1,1 +1,1 @@
-"""Reading the cluster: informer caches, and what is derived from them for a scheduling cycle."""
+"""Informer caches of the cluster, and what is derived from them for a scheduling cycle."""

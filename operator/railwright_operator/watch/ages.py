@@ -1,7 +1,7 @@
-"""For how long something has been so, on one monotonic clock, as this process saw it.
+"""Ages of facts, on one monotonic clock, as this process observed them.
 
-Nothing of it is stored: after a restart every age begins again, which can delay a time-out and
-never brings one forward.
+Ages are not stored: after a restart all begin again, which can delay a time-out and never advances
+one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 
 class Ages:
-    """When each fact was first seen in a row of turns that all saw it."""
+    """For each fact, the first cycle of an unbroken row of cycles with the fact."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -22,17 +22,17 @@ class Ages:
         return f"<Ages facts={len(self._since)}>"
 
     def of(self, *fact: Hashable) -> float:
-        """Seconds since this fact was first seen, as of the turn's beginning; 0.0 when it is new
-        in this turn."""
+        """Seconds since this fact was first observed, at the begin of this cycle; 0.0 for a new
+        fact."""
         self._seen.add(fact)
         return self._now_s - self._since.setdefault(fact, self._now_s)
 
     def begin_cycle(self) -> None:
-        """All ages of a turn are taken at one moment: what is first seen together is of one age."""
+        """Take the time for all ages of a cycle: facts that begin together have the same age."""
         self._now_s = self._clock()
 
     def end_cycle(self) -> None:
-        """Forget the facts that were not asked about since the last call."""
+        """Forget the facts that this cycle did not read."""
         for fact in self._since.keys() - self._seen:
             del self._since[fact]
         self._seen.clear()

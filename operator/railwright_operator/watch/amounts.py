@@ -18,12 +18,12 @@ from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096
 SHARED_AMOUNTS_MAX = 64
-"""Longer ones, which nobody needs, are not remembered: a tenant may write pods with thousands."""
+"""Longer ones are not cached: a tenant may create pods with thousands of containers."""
 
 
 def requested(spec: PodSpec) -> Amounts:
-    """A pod's effective requests, one pod included, nothing asked for left out. Pods of one shape
-    share one mapping.
+    """The effective requests of a pod, the pod itself included, zeros left out. Pods with equal
+    requests share one mapping.
 
     Raises QuantityError for an amount that Kubernetes would not have stored.
     """
@@ -36,7 +36,7 @@ def requested(spec: PodSpec) -> Amounts:
 
 
 def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
-    """A node's amounts, and why some of them could not be read; those count as 0."""
+    """The amounts of a node, and the errors of those that could not be read, which count as 0."""
     parsed: dict[str, int] = {}
     unread: dict[str, str] = {}
     for resource, amount in raw.items():
@@ -49,7 +49,7 @@ def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
 
 
 def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str, int]:
-    """What is needed at most, with these started before the containers that run together."""
+    """The maximum of the running containers and of these, which run before them."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in init:
@@ -62,7 +62,7 @@ def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str,
 
 
 def _requests(holder: Container | PodSpec) -> dict[str, int]:
-    """What it asks for; a limit without a request is one, as the API server fills it in."""
+    """The requests of a container. A limit without a request is one, as in the API server."""
     resources = holder.resources
     return _parsed({**resources.limits, **resources.requests})
 

@@ -1,4 +1,4 @@
-"""A cause as it stands in the ledger and in a job's status: read back, and written."""
+"""Convert causes between values of the core and the ledger or a job's status."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _FIELDS = {
     "signal": "signal",
     "last_lines": "lastLines",
 }
-"""Of a cause, each with its name in the API."""
+"""The fields of a cause, each with its name in the API."""
 
 _EMPTY = Cause(CauseCode.NODE_LOST, "")
 
 
 def parse(found: Mapping[str, Any]) -> Cause:
-    """A cause as it stands in the ledger or in a job's status."""
+    """Read a cause from the ledger or a job's status."""
     fields = {name: found[key] for name, key in _FIELDS.items() if key in found}
     fields |= {"message": fields.get("message", ""), "nodes": tuple(fields.get("nodes", ()))}
     return Cause(code=CauseCode(found["code"]), **fields)
 
 
 def render(cause: Cause) -> dict[str, Any]:
-    """A cause as it is written; fields without a value are left out."""
+    """Render a cause; fields without a value are left out."""
     fields = {
         key: getattr(cause, name)
         for name, key in _FIELDS.items()

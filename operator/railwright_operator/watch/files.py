@@ -1,4 +1,4 @@
-"""The files that a site gives us about its network: ConfigMaps in our namespace, with our label.
+"""The files of a site about its network: ConfigMaps in the operator's namespace with a label.
 
 kubectl -n railwright-system create configmap site --from-file=topology.conf
 kubectl -n railwright-system label configmap site railwright.dev/fabric=default
@@ -20,7 +20,7 @@ SELECTOR = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
 
 @dataclass(frozen=True, slots=True)
 class FilesRecord:
-    """A ConfigMap's files, in the order of their names. ``time`` is when it was written last."""
+    """The files of a ConfigMap, sorted by name. ``time`` is the time of its last write."""
 
     uid: str
     name: str
@@ -30,7 +30,7 @@ class FilesRecord:
 
 
 def record(found: ConfigMap) -> FilesRecord:
-    """The record of a ConfigMap. Raises ValueError for what is not in base64."""
+    """The record of a ConfigMap. Raises ValueError for invalid base64."""
     metadata = found.metadata
     contents: dict[str, str | bytes] = {
         name: base64.b64decode(packed) for name, packed in found.binary_data.items()

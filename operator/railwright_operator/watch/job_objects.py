@@ -1,4 +1,4 @@
-"""A TrainingJob as the operator holds it: metadata and status read, the spec as bytes.
+"""The cached object of a TrainingJob: metadata and status decoded, the spec as bytes.
 
 A pod template can be large, and a thousand of them as Python objects are larger by far. So a spec
 stays JSON until a pod is made from it, and of one above ``SPEC_BYTES_MAX`` only that is kept which
@@ -24,7 +24,7 @@ from railwright_scheduler.model.decisions import TooLarge
 Raw = Mapping[str, Any]
 
 SPEC_BYTES_MAX = 256 * 1024
-"""Of JSON. etcd takes 1.5 MiB of an object, and a status with 16,384 nodes must fit beside it."""
+"""Of JSON. etcd accepts objects of 1.5 MiB, and a status with 16,384 nodes must fit beside it."""
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
 _POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")
@@ -34,7 +34,7 @@ _PATH_PARTS_MAX = 8
 
 
 class JobMetadata(Identity, rename="camel", frozen=True, omit_defaults=True):
-    """What is read of a job's metadata."""
+    """The decoded fields of a job's metadata."""
 
     namespace: str
     generation: int
@@ -46,7 +46,7 @@ class JobMetadata(Identity, rename="camel", frozen=True, omit_defaults=True):
 
 
 class TrainingJob(Struct, frozen=True):
-    """What is decoded of a TrainingJob."""
+    """The decoded fields of a TrainingJob."""
 
     metadata: JobMetadata
     spec: msgspec.Raw
@@ -55,8 +55,8 @@ class TrainingJob(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JobObject:
-    """``raw`` has the metadata and the status. ``spec`` is JSON: the whole spec, or, where it is
-    ``too_large``, what accounts for the job."""
+    """A TrainingJob. ``raw`` has the metadata and the status. ``spec`` is JSON: the whole spec, or,
+    if it is ``too_large``, only what accounts for the job's usage."""
 
     raw: Raw
     spec: bytes
@@ -79,7 +79,7 @@ class JobObject:
 
     @property
     def too_deep(self) -> bool:
-        """Whether the spec was cut, as it is nested too deeply."""
+        """Whether the spec was cut because it is nested too deeply."""
         return body_limits.TOO_DEEP in self.spec
 
     @property
@@ -89,12 +89,12 @@ class JobObject:
 
 
 def parse(found: TrainingJob) -> JobObject:
-    """The job of a list or of a watch."""
+    """The job from a list or a watch."""
     return _job(found.metadata, found.status, bytes(found.spec))
 
 
 def answered(raw: Raw) -> JobObject:
-    """The job that answers a request of ours. Raises KeyError or ValueError when it is none."""
+    """The job from the response to a request. Raises KeyError or ValueError if it is invalid."""
     metadata = msgspec.convert(raw["metadata"], JobMetadata)
     try:
         spec = orjson.dumps(raw["spec"])
@@ -104,12 +104,12 @@ def answered(raw: Raw) -> JobObject:
 
 
 def with_held_spec(held: JobObject, news: JobObject) -> JobObject:
-    """The news, sharing the bytes of the spec that is held if it is the same."""
+    """The new object, sharing the bytes of an unchanged spec."""
     return replace(news, spec=held.spec) if held.generation == news.generation else news
 
 
 def reduced(template: Raw) -> Raw:
-    """A pod template with nothing but what pods are accounted for by."""
+    """Reduce a pod template to what accounts for the usage of its pods."""
     spec = template["spec"]
     kept: dict[str, Any] = {name: spec[name] for name in _POD_KEPT if name in spec}
     for name in ("containers", "initContainers"):
@@ -142,8 +142,8 @@ def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
 
 
 def _plain(spec: bytes) -> tuple[Any, bytes]:
-    """The spec decoded, and as JSON in its plain form, which the bound is on: the API server
-    escapes more characters than needed."""
+    """The spec decoded, and as plain JSON, to which the bound applies: the API server escapes more
+    characters than needed."""
     try:
         whole = orjson.loads(spec)
         return whole, orjson.dumps(whole)
@@ -153,7 +153,7 @@ def _plain(spec: bytes) -> tuple[Any, bytes]:
 
 
 def _largest(path: str, value: Any) -> tuple[str, int]:
-    """The smallest part that has more than half of all the bytes, and how many."""
+    """The smallest part with more than half of all bytes, and its size."""
     size = whole = len(orjson.dumps(value))
     for _ in range(_PATH_PARTS_MAX):
         if not isinstance(value, dict | list) or not value:

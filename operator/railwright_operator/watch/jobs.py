@@ -1,8 +1,7 @@
-"""TrainingJobs as last heard, ready for a turn.
+"""The cache of TrainingJobs, converted for scheduling cycles.
 
-The watch brings every change here; answers to our own writes are folded in too, and the newer of
-two versions of an object is kept, so that a turn never works from a status older than its own
-write.
+Changes come from the watch and from the responses to our own writes. The newer of two versions is
+kept, so that a cycle never uses a status older than its own write.
 """
 
 from __future__ import annotations
@@ -59,22 +58,22 @@ class CachedJob:
 
     @property
     def raw(self) -> Raw:
-        """Its metadata and its status."""
+        """The metadata and the status."""
         return self.object.raw
 
     @property
     def too_large(self) -> TooLarge | None:
-        """Why no pod can be made of it; None if one can."""
+        """Why no pod can be created from the spec; None if one can."""
         return self.object.too_large
 
     @property
     def profile(self) -> str:
-        """What ranks of its attempts recorded; empty while they have not."""
+        """The profile in its status; empty if there is none."""
         return _profile(self.raw)
 
     @property
     def ahead_of(self) -> str:
-        """UID of the job whose pre-run this is; empty if it is none's."""
+        """UID of the job whose pre-run this is; empty if it is not a pre-run."""
         metadata = self.raw["metadata"]
         if names.LABEL_PRE_RUN_OF not in metadata.get("labels", {}):
             return ""
@@ -89,13 +88,13 @@ class CachedJob:
 
     @property
     def generation(self) -> int:
-        """Which version of what its user asks for this is; the status does not count."""
+        """The version of the spec."""
         return int(self.raw["metadata"]["generation"])
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A job, or a new version of one, that cannot be worked with, and why, for its user."""
+    """A job, or a new version of one, that cannot be read, and the reason for its user."""
 
     raw: Raw
     why: str
@@ -107,7 +106,7 @@ class Unreadable:
 
 
 class StatusError(ValueError):
-    """A status that we never write: somebody else did."""
+    """A status that the operator does not write."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"its status was not written by the operator: {what}")
@@ -116,10 +115,10 @@ class StatusError(ValueError):
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
 RESOURCES_MAX = 32
-"""What the ledger takes of one entry."""
+"""The limit of the ledger for one entry."""
 
 ATTEMPT_MAX = 999_999
-"""Two months of an attempt every five seconds; pods' names hold no more digits."""
+"""Two months with an attempt every five seconds. Names of pods have room for these digits."""
 
 NODES_SIZE_MAX = 1_000_000
 """An aborting entry repeats them, and must fit in the ledger."""
@@ -139,19 +138,19 @@ HASH_VERSION = 2
 in these fields. Hashes of two versions are not compared, so that an upgrade ends no running job."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-"""What the API server takes as the name of a node. The schema of a status takes others, which would
-lead elsewhere as a path, and mean something else in the ledger."""
+"""Names of nodes that the API server accepts. The schema of a status accepts others, which would be
+another path, or have another meaning in the ledger."""
 
 
 class Jobs:
     """All jobs by UID.
 
-    One that cannot be read stops no other. If it was read before, what it asked for then goes on to
-    hold, so that its attempt is neither forgotten nor taken for that of a deleted job.
+    A job that cannot be read affects no other job. If an earlier version was read, its spec stays
+    in force, so that the attempt does not count as that of a deleted job.
     """
 
     def __init__(self, render: Callable[[Raw], Raw]) -> None:
-        """``render`` makes the pod of a job's first rank, whose requests are what a node owes."""
+        """``render`` makes the pod of a job's first rank, which has the requests on one node."""
         self._render = render
         self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, Unreadable] = {}
@@ -161,24 +160,24 @@ class Jobs:
         return f"<Jobs {len(self._cached)} unreadable={len(self._unreadable)}>"
 
     def absorb(self, raw: Raw) -> None:
-        """A job answered a request of ours. Raises KeyError or ValueError for what is none."""
+        """Take in the response to a request. Raises KeyError or ValueError if it is no job."""
         self.take(job_objects.answered(raw))
 
     def is_news(self, old: JobObject | None, new: JobObject | None) -> bool:
-        """Whether no answer to a request of ours brought this change before the watch did."""
+        """Whether this change was not already taken in from the response to a request."""
         if new is None:
             return old is not None and old.uid not in self._gone
         return new.uid not in self._gone and new.rv > self._held_version(new.uid)
 
     def changed(self, old: JobObject | None, new: JobObject | None) -> None:
-        """The watch brought a change; None stands for absence."""
+        """Take in a change from the watch; None means absent."""
         if new is not None:
             self.take(new)
         elif old is not None:
             self.discard(old.uid)
 
     def take(self, found: JobObject) -> None:
-        """A job was seen in this version; an older one than the one held is ignored."""
+        """Take in this version of a job, unless a newer one is held."""
         uid = found.uid
         if uid in self._gone:
             return
@@ -199,7 +198,7 @@ class Jobs:
         return max((_version(each.raw) for each in held if each), default=0)
 
     def discard(self, uid: str) -> None:
-        """A job is gone, and no older version of it may bring it back."""
+        """Remove a deleted job; older versions of it are ignored from now on."""
         self._cached.pop(uid, None)
         self._unreadable.pop(uid, None)
         self._gone[uid] = None
@@ -221,7 +220,7 @@ class Jobs:
         return [job for job in jobs if "deletionTimestamp" not in job.raw["metadata"]]
 
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """Every job that cannot be read as it stands and is not being deleted."""
+        """Every job whose newest version cannot be read and that is not being deleted."""
         return tuple(
             found
             for found in self._unreadable.values()
@@ -229,7 +228,7 @@ class Jobs:
         )
 
     def why_unreadable(self, uid: str) -> str | None:
-        """Why the job as it stands cannot be read; None if it can."""
+        """Why the newest version of the job cannot be read; None if it can."""
         found = self._unreadable.get(uid)
         return None if found is None else found.why
 
@@ -258,13 +257,13 @@ class Jobs:
         per_node = amounts.requested(projections.asked(pod))
         if len(per_node) > RESOURCES_MAX:
             raise QuantityError(
-                f"its pods ask for {len(per_node)} resources, at most {RESOURCES_MAX}"
+                f"its pods request {len(per_node)} resources, at most {RESOURCES_MAX}"
             )
         created = datetime.datetime.fromisoformat(raw["metadata"]["creationTimestamp"])
         template = job_objects.reduced(whole["spec"]["template"])
-        # Its status is read as its record, by rules of its own.
-        asked = {name: value for name, value in whole.items() if name != "status"}
-        job = schema.read(TrainingJob, asked | {"spec": {**whole["spec"], "template": template}})
+        # The status is read separately, as the record.
+        desired = {name: value for name, value in whole.items() if name != "status"}
+        job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "template": template}})
         return CachedJob(
             uid=found.uid,
             object=found,
@@ -287,13 +286,13 @@ def _why(error: Exception) -> str:
 
 
 def _profile(raw: Raw) -> str:
-    """What the ranks of its attempts recorded; empty while they have not."""
+    """The profile in the status; empty if there is none."""
     return str((raw.get("status") or {}).get("profile", ""))
 
 
 def _workload(job: TrainingJob, recorded: str) -> Workload | None:
-    """What it does, as its user has it recorded; else as its own attempts did, if that still fits
-    its parallelism: if not, the next attempt records it again. Raises ValueError."""
+    """The workload, with the profile of the spec, or else the recorded one if that fits the
+    parallelism; otherwise the next attempt records a new one. Raises ValueError."""
     workload = job.spec.workload
     if workload is None:
         return None
@@ -301,7 +300,7 @@ def _workload(job: TrainingJob, recorded: str) -> Workload | None:
         try:
             return workloads.workload(workload.model_copy(update={"profile": recorded}))
         except ValueError as error:
-            logger.info("a recorded profile no longer fits", extra={"why": str(error)})
+            logger.info("recorded profile dropped", extra={"why": str(error)})
     return workloads.workload(workload)
 
 
@@ -323,9 +322,9 @@ def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
 
 
 def record_of(raw: Raw) -> JobRecord:
-    """The record a job's status carries; a job without one was never seen by a leader.
+    """The record in a job's status; a job without one is new.
 
-    Raises ValueError for one that we never write.
+    Raises ValueError for a status that the operator does not write.
     """
     status = raw.get("status") or {}
     last_termination = status.get("lastTermination")
@@ -350,14 +349,14 @@ def record_of(raw: Raw) -> JobRecord:
 
 
 def _phase(status: Raw) -> Phase:
-    """The phase; of one of a later version, what it means to this one.
+    """The phase. A phase of a later version is mapped to one of this version.
 
-    A live attempt is as if it started, until its launchers say that it runs; a job that is over
-    stays over; any other waits. Raises ValueError for what is no word.
+    A live attempt counts as starting until its launchers report that it runs, a finished job as
+    failed, and any other as queued. Raises ValueError for a value that is not a string.
     """
     value = status.get("phase", Phase.QUEUED.value)
     if not isinstance(value, str):
-        raise StatusError(f"phase is {value!r}, expected a word")
+        raise StatusError(f"phase is {value!r}, expected a string")
     if value in list(Phase):
         return Phase(value)
     if status.get("attempt", 0) > status.get("endedAttempt", 0):

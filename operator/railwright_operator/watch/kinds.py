@@ -1,9 +1,9 @@
-"""Queues and the Fabric: whole lists when it matters that none is missing, kopf's news in between.
+"""Informers of Queues and the Fabric: complete lists, and events from kopf in between.
 
-A leader must not take its first turn from half a list: a job whose queue was not read yet would
-wait for it. So it lists by itself first, and again every ``RESYNC_S``, which also drops what a lost
-event left behind. kopf loses such events by design: its watch away for too long, it lists anew and
-says nothing of what went meanwhile. So a list of kopf's calls for one of ours.
+The first cycle of a leader needs complete lists: a job whose queue has not been read yet would wait
+for it. So the informer lists first, and again every ``RESYNC_S``, which also drops objects whose
+deletion was lost. kopf loses deletions while its watch is interrupted: it lists again afterwards,
+without events for deleted objects. So each list of kopf's causes a list here.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ logger = logging.getLogger(__name__)
 
 RESYNC_S = 60.0
 RELISTED_S = 1.0
-"""The pause before a list that news of kopf's called for: one for all that it brings."""
+"""The pause before a list that kopf caused: one list for all objects of kopf's list."""
 
 
 class KopfInformer(Reflector[SiteObject]):
-    """An informer of one kind whose events kopf brings."""
+    """An informer of one kind with events from kopf."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._relisted = asyncio.Event()
 
     def seen(self, raw: Mapping[str, Any], event: str | None) -> None:
-        """kopf brought a change; without a type it is from a list, made anew after an outage.
+        """Take in a change from kopf. Without a type it is from a list, made after an interruption.
 
         A deletion moves the version on, so that no late answer revives the object. kopf keeps no
         order between objects: what the deletion overtook comes with the list that follows it.
@@ -51,7 +51,7 @@ class KopfInformer(Reflector[SiteObject]):
             self._relisted.set()
 
     async def run(self) -> None:
-        """List now and then, and whenever kopf listed anew, until cancelled."""
+        """List every ``RESYNC_S`` and after each list of kopf's, until cancelled."""
         while True:
             self._relisted.clear()
             try:

@@ -1,23 +1,23 @@
 """Check whether the kubelet of a suspected node still renews its Lease.
 
-A launcher that falls silent may be cut off from the operator alone; the node's own witness is its
-kubelet, which renews a Lease in kube-node-lease four times in the Lease's duration. Watching all
-Leases would be 500 events a second on 5,000 nodes, so only suspects are asked: a Lease that the API
-server shows unchanged for longer than a renewal interval is stale. Only its change is looked at,
-never its time, so no two clocks are compared.
+A silent launcher may be cut off from the operator only. The kubelet of its node is independent
+evidence: it renews a Lease in kube-node-lease four times within the Lease's duration. A watch of
+all Leases would be 500 events a second on 5,000 nodes, so only Leases of suspected nodes are read.
+A Lease that is unchanged for longer than a renewal interval is stale. Only changes count, not the
+time in the Lease, so no two clocks are compared.
 
-An API server that does not answer proves nothing about a kubelet, which cannot renew then either.
-So only a row of answers without a gap is evidence, and the first answer after one begins a new row.
-Nor does one that answers reads and takes no writes, or that no kubelet reaches: some nodes that are
-not suspected are asked about too, and a Lease is stale only if another one was renewed meanwhile.
+While the API server does not respond, kubelets cannot renew either. So only an unbroken row of
+responses is evidence, and the first response after a gap begins a new row. The API server may also
+serve reads but no writes, or be unreachable for kubelets. So some Leases of other nodes are read
+too, and a Lease is stale only if another one was renewed meanwhile.
 
-After an outage a living kubelet takes up to 17 s to come back. A launcher that spoke before comes
-back sooner, and is evidence of its own; of one that never spoke there is the Lease alone, which is
-stale only ``SETTLE_S`` after the outage, or after a new leader began.
+After an outage a live kubelet takes up to 17 s to renew again. A launcher that sent messages before
+sends them again sooner. For a launcher without a message the Lease is the only evidence: it is
+stale only ``SETTLE_S`` after the outage, or after the start of this leader.
 
-Silent launchers are asked about in every round. Of launchers not heard of yet there may be
-thousands, whose images are being pulled: so many at a time are asked about, each in every round
-until its kubelet is seen to renew or to have stopped, and then it is the next one's turn.
+The Leases of silent launchers are read in every round. Launchers without a message may be
+thousands, whose images are being pulled. Of their nodes some are read at a time, each in every
+round until its kubelet has renewed or stopped; then the next ones follow.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ UNREPORTED_PER_ROUND_MAX = 64
 
 CONTROLS_MIN = 16
 CONTROLS_MAX = 256
-"""So many nodes that are not suspected are asked about beside the suspects, as many as those are
-silent; of 16 kubelets one renews every 0.6 s."""
+"""The number of other nodes whose Leases are read: as many as nodes are silent, within these
+bounds. One of 16 kubelets renews every 0.6 s."""
 
 GAP_S_MAX = 3 * ASK_INTERVAL_S
-"""Between two answers of a row, and from the last one to whoever relies on it."""
+"""The longest gap between two responses of a row, and from the last one to its use."""
 
 LEASE_DURATION_S_DEFAULT = 40
 RENEWALS_PER_LEASE = 4
@@ -55,12 +55,12 @@ SLACK_S = 3.0
 """Renewals are jittered by 4 % and may wait for a busy API server."""
 
 Ask = Callable[[str], Awaitable[dict[str, Any] | None]]
-"""Reads a node's Lease; None when there is none. Raises RequestFailed when nobody answers."""
+"""Reads a node's Lease; None when there is none. Raises RequestFailed without a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """A row of answers that all showed the same renewal."""
+    """A row of responses with the same renewal."""
 
     renewed: str
     since_s: float
@@ -74,7 +74,7 @@ class _Sighting:
 
 
 class NodeLeaseChecker:
-    """The suspected nodes' Leases, as last asked."""
+    """The Leases of suspected nodes, as last read."""
 
     def __init__(self, ask: Ask, *, clock: Callable[[], float], wake: Callable[[], None]) -> None:
         self._ask = ask
@@ -91,15 +91,15 @@ class NodeLeaseChecker:
 
     def __repr__(self) -> str:
         suspected = len(self._silent | self._unreported)
-        return f"<NodeLeaseChecker suspects={suspected} sightings={len(self._sightings)}>"
+        return f"<NodeLeaseChecker suspected={suspected} sightings={len(self._sightings)}>"
 
     def set_nodes(
         self, silent: Collection[str], unreported: Collection[str], others: Collection[str]
     ) -> None:
-        """From now on ask about these nodes, and forget the others.
+        """Set the nodes whose Leases are read; forget all others.
 
-        ``silent`` host a launcher that spoke before, ``unheard`` one that never did. Some of the
-        ``others`` are asked about for comparison, as long as there is a suspect.
+        ``silent`` nodes host a launcher that sent messages before, ``unreported`` ones a launcher
+        that sent none. Some of the ``others`` are read for comparison while a node is suspected.
         """
         self._silent = frozenset(silent)
         self._unreported = frozenset(unreported) - self._silent
@@ -113,7 +113,7 @@ class NodeLeaseChecker:
         self._alive_until_s = {n: at_s for n, at_s in self._alive_until_s.items() if at_s >= now_s}
 
     def stale(self, node: str) -> bool:
-        """Whether its kubelet was seen to miss a renewal, by an answer that is still fresh."""
+        """Whether the kubelet missed a renewal, by a recent response."""
         seen, now_s = self._sightings.get(node), self._clock()
         return (
             seen is not None
@@ -124,7 +124,7 @@ class NodeLeaseChecker:
         )
 
     def renews(self, node: str) -> bool:
-        """Whether its kubelet was seen to renew, and has missed no renewal since."""
+        """Whether the kubelet renewed and has missed no renewal since."""
         return self._alive_until_s.get(node, -math.inf) >= self._clock()
 
     def renewing(self) -> frozenset[str]:
@@ -132,13 +132,13 @@ class NodeLeaseChecker:
         return frozenset(filter(self.renews, self._alive_until_s))
 
     def stale_among(self, nodes: Sequence[str]) -> bool:
-        """Whether any of these is; hardly any node is ever asked about."""
+        """Whether any of these nodes is stale. Few nodes are ever read."""
         return not self._sightings.keys().isdisjoint(nodes) and any(map(self.stale, nodes))
 
     async def run(self) -> None:
-        """Ask about the suspects until cancelled."""
+        """Read the selected Leases until cancelled."""
         gate = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
-        # It may have been away until this leader began.
+        # The API server may have been unreachable until this leader started.
         self._away_s = min(self._away_s, self._clock())
         while True:
             answers = await asyncio.gather(*(self._check(node, gate) for node in self._due()))
@@ -147,7 +147,8 @@ class NodeLeaseChecker:
             await asyncio.sleep(ASK_INTERVAL_S)
 
     def _due(self) -> list[str]:
-        """All the silent ones; of the unheard first those under way, then who waited longest."""
+        """All silent nodes; of the unreported ones those in progress, then the least recent
+        ones."""
 
         def least_recent(name: str) -> tuple[bool, float, str]:
             return name not in self._sightings, self._passed_s.get(name, -math.inf), name
@@ -156,7 +157,8 @@ class NodeLeaseChecker:
         return sorted(self._silent | self._controls) + unreported[:UNREPORTED_PER_ROUND_MAX]
 
     def _chosen(self, others: frozenset[str]) -> frozenset[str]:
-        """Those asked about before, as their rows have begun; then from all over the cluster."""
+        """The nodes for comparison: those of the last round first, then a spread over the
+        cluster."""
         count = min(max(CONTROLS_MIN, len(self._silent)), CONTROLS_MAX)
         kept = sorted(self._controls & others)[:count]
         missing = count - len(kept)
@@ -166,7 +168,7 @@ class NodeLeaseChecker:
         return frozenset((*kept, *rest[:: max(1, len(rest) // missing)][:missing]))
 
     async def _check(self, node: str, gate: asyncio.Semaphore) -> bool:
-        """Ask about one node. Whether there was an answer."""
+        """Read the Lease of one node; return whether there was a response."""
         async with gate:
             asked_s = self._clock()
             was_stale = self.stale(node)
@@ -198,7 +200,7 @@ class NodeLeaseChecker:
             self._sightings[node] = after
 
     def _pass_on(self, node: str) -> None:
-        """Nothing is held against this node; others that were not heard of go before it."""
+        """Clear the evidence against this node; other unreported nodes precede it from now on."""
         self._sightings.pop(node, None)
         if node in self._unreported:
             self._passed_s[node] = self._clock()
@@ -207,7 +209,7 @@ class NodeLeaseChecker:
 def _sighted(
     before: _Sighting | None, lease: dict[str, Any] | None, *, asked_s: float, answered_s: float
 ) -> _Sighting:
-    """The sighting after one more answer, dated so that a slow answer never looks like silence."""
+    """The sighting after one more response, dated so that a slow response is not silence."""
     spec = (lease or {}).get("spec", {})
     renewed = str(spec.get("renewTime", ""))
     duration_s = int(spec.get("leaseDurationSeconds") or LEASE_DURATION_S_DEFAULT)
@@ -219,7 +221,7 @@ def _sighted(
 
 
 def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:
-    """Reads of the Lease of one node's kubelet; None where there is none."""
+    """A function that reads the Lease of a node; it returns None if there is none."""
 
     async def ask(node: str) -> dict[str, Any] | None:
         try:

@@ -26,17 +26,18 @@ class _Ordered:
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What the live pods of a node hold, and what those of no job hold."""
+    """The usage of a node by live pods, and by those of no job."""
 
     used: Mapping[str, int]
     foreign: Mapping[str, int]
 
 
 class PodIndex:
-    """The pods of a watch; feed every change to ``change``."""
+    """The pods of a watch. ``change`` must be called for every change."""
 
     def __init__(self, namespace_of: Callable[[str], str | None]) -> None:
-        """``namespace_of`` a job, by its UID: pods elsewhere that name it are not its pods."""
+        """``namespace_of`` a job, by its UID: pods in other namespaces that name it do not
+        count."""
         self._namespace_of = namespace_of
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
@@ -49,7 +50,7 @@ class PodIndex:
         return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._by_node)}>"
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """One record was replaced by another; None stands for absence."""
+        """Take in a change of a pod; None means absent."""
         if old is not None:
             for index, key in self._entries(old):
                 del index[key][old.uid]
@@ -60,11 +61,11 @@ class PodIndex:
                 index.setdefault(key, {})[new.uid] = new
 
     def of(self, key: AttemptKey) -> tuple[PodRecord, ...]:
-        """The pods of an attempt by node rank; of one rank the newest last. The same object until
-        one of them changes.
+        """The pods of an attempt, by node rank and then by age. The same object until one of them
+        changes.
 
-        A rank can seem to have two: our own new pod is known before the end of the one that had its
-        name, or even before that one's beginning.
+        A rank can have two pods here: the response to a create may arrive before the deletion of
+        the pod that had the name.
         """
         home = self._namespace_of(key[0])
         held = self._ordered.get(key)
@@ -87,10 +88,10 @@ class PodIndex:
         ]
         return found[0] if len(found) == 1 else None
 
-    def strangers(
+    def name_conflicts(
         self, job_uid: str, *, namespace: str, job_name: str, attempt: int
     ) -> tuple[str, ...]:
-        """The names of pods that are spelt as those of this attempt, and are not of this job."""
+        """Pods that have the names of this attempt's pods and are not of this job."""
         found = self._by_stem.get((namespace, f"{job_name}-{attempt}"), {})
         return tuple(sorted(pod.name for pod in found.values() if pod.job_uid != job_uid))
 
@@ -99,15 +100,15 @@ class PodIndex:
         return self._by_attempt.keys()
 
     def used(self, node: str) -> Mapping[str, int]:
-        """What live pods hold on this node, ours and others': the same object until it changes."""
+        """The usage of this node by all live pods. The same object until it changes."""
         return self._usage_of(node).used if node in self._by_node else NOTHING
 
     def foreign(self, node: str) -> Mapping[str, int]:
-        """What live pods hold on this node that are of no job."""
+        """The usage of this node by live pods of no job."""
         return self._usage_of(node).foreign if node in self._by_node else NOTHING
 
     def holders(self, node: str) -> Mapping[AttemptKey, Mapping[str, int]]:
-        """What the live pods of each attempt hold on this node."""
+        """The usage of this node by the live pods of each attempt."""
         pods: dict[AttemptKey, list[PodRecord]] = {}
         for record in self._by_node.get(node, {}).values():
             if record.job_uid is not None:
@@ -115,7 +116,7 @@ class PodIndex:
         return {key: _total(each) for key, each in pods.items()}
 
     def _usage_of(self, node: str) -> _Usage:
-        """The sums, made again only after a change: most nodes have none between two cycles."""
+        """The usage, summed again only after a change of one of the node's pods."""
         if node not in self._usage:
             pods = self._by_node[node].values()
             foreign = _total(pod for pod in pods if pod.job_uid is None)
@@ -123,8 +124,8 @@ class PodIndex:
         return self._usage[node]
 
     def _entries(self, record: PodRecord) -> Iterator[tuple[dict[Any, dict[str, PodRecord]], Any]]:
-        """The indexes that have this record, each with its key there; what was derived from them
-        is void."""
+        """The indexes with this record, each with its key there. Drops what was derived from
+        them."""
         if record.node and not record.terminal:
             self._usage.pop(record.node, None)
             yield self._by_node, record.node
