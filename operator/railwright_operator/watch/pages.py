@@ -1,8 +1,8 @@
-"""Whole lists, in pages that are never larger than an answer may be.
+"""List all objects of a kind in pages of bounded size.
 
-A page that is too large, or has an object that is nested too deeply to be decoded, is asked for
-again with half as many objects, from the same place. An object that is too large alone is left out:
-it is logged and counted, and the list goes on after it. One that is nested too deeply is cut.
+A page that is too large, or has an object that is nested too deeply to be decoded, is requested
+again with half as many objects. A single object that is too large is left out: it is logged and
+counted, and the list goes on after it. One that is nested too deeply is cut.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 OBJECTS_MAX = 500
 OBJECTS_FIRST = 16
-"""A page grows by what its objects were found to need: 500 jobs of 256 KiB keep an API server busy
-for longer than the deadline."""
+"""Pages grow while their objects are small: an API server needs longer than the deadline for 500
+jobs of 256 KiB."""
 DEADLINE_S = 30.0
 
 
 class Pager:
-    """Lists the objects of one kind under one path; remembers how many of them fit in a page."""
+    """Lists the objects of one kind under one path, and adapts the size of pages."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Pager:
         return f"<Pager {self._projection.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
-        """A whole list; the server makes the next page while one is taken in.
+        """List all objects; the next page is requested while one is taken in.
 
         Raises RequestFailed.
         """
@@ -68,7 +68,7 @@ class Pager:
             await asyncio.gather(ahead, return_exceptions=True)
 
     async def _page(self, following: str) -> Page:
-        """The page that begins there, with as many objects as fit."""
+        """The page from this position on, with as many objects as fit."""
         while True:
             try:
                 return await self._ask(
@@ -83,14 +83,14 @@ class Pager:
                 if self._objects == 1:
                     return await self._without_object(following, fields)
                 self._objects //= 2
-                logger.info("page too large, asking for half of it", extra=fields)
+                logger.info("page too large, requesting half of it", extra=fields)
             except errors.Unreachable:
-                # It may have been too much to make in time; whoever lists again asks for less.
+                # The page may be too large for the deadline: the next list requests a smaller one.
                 self._objects = max(1, self._objects // 2)
                 raise
 
     def _sized(self, body: bytes) -> Page:
-        """The page; the next one may have twice as many objects if those would surely fit."""
+        """Request a page; double the size of the next one if that fits."""
         try:
             page = self._projection.page(body)
         except RecursionError as error:
@@ -102,7 +102,8 @@ class Pager:
         return page
 
     async def _without_object(self, following: str, fields: Mapping[str, object]) -> Page:
-        """The page of one object that is too large: what identifies it, and what follows."""
+        """The page of one object that is too large: its metadata, and the position of the next
+        page."""
         page = await self._ask(
             following, accept=projections.METADATA_ONLY, decode=projections.metadata_page
         )

@@ -1,4 +1,4 @@
-"""Decode from lists, streams and answers only the fields that are read.
+"""Decode only the fields that are used, from lists, streams and responses.
 
 A pod is 5 to 10 kB of JSON. Pods and nodes are listed in protobuf (``protobuf``), by field numbers
 of Kubernetes' generated.proto. Optional fields have a default, never None. ``written`` has amounts.
@@ -23,7 +23,7 @@ Quantity = NewType("Quantity", str)
 Quantities = dict[str, Quantity]
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""What to ask for to be told of objects nothing but which they are."""
+"""The media type of responses with metadata only."""
 
 NOT_ENDED = Int32(-(2**31))  # where an exit code would be
 
@@ -39,7 +39,7 @@ class Owner(Struct, rename="camel", frozen=True):
 
 
 class Identity(Struct, rename="camel", frozen=True):
-    """Which object it is, and of which version."""
+    """The identity and version of an object."""
 
     uid: Annotated[str, 5]
     name: Annotated[str, 1]
@@ -47,7 +47,7 @@ class Identity(Struct, rename="camel", frozen=True):
 
 
 class Metadata(Identity, frozen=True):
-    """What is said of an object by whoever made it."""
+    """Metadata set by the creator of an object."""
 
     namespace: Annotated[str, 3] = ""
     deletion_timestamp: Annotated[Time, 9] = Time("")
@@ -56,14 +56,14 @@ class Metadata(Identity, frozen=True):
 
 
 class Resources(Struct, frozen=True):
-    """What a container, or a pod as a whole, asks for."""
+    """The resources of a container, or of a pod as a whole."""
 
     limits: Annotated[Quantities, 1] = {}
     requests: Annotated[Quantities, 2] = {}
 
 
 class Container(Struct, rename="camel", frozen=True):
-    """A container as it is wanted."""
+    """The spec of a container."""
 
     name: Annotated[str, 1] = ""
     resources: Annotated[Resources, 8] = Resources()
@@ -71,7 +71,7 @@ class Container(Struct, rename="camel", frozen=True):
 
 
 class PodSpec(Struct, rename="camel", frozen=True):
-    """What a pod is to be."""
+    """The spec of a pod."""
 
     containers: Annotated[tuple[Container, ...], 2] = ()
     node_name: Annotated[str, 10] = ""
@@ -81,7 +81,7 @@ class PodSpec(Struct, rename="camel", frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """One of the things said of a pod or a node."""
+    """A condition of a pod or a node."""
 
     type: Annotated[str, 1] = ""
     status: Annotated[str, 2] = ""
@@ -89,14 +89,14 @@ class Condition(Struct, frozen=True):
 
 
 class ContainerWaiting(Struct, frozen=True):
-    """Why a container does not run yet."""
+    """The state of a container that waits."""
 
     reason: Annotated[str, 1] = ""
     message: Annotated[str, 2] = ""
 
 
 class Terminated(Struct, rename="camel", frozen=True):
-    """How a container ended."""
+    """The state of a container that ended."""
 
     exit_code: Annotated[Int32, 1] = NOT_ENDED
     reason: Annotated[str, 3] = ""
@@ -104,14 +104,14 @@ class Terminated(Struct, rename="camel", frozen=True):
 
 
 class State(Struct, frozen=True):
-    """At most one of them is set."""
+    """The state of a container: at most one field is set."""
 
     waiting: Annotated[ContainerWaiting, 1] = ContainerWaiting()
     terminated: Annotated[Terminated, 3] = Terminated()
 
 
 class ContainerStatus(Struct, frozen=True):
-    """A container as it is."""
+    """The status of a container."""
 
     name: Annotated[str, 1] = ""
     state: Annotated[State, 2] = State()
@@ -119,7 +119,7 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodStatus(Struct, rename="camel", frozen=True):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: Annotated[str, 1] = ""
     conditions: Annotated[tuple[Condition, ...], 2] = ()
@@ -138,7 +138,7 @@ class PodObject(Struct, frozen=True):
 
 
 class TaintObject(Struct, frozen=True):
-    """What keeps pods away from a node."""
+    """A taint."""
 
     key: Annotated[str, 1] = ""
     value: Annotated[str, 2] = ""
@@ -146,7 +146,7 @@ class TaintObject(Struct, frozen=True):
 
 
 class NodeSpec(Struct, frozen=True):
-    """What people and controllers want of a node."""
+    """The spec of a node."""
 
     unschedulable: Annotated[bool, 4] = False
     taints: Annotated[tuple[TaintObject, ...], 5] = ()
@@ -159,7 +159,7 @@ class NodeAddress(Struct, frozen=True):
 
 
 class NodeStatus(Struct, frozen=True):
-    """What a node has and how it is."""
+    """The status of a node."""
 
     capacity: Annotated[Quantities, 1] = {}
     allocatable: Annotated[Quantities, 2] = {}
@@ -176,7 +176,7 @@ class NodeObject(Struct, frozen=True):
 
 
 class Regarding(Struct, rename="camel", frozen=True):
-    """What an event is about: a pod, and the path of a container in it."""
+    """The object of an event: a pod, and the path of a container in it."""
 
     namespace: str = ""
     uid: str = ""
@@ -184,7 +184,7 @@ class Regarding(Struct, rename="camel", frozen=True):
 
 
 class PodEvent(Struct, rename="camel", frozen=True):
-    """An event of a pod, of the core group. A field of time that is not used is null."""
+    """An event of a pod, of the core group. Unused time fields are null."""
 
     metadata: Identity
     involved_object: Regarding = Regarding()
@@ -195,13 +195,13 @@ class PodEvent(Struct, rename="camel", frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """Somebody's last write of an object."""
+    """The last write of an object by one manager."""
 
     time: str = ""
 
 
 class Stamped(Identity, rename="camel", frozen=True):
-    """Which object it is, and when it was written by whom."""
+    """The identity of an object, and its writes by manager."""
 
     managed_fields: tuple[Write, ...] = ()
 
@@ -215,7 +215,7 @@ class ConfigMap(Struct, rename="camel", frozen=True):
 
 
 class ListMetadata(Struct, frozen=True):
-    """Of which version a page is, and how to ask for the next one."""
+    """The version of a page, and the token for the next one."""
 
     version: Annotated[str, 2] = field(name="resourceVersion")
     following: Annotated[str, 3] = field(default="", name="continue")
@@ -229,27 +229,27 @@ class Event(Struct, frozen=True):
 
 
 class Versioned(Struct, frozen=True):
-    """What a bookmark says."""
+    """The object of a bookmark."""
 
     metadata: ListMetadata
 
 
 class Failure(Struct, frozen=True):
-    """What an error event says."""
+    """The object of an error event."""
 
     code: int | None = None
     message: str = ""
 
 
 class ApiObject(Protocol):
-    """What every object has."""
+    """The metadata of any object."""
 
     @property
     def metadata(self) -> Identity: ...
 
 
 class Undeclared(Struct, frozen=True):
-    """An object that is not as declared, and how."""
+    """An object that does not match its declaration, and the error."""
 
     metadata: Identity
     why: str = ""
@@ -260,8 +260,8 @@ F = TypeVar("F", bound=ApiObject)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list, its objects not read yet. ``following`` asks for the next one; empty on the
-    last. ``unread`` are objects of it, by UID and with their names, that were too large."""
+    """A page of a list, its objects not decoded yet. ``following`` is the token for the next one,
+    empty on the last. ``unread`` are objects that were too large, by UID and with their names."""
 
     version: int
     following: str
@@ -271,9 +271,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[F]):
-    """How the objects of a kind are read: lists in a format to ask for, streams in JSON.
+    """How the objects of a kind are decoded: lists in their media type, streams in JSON.
 
-    ``page`` raises ValueError for what is no list, and so do the others for what is no object.
+    ``page`` raises ValueError for anything but a list, the others for anything but an object.
     """
 
     kind: str
@@ -304,8 +304,7 @@ class _Names(Struct, frozen=True):
 
 
 def metadata_page(body: bytes) -> Page:
-    """A page of which only metadata was asked for: all of its objects are unread. Raises
-    ValueError."""
+    """A page with metadata only: all of its objects are unread. Raises ValueError."""
     found = _names(body)
     unread = {
         item.metadata.uid: f"{item.metadata.namespace}/{item.metadata.name}" for item in found.items
@@ -314,7 +313,7 @@ def metadata_page(body: bytes) -> Page:
 
 
 def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
-    """Reads objects of this kind in JSON."""
+    """A decoder of objects of this kind in JSON."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(raw: bytes) -> F | Undeclared:
@@ -329,13 +328,13 @@ def decoder(kind: type[F]) -> Callable[[bytes], F | Undeclared]:
 
 
 def of(type_: type[F], kind: str = "") -> Projection[F]:
-    """A kind whose lists are in JSON too."""
+    """The projection of a kind whose lists are in JSON too."""
     read = decoder(type_)
     return Projection(kind or type_.__name__, JSON, page, read, read)
 
 
 def converted(raw: Mapping[str, Any], kind: type[F]) -> F:
-    """The same of an answer that is decoded already. Raises ValueError when it is no such thing."""
+    """The object from a decoded response. Raises ValueError if it is another kind."""
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
@@ -352,8 +351,7 @@ def event(line: bytes) -> Event:
 
 
 def asked(spec: Mapping[str, Any]) -> PodSpec:
-    """What a pod that was not made yet would request. Users write such specs, and whatever else is
-    wrong with one is for the API server to say."""
+    """The requests of a pod spec that a user wrote. The API server reports other errors in it."""
     return PodSpec(
         containers=tuple(map(_container, spec["containers"])),
         init_containers=tuple(map(_container, spec.get("initContainers") or ())),
@@ -363,7 +361,7 @@ def asked(spec: Mapping[str, Any]) -> PodSpec:
 
 
 def written(quantity: Any) -> str:
-    """An amount as it is written, in either form."""
+    """An amount, as a string or a number."""
     return quantity if isinstance(quantity, str) else str(quantity.string)
 
 

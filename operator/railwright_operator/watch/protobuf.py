@@ -1,8 +1,8 @@
-"""Lists in protobuf, which are shorter than in JSON and cost the API server less
+"""Decode lists in protobuf, which are smaller than JSON and cost the API server less
 (docs/decisions/0004).
 
 Messages are made of the classes of ``projections`` and read by the same names; other fields are
-skipped. Numbers of fields are for good (Kubernetes' API changes). A reply is four bytes of magic
+skipped. Kubernetes never reuses numbers of fields. A response is four bytes of magic
 and an envelope with the object inside (k8s.io/apimachinery, runtime/generated.proto).
 """
 
@@ -64,7 +64,7 @@ class NodeList(Struct):
 
 
 def message_class(part: type) -> Any:
-    """The message that such a part of an object comes in."""
+    """The message type of a part of an object."""
     name = f"{_PACKAGE}.{part.__name__}"
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
 
@@ -84,7 +84,7 @@ def _declared(*kinds: type) -> FileDescriptorProto:
 
 
 def _parts(of: type) -> Iterator[type]:
-    """The messages that such a one is made of, itself included."""
+    """The message types that this one contains, itself included."""
     yield of
     for hint in typing.get_type_hints(of).values():
         for inner in (hint, *typing.get_args(hint)):
@@ -107,7 +107,7 @@ def _declare(message: DescriptorProto, name: str, of: Any, number: int) -> None:
 
 
 def _entry(message: DescriptorProto, name: str, key: type, value: type) -> str:
-    """What protobuf makes a map of; the name of this message."""
+    """The name of the entry message of a map."""
     entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
     entry.options.map_entry = True
     _declare(entry, "key", key, 1)

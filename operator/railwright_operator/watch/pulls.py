@@ -1,4 +1,4 @@
-"""Which images the pods of starting gangs pull, by the events of their kubelets.
+"""Image pulls of starting gangs, from the events of their kubelets.
 
 A kubelet reports `Pulling` and `Pulled` for each container. Nothing of an event is kept but these
 two facts of pods of ours that have not started: a cluster has many more events than pods. Events
@@ -25,7 +25,7 @@ PULLING, PULLED = "Pulling", "Pulled"
 UNNAMED = "an image"
 IMAGE_LENGTH_MAX = 255
 NAME_LENGTH_MAX = 63
-"""Events can be written by others than kubelets."""
+"""A bound, as not only kubelets can write events."""
 
 _IMAGE = re.compile(r'image "([^"\s]+)"')
 _CONTAINER = re.compile(r"\{(.+)\}$")
@@ -45,7 +45,7 @@ class Pull:
 
 @dataclass(slots=True)
 class _PodPulls:
-    """The newest Pulling and the newest Pulled of a pod, by their versions."""
+    """The newest Pulling and the newest Pulled event of a pod, by version."""
 
     pulling: int = 0
     pulled: int = 0
@@ -56,12 +56,12 @@ class _PodPulls:
     pull: Pull = field(default_factory=Pull)
 
     def is_going(self, pod: PodRecord) -> bool:
-        """Whether the pod pulls an image: a kubelet pulls those of a pod one after the other."""
+        """Whether the pod pulls an image: a kubelet pulls the images of a pod one by one."""
         return pod.starting and self.pulling > self.pulled and self.container not in pod.pulled
 
 
 class Pulls:
-    """The pulls of our pods by their UIDs; feed every change of a pod to ``pod_changed``."""
+    """The pulls of gang pods by UID. ``pod_changed`` must be called for every change of a pod."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Pulls:
 
     @staticmethod
     def query(reason: str) -> dict[str, str]:
-        """What a list or a watch of the events with this reason asks for."""
+        """The query for a list or a watch of the events with this reason."""
         return {"fieldSelector": f"involvedObject.kind=Pod,reason={reason}"}
 
     def read(self, found: PodEvent) -> None:
-        """Take in an event. Nothing of it is to be held."""
+        """Take in an event; the informer holds no record of it."""
         regarding = found.involved_object
         pod = self._pod_of(regarding.uid)
-        # Events of a namespace can be written by its users, with any UID.
+        # A user can write events in the own namespace with any UID.
         if pod is None or pod.namespace != regarding.namespace or not pod.starting:
             return
         held = self._pods.setdefault(pod.uid, _PodPulls())
@@ -104,12 +104,12 @@ class Pulls:
         self._renew(held, pod)
 
     def of(self, pod_uid: str) -> Pull | None:
-        """What this pod pulls; the same object until that changes. None if nothing was reported."""
+        """The pull of this pod; the same object until it changes. None without an event."""
         held = self._pods.get(pod_uid)
         return None if held is None else held.pull
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """A pod that started pulls no more; of one that is gone nothing is held."""
+        """Take in a change of a pod: drop the pulls of pods that started or were deleted."""
         if new is None:
             if old is not None:
                 self._pods.pop(old.uid, None)

@@ -1,11 +1,11 @@
-"""What this project needs of Pods and Nodes, and nothing else of them.
+"""Compact records of Pods and Nodes.
 
-50,000 pods must fit beside everything else. So each object is read once, when it arrives, into a
-slotted record; ``projections`` declares all fields. Equality ignores the
-resourceVersion: an update that changes nothing here is no change.
+50,000 pods must fit in memory. So each object is converted once, when it arrives, into a slotted
+record of the used fields (``projections``). Equality ignores the resourceVersion: an update without
+a change of these fields is no change.
 
-A stranger can write our labels on any pod. A pod is one of ours only if labels, owner reference and
-name agree; that it is in its job's namespace is for the index to see, which knows the jobs.
+Any user can put our labels on a pod. A pod belongs to a job only if labels, owner reference and
+name agree. The pod index checks that it is in the job's namespace.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the main container of a pod ended; ``message`` is its termination message, cut.
+    """The end of a pod's main container; ``message`` is its termination message, cut.
 
-    ``failure`` is what the launcher wrote there; None if it wrote nothing. It is decoded once: a
-    gang of thousands of pods that failed together is looked at again in every scheduling cycle.
+    ``failure`` is the launcher's part of the message; None if there is none. It is decoded once, as
+    every scheduling cycle reads it again, for gangs of thousands of pods.
     """
 
     code: int
@@ -78,7 +78,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod. Without ``job_uid`` it is not ours, and only what it takes from a node is kept.
+    """A pod. Without ``job_uid`` it belongs to no job, and only its usage of a node is kept.
 
     ``node`` is empty while unbound. ``requests`` are exact amounts as the scheduler counts them.
     ``disruption`` is the reason of a true DisruptionTarget condition; ``reason`` that of the pod's
@@ -108,7 +108,7 @@ class PodRecord:
 
     @property
     def terminal(self) -> bool:
-        """Whether its containers have ended for good: it takes nothing from its node any more."""
+        """Whether all containers have ended: the pod uses nothing of its node any more."""
         return self.phase in TERMINAL_PHASES
 
     @property
@@ -118,7 +118,7 @@ class PodRecord:
 
 
 def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
-    """Whether a change is more than a step of a pod's start, on which no decision depends."""
+    """Whether a change matters to decisions: it is more than a step of a pod's start."""
     if old is None or new is None or new.terminal:
         return True
     started = replace(old, phase=new.phase, ready=new.ready, pulled=new.pulled, pod_ip=new.pod_ip)
@@ -127,11 +127,11 @@ def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node. Of its ``capacity`` those devices are ``allocatable`` that work.
+    """A node. Of the devices in its ``capacity``, the healthy ones are ``allocatable``.
 
     ``unreachable``: its kubelet stopped renewing, so that Ready is Unknown. ``unread`` are
-    resources whose allocatable amount could not be read, each with why. That alone is no news: the
-    amounts are what counts.
+    resources whose allocatable amount could not be read, each with the error. They do not count in
+    comparisons, as the amounts do.
     """
 
     uid: str
@@ -188,12 +188,12 @@ def pod(found: PodObject) -> PodRecord:
 
 
 def answered(raw: Mapping[str, Any]) -> PodRecord:
-    """The record of a Pod that answers a write of ours. Raises ValueError when it is none."""
+    """The record of a Pod from the response to a write. Raises ValueError for another kind."""
     return pod(projections.converted(raw, PodObject))
 
 
 def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
-    """The news of a pod that is held as bound: a binding is for good, and older news not of it."""
+    """Keep the node of a bound pod, which an older version may lack: a binding is final."""
     return replace(news, node=held.node) if held.node and not news.node else news
 
 
@@ -220,7 +220,7 @@ def node(found: NodeObject) -> NodeRecord:
 
 
 def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
-    """The news, with the amounts that cannot be read as they last were.
+    """The new record, with the last readable value of amounts that cannot be read.
 
     The kubelet passes on whatever a device plugin reports; an amount that is none must neither stop
     the watch nor make a node's devices come and go.
@@ -232,7 +232,7 @@ def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
 
 
 def _owner(metadata: Metadata) -> str | None:
-    """The job's UID, if labels, owner reference and name all say that this pod is ours."""
+    """The job's UID if labels, owner reference and name of the pod agree on it."""
     labels = metadata.labels
     job_uid, job_name = labels.get(names.LABEL_JOB_UID), labels.get(names.LABEL_JOB_NAME)
     attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_NODE_RANK, "")
@@ -265,7 +265,7 @@ def _condition(status: PodStatus | NodeStatus, kind: str) -> Condition:
 
 
 def _exit(main: str, statuses: Iterable[ContainerStatus]) -> Exit | None:
-    """How the first container of the spec, which runs the launcher, ended."""
+    """The end of the first container of the spec, which runs the launcher."""
     for container in statuses:
         ended = container.state.terminated
         if container.name == main and ended.exit_code != NOT_ENDED:
@@ -283,7 +283,7 @@ def _failure(message: str) -> protocol.Failure | None:
 
 
 def _waiting(status: PodStatus) -> Waiting | None:
-    """The first container that waits for another reason than that its turn has not come."""
+    """The first container that waits for another reason than the containers before it."""
     for statuses in (status.init_container_statuses, status.container_statuses):
         for container in statuses:
             waiting = container.state.waiting
@@ -293,7 +293,7 @@ def _waiting(status: PodStatus) -> Waiting | None:
 
 
 def _pulled(status: PodStatus) -> tuple[str, ...]:
-    """The containers that exist, or wait for something else than their images."""
+    """The containers that exist, or wait for another reason than their images."""
     return tuple(
         sys.intern(container.name)
         for statuses in (status.init_container_statuses, status.container_statuses)

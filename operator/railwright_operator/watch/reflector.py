@@ -1,18 +1,17 @@
-"""Hold a current copy of one kind of object: list in pages, watch, resume, and never die.
+"""The informer of one kind: list in pages, watch, resume, and recover from every failure.
 
-Two things make such a copy lie, and both are handled here. It falls behind without noticing: a
-stream that is silent for ``stall_s``, bookmarks included, is cut and resumed, and ``heard_age_s``
-says how old the copy may be. And it mixes old with new: the answers to our own writes are folded in
-(``absorb``), so every object carries its resourceVersion, the newer one wins, and an object that
-is unknown at a version the stream has already passed was deleted, not missed.
+A cache can fall behind unnoticed. So a stream without an event for ``stall_s``, bookmarks included,
+is closed and resumed, and ``receive_age_s`` is the time since the last event. A cache can also mix
+versions, as it takes in the responses to our own writes (``absorb``). So every object carries its
+resourceVersion and the newer one wins. An object that is missing at a version that the stream has
+passed was deleted.
 
-A stream owes every event. Should one be lost all the same, only a list tells: after ``RESYNC_S``
-the end of a stream is followed by one.
+A stream delivers every event. In case one is lost nevertheless, the stream is followed by a new
+list after ``RESYNC_S``.
 
-Lists are read without a resourceVersion, that is, from the quorum. A list older than what the
-stream has shown means that the store was restored from a backup. What was decided since is void,
-here and in everybody's memory, and no part of it may meet what is: ``StoreWentBackError`` is for
-nobody to catch.
+Lists are read without a resourceVersion, that is, from the quorum. A list older than the stream
+means that the store was restored from a backup. Then all state in memory is void, and the process
+must end: no code may catch ``StoreWentBackError``.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ BACKOFF_BASE_S = 0.2
 BACKOFF_CAP_S = 5.0
 BACKOFF_CLOSED_CAP_S = 1.0
 HEALTHY_S = 5.0
-"""A watch that lived this long, or applied an event, was no failure, whatever ended it."""
+"""A watch that lasted this long, or applied an event, does not count as failed."""
 
 
 class Record(Protocol):
-    """What a record must tell; its equality should ignore ``rv``."""
+    """The interface of a record. Its equality should ignore ``rv``."""
 
     @property
     def uid(self) -> str: ...
@@ -67,11 +66,11 @@ R = TypeVar("R", bound=Record)
 
 
 class StoreWentBackError(Exception):
-    """The store is older than what it has shown before: this process has to begin anew."""
+    """The store is older than before: the process must end and start again."""
 
 
 class _RelistError(Exception):
-    """An ERROR event: the stream cannot be resumed from where it is."""
+    """An ERROR event: the stream cannot be resumed from its position."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -80,7 +79,7 @@ class _RelistError(Exception):
 
 @dataclass(slots=True)
 class Listing:
-    """A list as far as it was read: its version, and the UIDs of its objects."""
+    """A partial list: its version, and the UIDs of its objects so far."""
 
     version: int = 0
     uids: set[str] = field(default_factory=set)
@@ -89,12 +88,11 @@ class Listing:
 class Reflector(Generic[R]):
     """A cache of the objects under ``path``, by UID.
 
-    ``parse`` makes a record of what ``projection`` reads of the object, or returns None to hold
-    none; what cannot be read is logged, counted and left as it was. ``on_change(old, new)`` is
-    called for every difference, with None for "not there"; it must not block and must not raise.
-    ``lasting(held, news)`` gives the news with what no older version may undo: an answer to a write
-    of ours can tell what was done and not in which version, and news from before that write may
-    come after it.
+    ``parse`` converts the decoded object to a record, or returns None to hold none. An object that
+    cannot be read is logged and counted, and its old record stays. ``on_change(old, new)`` is
+    called for every change, with None for absent; it must not block or raise. ``lasting(held,
+    news)`` returns the new record with the fields that no older version may undo: the response to
+    a write may lack its version, and an event from before that write may arrive after it.
     """
 
     def __init__(
@@ -146,12 +144,12 @@ class Reflector(Generic[R]):
 
     @property
     def records(self) -> Mapping[str, R]:
-        """The objects by UID, live: read it between two awaits, or copy."""
+        """The records by UID, updated in place: read them between two awaits, or copy."""
         return self._view
 
     @property
     def synced(self) -> bool:
-        """Whether a whole list has ever been taken in."""
+        """Whether a complete list has been taken in."""
         return self._first_list.is_set()
 
     async def wait_synced(self) -> None:
@@ -159,13 +157,13 @@ class Reflector(Generic[R]):
         await self._first_list.wait()
 
     def receive_age_s(self) -> float:
-        """Seconds since the API server last sent anything, a bookmark included."""
+        """Seconds since the last event of the API server, bookmarks included."""
         return self._clock() - self._received_s
 
     def absorb(self, record: R) -> None:
-        """Fold in the answer to a write of ours, unless the stream is already past it.
+        """Take in the response to a write, unless the stream has already passed its version.
 
-        A write whose answer shows no new version (a binding) comes with the version held.
+        A write whose response has no new version (a binding) comes with the held version.
         """
         held = self._records.get(record.uid)
         if held is None and self._version is not None and record.rv <= self._version:
@@ -204,7 +202,7 @@ class Reflector(Generic[R]):
             failures += 1
 
     async def _pause(self, cause: str, failures: int) -> None:
-        """Count how it ended and wait; that the server closes a stream is no error."""
+        """Count the end of a watch and wait. A stream that the server closes is no error."""
         if cause:
             self._count_error(cause)
         cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
@@ -213,7 +211,7 @@ class Reflector(Generic[R]):
         )
 
     async def _relist(self) -> None:
-        """Take in a whole list, page by page, then drop what it does not have."""
+        """Take in a complete list, page by page, then drop the records that it lacks."""
         self._version = None
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
@@ -236,13 +234,13 @@ class Reflector(Generic[R]):
         )
 
     async def _list(self, listing: Listing) -> AsyncGenerator[ApiObject, None]:
-        """The objects of a whole list, filling ``listing``; others run in between."""
+        """The objects of a list, recorded in ``listing``, with pauses for other tasks."""
         time_slice = TimeSlice(self._clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 listing.version = page.version
                 listing.uids.update(page.unread)
-                # The next page is asked for before this one is taken in.
+                # The next page is requested before this one is taken in.
                 await time_slice.yield_to_others()
                 for item in page.items:
                     if time_slice.is_over:
@@ -252,7 +250,7 @@ class Reflector(Generic[R]):
                     yield found
 
     def _missing_from(self, listing: Listing) -> list[R]:
-        """The records that the list would have if they were still there."""
+        """The records that the list should have if they still existed."""
         return [
             held
             for uid, held in self._records.items()
@@ -260,7 +258,7 @@ class Reflector(Generic[R]):
         ]
 
     def _check_store(self, version: int, metadata: Identity | None = None) -> None:
-        """Raise StoreWentBackError if a list, or an object in it, is older than seen before.
+        """Raise StoreWentBackError if a list, or an object in it, is older than before.
 
         A restore can also raise the store's version, for watches to end (`etcdutl snapshot restore
         --bump-revision`): then only the objects show that they are of the past.
@@ -311,14 +309,14 @@ class Reflector(Generic[R]):
         self.events += 1
 
     def _drop(self, metadata: Identity) -> int:
-        """Forget this object; the version at which it went."""
+        """Remove a deleted object; return the version of the deletion."""
         held, version = self._records.get(metadata.uid), int(metadata.resource_version)
         if held is not None and version >= held.rv:
             self._put(held, None)
         return version
 
     def _take(self, found: ApiObject) -> int:
-        """Hold this object's record if it is news; its version."""
+        """Store this object's record if it is newer; return its version."""
         metadata = found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         held = self._records.get(uid)
@@ -330,7 +328,8 @@ class Reflector(Generic[R]):
         return version
 
     def _record(self, found: ApiObject) -> R | None:
-        """Its record; None if none is to be held, or, with a line, if it cannot be read."""
+        """The record of an object; None if none is to be held, or, with a log line, if it is
+        invalid."""
         if isinstance(found, Undeclared):
             logger.error("object not readable", extra=self._unreadable(found, found.why))
             return None
@@ -343,7 +342,7 @@ class Reflector(Generic[R]):
             return None
 
     def _unreadable(self, found: ApiObject, why: object) -> dict[str, Any]:
-        """Count it; the fields of its log line."""
+        """Count a failure; return the fields of its log line."""
         self._count_error("unreadable")
         return self._context(why) | {"object": found.metadata.name}
 
@@ -365,7 +364,7 @@ class Reflector(Generic[R]):
 
 
 def _is_resumable(error: errors.RequestFailed) -> bool:
-    """Whether the stream may go on from the same version after this failure.
+    """Whether the stream may resume from the same version after this failure.
 
     Other answers than these may mean that the version itself is the problem: compacted, or from
     before the store was restored ("too large resource version"). An event that is too large would

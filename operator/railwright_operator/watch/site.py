@@ -1,4 +1,4 @@
-"""What the site's administrators set: queues, the Fabric, priority classes."""
+"""The objects of the site's administrators: queues, the Fabric, priority classes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PATHS = {
 
 
 class ClusterObject(Struct, frozen=True):
-    """What is decoded of a Queue, a Fabric or (``value``) a PriorityClass: later versions of ours
-    may have other fields."""
+    """The decoded fields of a Queue, a Fabric or (``value``) a PriorityClass. Later versions may
+    have other fields."""
 
     metadata: Identity
     spec: Any = None
@@ -53,7 +53,7 @@ class SiteObject:
 
 
 def site_object(found: ClusterObject) -> SiteObject:
-    """The record of such an object."""
+    """The record of a Queue, a Fabric or a PriorityClass."""
     metadata = found.metadata
     return SiteObject(
         metadata.uid,
@@ -66,12 +66,12 @@ def site_object(found: ClusterObject) -> SiteObject:
 
 
 def answered(raw: Mapping[str, Any]) -> SiteObject:
-    """The record of a Queue or a Fabric that answers a write. Raises ValueError."""
+    """The record of a Queue or a Fabric from the response to a write. Raises ValueError."""
     return site_object(projections.converted(raw, ClusterObject))
 
 
 def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
-    """Whether a change is more than a status: that is the operator's own."""
+    """Whether a change is more than a status, which the operator itself writes."""
     return old is None or new is None or (old.spec, old.value) != (new.spec, new.value)
 
 
@@ -91,7 +91,7 @@ class Site:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The node labels of the site's own choice that name domains, the coarsest first."""
+        """The node labels that the site configured as levels, the coarsest first."""
         return tuple(self.fabric.spec.get("levels") or ()) if self.fabric else ()
 
     @property
@@ -109,7 +109,7 @@ class Site:
 
     @property
     def fabric(self) -> SiteObject | None:
-        """The Fabric named ``default``; no other one counts."""
+        """The Fabric named ``default``; others are ignored."""
         return self._objects[names.FABRICS].get(names.SINGLETON)
 
     def queue(self, name: str) -> SiteObject | None:
@@ -117,9 +117,9 @@ class Site:
         return self._objects[names.QUEUES].get(name)
 
     def change(self, plural: str, old: SiteObject | None, new: SiteObject | None) -> None:
-        """Take in a change of one of them; None stands for absence.
+        """Take in a change; None means absent.
 
-        An object made again under its name can come before the deletion of the first one.
+        An object that is created again may arrive before the deletion of the old one.
         """
         held = self._objects[plural]
         if old is not None and old.name in held and held[old.name].uid == old.uid:
@@ -128,7 +128,7 @@ class Site:
             held[new.name] = new
 
     def priority(self, name: str | None) -> int:
-        """The value of a class; 0 without one, and for one that does not exist."""
+        """The value of a class; 0 without a class, and for one that does not exist."""
         found = self._objects[CLASSES].get(name or "")
         return found.value if found else 0
 

@@ -14,23 +14,23 @@ from railwright_operator.watch.projections import ApiObject
 from railwright_operator.watch.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
-"""Within this time the watch passes the version of the list: bookmarks come once a minute."""
+"""Within this time the watch passes the version of the list, as bookmarks are sent each minute."""
 
 POLL_S = 0.5
 
 DIFFERING_MAX = 1_000
-"""Objects that are compared a second time. More of them differ at first only where thousands change
-at once; the rest waits for the next verification."""
+"""Objects that are compared a second time. More differ at first only if thousands change at once;
+the others wait for the next verification."""
 
 
 class VerifiedReflector(Reflector[R], Generic[R]):
     """An informer that can be verified while it watches."""
 
     _dropped: set[str] | None = None
-    """UIDs of objects deleted since the verification began; None outside of one."""
+    """UIDs of objects deleted during a verification; None outside of one."""
 
     async def verify(self) -> list[str]:
-        """Correct the copy; the differences from a fresh list, a sentence each.
+        """Correct the cache; return the differences from a fresh list, a sentence each.
 
         An event that is still on its way is no difference: objects that differ are compared again
         once the watch has passed the version of the list. Raises RequestFailed, and TimeoutError if
@@ -68,7 +68,7 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         return differing
 
     def _right(self, found: ApiObject) -> R | None:
-        """The record of a listed object; None if the copy has it, or a newer one."""
+        """The record of a listed object; None if the cache has it, or a newer one."""
         uid, version = found.metadata.uid, int(found.metadata.resource_version)
         held = self._records.get(uid)
         if uid in (self._dropped or ()) or (held is not None and held.rv > version):
@@ -77,7 +77,7 @@ class VerifiedReflector(Reflector[R], Generic[R]):
         return record if held is None or held.rv < version or held != record else None
 
     def _correct(self, found: ApiObject) -> bool:
-        """Put the listed object into the copy if it still differs; whether it did."""
+        """Store the listed object in the cache if it still differs; return whether it did."""
         record = self._right(found)
         if record is not None:
             self._put(self._records.get(record.uid), record)

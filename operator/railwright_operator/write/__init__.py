@@ -1,1 +1,1 @@
-"""Changing the cluster: every request with its precondition, and the objects it carries."""
+"""Writes to the cluster: requests with their preconditions, and the objects in them."""

@@ -1,4 +1,4 @@
-"""What exists from the start: the queue of jobs that name none, and the fabric."""
+"""Create the default objects: the queue of jobs without one, and the Fabric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railwright_operator.kube.client import Api
 
 
 async def ensure(api: Api) -> None:
-    """Create what is missing; what a person changed stays. Raises RequestFailed."""
+    """Create missing objects; existing ones are not changed. Raises RequestFailed."""
     for plural, kind in ((names.QUEUES, "Queue"), (names.FABRICS, "Fabric")):
         metadata = {"name": names.SINGLETON}
         body = {"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": {}}

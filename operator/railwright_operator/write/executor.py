@@ -1,12 +1,12 @@
 """The executor: turns the actions of a plan into requests with preconditions, safe to repeat.
 
 It decides nothing. A request that the API server will never accept (a quota, a policy, a taken
-name) becomes the refusal of its attempt, which the next cycle sees. One whose outcome is unknown is
-looked up. One that failed for now is made again by a later cycle from the observed state, after a
-pause that doubles. A cycle starts requests and does not wait for their answers: behind one slow
-admission webhook all other jobs must still be assessed, and a gang whose pods are all created need
-not wait for another's bindings. A request in flight is not started twice; when the last request of
-an attempt ended, the next cycle is due.
+name) becomes the refusal of its attempt, which is part of the next state. If the outcome of a
+request is unknown, the object is read. A request that failed for now is repeated by a later cycle
+from the observed state, with back-off. A cycle starts requests and does not wait for their
+responses: a slow admission webhook must not delay the assessment of other jobs, nor a gang's
+bindings those of another one. A request in flight is not started twice. The end of an attempt's
+last request wakes the next cycle.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 REFUSAL_LENGTH_MAX = 900
 
 UNDER_WAY_MAX = 256
-"""Enough to keep the API server busy from one cycle to the next, and little to outlive its reason.
-"""
+"""Enough to keep the API server busy until the next cycle, and few that outlive their reason."""
 
 UNDER_WAY_LOW = UNDER_WAY_MAX // 2
-"""Twice what the client sends at a time: until there are fewer, a cycle can speed up nothing."""
+"""Twice the concurrency of the client: with more in flight, another cycle would not help."""
 
 LATE_S = 3.0
 TROUBLED_MAX = 64
-"""Of attempts together that have a request without an answer for so long, or one that failed: an
-admission webhook of their namespaces may answer late, or never."""
+"""The limit for all attempts with a failed request, or one without a response for ``LATE_S``: an
+admission webhook of their namespaces may be slow."""
 
 PAUSE_BASE_S = 0.5
 PAUSE_CAP_S = 8.0
@@ -72,9 +71,9 @@ class _UnderWay(NamedTuple):
 
 @dataclass(eq=False)
 class Executor:
-    """Carries out actions; keeps only what was refused and which placements are written.
+    """Carries out actions. Its state is the refusals and the written Placements.
 
-    A webhook that answers late, or never, holds up the gangs of its namespace alone: troubled
+    A slow webhook delays only the gangs of its namespace: troubled
     attempts come after all others, and have ``TROUBLED_MAX`` places of their own.
     """
 
@@ -107,23 +106,23 @@ class Executor:
         return f"<Executor placed={len(self._placed)} under way={len(self._under_way)}>"
 
     def placed(self, key: AttemptKey) -> bool:
-        """Whether this attempt's Placement is known to be written."""
+        """Whether this attempt's Placement was written."""
         return key in self._placed
 
     def refusal(self, key: AttemptKey) -> str | None:
-        """What the API server will never accept of this attempt, in its words."""
+        """The API server's message for a request of this attempt that it will never accept."""
         return self._refusals.get(key)
 
     def hindrance(self, key: AttemptKey) -> str:
-        """What goes wrong with this attempt for now; empty once a request of it succeeded."""
+        """The last temporary failure of this attempt; empty after a success."""
         return self._hindrances.get(key, "")
 
     def is_crowded_out(self, key: AttemptKey) -> bool:
-        """Whether requests of others left no room for any of this attempt's."""
+        """Whether the limits left no request of this attempt in the last cycle."""
         return key in self._crowded_out and key not in self._left
 
     def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
-        """Drop what is remembered of attempts that left the ledger."""
+        """Drop the state of attempts that left the ledger."""
         kept = set(keys)
         self._placed &= kept
         self._refusals = {key: why for key, why in self._refusals.items() if key in kept}
@@ -131,17 +130,17 @@ class Executor:
         self._pauses.forget_unless(lambda key: key[1] in kept)
 
     async def until_low(self) -> None:
-        """Return once so few requests are under way that the API server would soon have none."""
+        """Wait until few requests are in flight."""
         await self._low.wait()
 
     def cycle_begins(self) -> None:
-        """The state is about to be built: it has what ended before."""
+        """Note that a state is being built, which includes all requests that ended before."""
         self._ended.clear()
 
     def start(self, actions: Iterable[Action]) -> None:
-        """Begin what is not under way or paused, up to ``UNDER_WAY_MAX``; a later cycle goes on.
+        """Start actions that are not in flight or paused, up to ``UNDER_WAY_MAX``.
 
-        Nor what ended since the cycle began: its plan is older than that.
+        An action that ended since the cycle began is skipped, as the plan is older than its end.
         """
         late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
         self._troubled = troubled = frozenset(self._hindrances.keys() | late.keys())
@@ -235,7 +234,7 @@ class Executor:
             path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
             found = await self.api.get(path)
             if found["spec"]["jobUID"] != entry.job_uid:
-                # It goes with its job, which was deleted.
+                # The pod will be deleted with its job.
                 message = f"{name} is still there, of another job of this name"
                 raise errors.ConflictError(409, "AlreadyExists", message=message) from None
         self._placed.add(entry.key)
@@ -266,18 +265,17 @@ class Executor:
             self.pods.absorb(replace(held, node=node))
 
     async def _delete(self, entry: Entry, name: str, *, uid: str) -> None:
-        # No grace is named: the server lets a pod that is not bound go at once, and knows better
-        # than we do whether it is.
+        # Without a grace period the server deletes an unbound pod at once, by its own state.
         body = bodies.deletion(uid)
         try:
             answer = await self.api.delete(paths.pod(entry.namespace, name), body)
         except (errors.ConflictError, errors.NotFoundError):
-            return  # It is another pod by now, or none: the watch brings the news.
+            return  # The pod is gone or another one: the watch delivers the change.
         if answer.get("kind") == "Pod":
             self.pods.absorb(records.answered(answer))
 
 
 def _trouble(action: Action, late: Mapping[AttemptKey, int], troubled: Set[AttemptKey]) -> int:
-    """How much those of other attempts come before it."""
+    """The order of an action: attempts without trouble first."""
     key = action.entry.key
     return 1 + late.get(key, 0) if key in troubled else 0

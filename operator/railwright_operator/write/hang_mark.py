@@ -1,4 +1,4 @@
-"""Mark the job that a cycle hangs on, from outside the event loop, which may hang with it."""
+"""Mark the job that a cycle hangs on, without the event loop, which may hang too."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The Ledger object: read once by a new leader, then written by compare-and-swap alone.
 
-A field that a later version wrote stays in its entry as long as that is in the ledger.
+A field of a later version stays in its entry as long as the entry is in the ledger.
 
-A write that conflicts means that another leader raised the epoch: this process is no leader any
-more, whatever its Lease says, and the caller must stop. An unknown outcome is resolved by reading.
+A conflict means that another leader raised the epoch: this process no longer leads, even with a
+valid Lease, and the caller must stop. An unknown outcome is resolved by reading.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _ENTRY_FIELDS = schema.field_names(api.Entry)
 
 
 class DeposedError(Exception):
-    """Another leader wrote the ledger, or it is that of a restored backup: this one must write
-    nothing more."""
+    """Another leader wrote the ledger, or it was restored from a backup: this process must not
+    write any more."""
 
 
 class LedgerStore:
@@ -68,11 +68,12 @@ class LedgerStore:
         return self.ledger
 
     async def write(self, ledger: Ledger) -> None:
-        """Write it over the version held. Raises DeposedError, or RequestFailed: not written.
+        """Write the ledger over the held version. Raises DeposedError, or RequestFailed if it was
+        not written.
 
-        What no answer came to may still arrive after that, as long as the version stands. Whoever
-        only touches the object (a label, an annotation) changes its version, not the ledger: over
-        that it is written again at once, or they could keep us from ever writing.
+        A write without a response may still land later, until the version changes. A change of a
+        label or an annotation changes the version, not the ledger: then the write is repeated at
+        once, or such changes could prevent all writes.
         """
         for _ in range(TOUCHES_MAX):
             before = self.ledger
@@ -92,15 +93,17 @@ class LedgerStore:
     async def confirm(self) -> None:
         """Find this leader's own write in the store. Raises DeposedError, or RequestFailed.
 
-        A pod that was seen before is then known to every later leader: it was there before any of
-        them could raise the epoch, and asked for its lists.
+        Every pod observed before is then in the lists of every later leader, which raises the epoch
+        before it lists.
         """
         if not await self._is_there(self.ledger):
-            raise errors.OutcomeUnknown("the ledger is another than was held; it is planned again")
+            raise errors.OutcomeUnknown(
+                "the ledger differs from the held one; the next cycle plans again"
+            )
 
     async def _is_there(self, written: Ledger) -> bool:
-        """Hold what is there, and say if it is this one. Raises DeposedError if it is another's, or
-        was deleted."""
+        """Read the ledger; return whether it is this one. Raises DeposedError if it is another
+        leader's, or was deleted."""
         held = self.ledger
         try:
             found = await self._api.get(PATH)
@@ -150,7 +153,7 @@ class LedgerStore:
         }
 
     def _entry_fields(self, entry: Entry, held: Mapping[AttemptKey, Entry]) -> Fields:
-        """The entry as it was found, if it is the same; else as this version writes it."""
+        """The entry as it was read if it is unchanged; else as this version writes it."""
         found = self._found_entries.get(entry.key, {})
         if held.get(entry.key) == entry and found["state"] == entry.state.value:
             return found
@@ -158,7 +161,7 @@ class LedgerStore:
 
 
 def parse(found: Mapping[str, Any]) -> Ledger:
-    """The ledger as a value; KeyError or ValueError when the object was tampered with."""
+    """The ledger as a value. Raises KeyError or ValueError for an invalid object."""
     spec = found["spec"]
     return Ledger(
         epoch=spec["epoch"],
@@ -173,7 +176,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     cause = _cause(found["cause"], nodes) if "cause" in found else None
     state = found["state"]
     if state not in list(EntryState):
-        # Revoked: nothing goes on by rules that this version does not have.
+        # Revoked: this version does not implement the rules of that state.
         message = f"the ledger has the attempt as {state}, a state of a later version"
         cause, state = cause or Cause(CauseCode.STATE_UNKNOWN, message), EntryState.ABORTING
     return Entry(
@@ -203,7 +206,7 @@ def _later(found: Fields, fields: Collection[str]) -> dict[str, Any]:
 
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:
-    """The entry as it is written; what may be left out is left out when it is empty."""
+    """Render an entry; optional fields without a value are left out."""
     fields: dict[str, Any] = {
         "jobUID": entry.job_uid,
         "namespace": entry.namespace,

@@ -1,4 +1,4 @@
-"""What the order of ranks is good for, as ledger and Placement say it."""
+"""Convert the placement score between the core and the fields of ledger and Placement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEASURED, _DERIVED = "measured", "derived"
 
 
 def render(score: PlacementScore) -> dict[str, Any]:
-    """The fields of an object."""
+    """Render a score as fields of an object."""
     fields: dict[str, Any] = {
         "communication": _MEASURED if score.measured else _DERIVED,
         "moved": score.moved,
@@ -54,7 +54,7 @@ def render(score: PlacementScore) -> dict[str, Any]:
 
 
 def parse(found: Mapping[str, Any]) -> PlacementScore:
-    """The same as a value; a prediction that another version cut differently is left out."""
+    """Read a score; a prediction in the format of another version is left out."""
     crossing = tuple(
         CrossDomainBytes(each["level"], each["bytes"], each["networkOrderBytes"])
         for each in found.get("crossing", ())

@@ -1,4 +1,4 @@
-"""Job + attempt + node rank -> pod: the user's template with the launcher in front.
+"""Render the pod of a node rank: the user's template with the launcher in front.
 
 The launcher comes by an init container that copies the ``railwright`` package into an empty volume,
 so the user's image needs nothing but Python. It becomes the command of the first container; the
@@ -24,14 +24,14 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What every pod needs: the image with the launcher, and the address of the operator."""
+    """The settings of all pods: the image with the launcher, and the address of the operator."""
 
     image: str
     operator_url: str
 
 
 def audience(job_uid: str) -> str:
-    """The audience of a job's tokens: one that is good for no other job and no other service."""
+    """The audience of a job's tokens, valid for no other job and no other service."""
     return f"{names.GROUP}/{job_uid}"
 
 
@@ -43,8 +43,8 @@ def render(
     launcher: Launcher,
     profile_steps: int = 0,
 ) -> Manifest:
-    """The pod of one node rank, which shares parts with the job and changes none of them. ``job``
-    is the TrainingJob as the API server holds it, whose ranks record so many steps."""
+    """Render the pod of one node rank. It shares parts with ``job``, the TrainingJob from the API
+    server, and changes none of them. Its ranks record ``profile_steps`` steps."""
     template = job["spec"]["template"]
     spec = dict(template["spec"])
     spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
@@ -67,7 +67,7 @@ def render(
 
 
 def sample(job: Mapping[str, Any], launcher: Launcher) -> Manifest:
-    """The job's pod as far as its shape goes: what a node owes each of them."""
+    """Render a pod of the job to compute the requests on one node."""
     metadata = job["metadata"]
     entry = Entry(
         job_uid=metadata["uid"],
@@ -104,7 +104,7 @@ def attempt_metadata(entry: Entry, name: str) -> Manifest:
 
 
 def owner_reference(job_name: str, *, uid: str) -> Manifest:
-    """What makes the job the owner of its pods, its placements and its pre-run, by UID."""
+    """The owner reference of a job's pods, Placements and pre-run."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
@@ -124,8 +124,8 @@ def _volumes(job_uid: str) -> list[Manifest]:
 
 
 def _install(spec: Mapping[str, Any], launcher: Launcher) -> Manifest:
-    """The init container. It asks for what the ranks ask for: it runs before them, not beside,
-    so the pod needs no more, and a quota that wants every container to ask is content."""
+    """The init container. It has the requests of the ranks: it runs before them, so the pod needs
+    no more, and quotas that require requests in every container are satisfied."""
     asked = spec.get("resourcesPerNode", {})
     shares = {name: str(asked[name]) for name in ("cpu", "memory") if name in asked}
     return {

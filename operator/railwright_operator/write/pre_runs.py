@@ -1,8 +1,8 @@
-"""Job -> pre-run: a small job of the same template that records what the large one will send.
+"""Render the pre-run of a job: a small job of the same template that records its traffic.
 
-It has the job's tensor, context, pipeline and expert parallelism and as few replicas as can stand
-for all of them, each with as much to do. Where nodes stand matters little to what is sent, so it
-asks nothing of the network.
+It has the job's tensor, context, pipeline and expert parallelism, the fewest data-parallel replicas
+that represent all of them, and the same work for each. The location of nodes hardly changes the
+traffic, so it has no topology constraints.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from railwright_scheduler.communication import measured
 from railwright_scheduler.model.workload import Workload
 
 STEPS = 3
-"""As many as are recorded if the job does not say."""
+"""The recorded steps of a job that does not set their number."""
 
 KEPT_S = 3600
-"""How long one that is over is kept, for its logs."""
+"""How long a finished pre-run is kept, for its logs."""
 
 Manifest = dict[str, Any]
 Raw = Mapping[str, Any]
@@ -34,7 +34,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PreRunPlan:
-    """The pre-run of a job as it stands: ``of`` is the digest of its spec."""
+    """The pre-run of a job; ``of`` is the digest of its spec."""
 
     name: str
     of: str
@@ -44,9 +44,8 @@ class PreRunPlan:
 
 
 def steps(cached: CachedJob, *, aside: bool = False) -> int:
-    """How many steps ranks of the job's next attempt record: as many as it asks for, or some where
-    it wants a pre-run and starts without what one would have recorded, or with what was recorded
-    left ``aside``."""
+    """The steps that ranks of the job's next attempt record: those of its spec; or a few if it has
+    pre-runs enabled and starts without a profile, or with one that is left ``aside``."""
     spec, profiling, workload = cached.job.spec, cached.job.spec.profiling, cached.workload
     if profiling.steps or profiling.pre_run == "Never":
         return profiling.steps
@@ -57,7 +56,7 @@ def steps(cached: CachedJob, *, aside: bool = False) -> int:
 
 
 def plan(cached: CachedJob) -> PreRunPlan | None:
-    """What would have to run ahead of this job; None if it is no larger itself."""
+    """The pre-run for this job; None if the job itself is as small."""
     assert cached.workload is not None, cached.uid
     data, whole = _data(cached, cached.workload), cached.workload.split.data
     if data == whole:
@@ -84,7 +83,7 @@ def plan(cached: CachedJob) -> PreRunPlan | None:
 
 
 def _data(cached: CachedJob, workload: Workload) -> int:
-    """Data-parallel ranks of the smallest gang, of whole nodes, that can stand for the job."""
+    """Data-parallel ranks of the smallest gang, of whole nodes, that represents the job."""
     return measured.smallest(workload, multiple=cached.job.spec.num_proc_per_node).data
 
 

@@ -1,4 +1,4 @@
-"""What surveys found, in the ConfigMap that is kept for it."""
+"""Store surveys in their ConfigMap."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from railwright_operator.kube.client import Api
 
 FILE = "probes.json.gz"
 BYTES_MAX = 900_000
-"""Packed and in base64: the API server takes 1 MiB, all else of the object included."""
+"""Compressed and in base64: the API server accepts 1 MiB for the whole object."""
 
 
 class TooLargeError(Exception):
-    """It has more bytes than can be kept, and how many."""
+    """The survey is larger than the ConfigMap may be."""
 
 
 async def keep(api: Api, namespace: str, text: str) -> None:
-    """Put it in place of what was there. Raises RequestFailed, and TooLargeError."""
+    """Replace the stored survey. Raises RequestFailed or TooLargeError."""
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     if len(packed) > BYTES_MAX:
         raise TooLargeError(f"{len(packed)} bytes packed, at most {BYTES_MAX}")

@@ -1,4 +1,4 @@
-"""What an entry of the ledger becomes in the API, from its job as it stands now."""
+"""Render the API objects of a ledger entry, from the current version of its job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Manifest = Mapping[str, Any]
 
 
 class Rendering:
-    """Looks jobs up for the pure functions that make objects."""
+    """Looks up jobs for the pure functions that render objects."""
 
     def __init__(self, jobs: Jobs, *, launcher: pods.Launcher) -> None:
         self._jobs = jobs
         self._launcher = launcher
 
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
-        """The pod of one node rank; None when the job is gone, or not the one decided about."""
+        """The pod of one node rank; None when the job was deleted, or its spec changed."""
         cached = self._jobs.get(entry.job_uid)
         if cached is None or cached.spec_hash != entry.spec_hash or cached.too_large:
             return None
@@ -34,7 +34,7 @@ class Rendering:
         )
 
     def placement(self, entry: Entry, *, epoch: int) -> Manifest | None:
-        """The attempt's Placement; None when the job is gone."""
+        """The attempt's Placement; None when the job was deleted."""
         cached = self._jobs.get(entry.job_uid)
         if cached is None:
             return None
@@ -65,5 +65,5 @@ class Rendering:
 
 
 def _is_aside(entry: Entry) -> bool:
-    """Whether what was recorded was taken on other devices than its nodes have."""
+    """Whether the profile was recorded on other devices than those of the nodes."""
     return entry.score is not None and entry.score.other_devices != ()
