@@ -1,1 +1,1 @@
-"""``railwright``: what people ask on the command line."""
+"""``railwright``, the command line."""

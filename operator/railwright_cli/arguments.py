@@ -1,4 +1,4 @@
-"""Arguments of commands: options whose value is a name in a table, and what is wrong with one."""
+"""Arguments of commands: options whose value is a name in a table, and their errors."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Gang:
         return ", ".join([*shown, "…"] if len(ranges) > RANGES_MAX else shown)
 
     def describe(self) -> Iterator[str]:
-        """What is known of the job, in lines."""
+        """The description of the job, in lines."""
         if self.workload is not None:
             split = self.workload.split
             axes = {

@@ -50,7 +50,7 @@ class Parts:
         return tuple(map(self.color, its))
 
     def describe(self, rank: int) -> str:
-        """The parts of a node rank in words; empty without a workload."""
+        """The parts of a node rank as text; empty without a workload."""
         its = self.of[rank]
         if not its:
             return "parameter server" if self.count else ""

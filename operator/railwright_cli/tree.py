@@ -1,4 +1,4 @@
-"""A fabric in words: its levels, its networks, its findings, and the domains as a tree."""
+"""Render a fabric as text: its levels, networks and findings, and its domains as a tree."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def findings(fabric: Fabric) -> Iterator[str]:
     ]
     for node, found in fabric.inventories.items():
         by_node += ((each, node) for each in found.remarks)
-        by_node += ((f"nobody says {what}", node) for what in found.unknown)
+        by_node += ((f"no source has {what}", node) for what in found.unknown)
     yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(_grouped(by_node).items()))
     yield from fabric.strangers
 
@@ -79,8 +79,8 @@ def domains_at(fabric: Fabric, level: int, nodes: Iterable[str]) -> dict[str, li
 
 
 def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
-    """The domains with their nodes, and the node ranks of a job that are there. Nodes without a
-    known domain are where it would be."""
+    """The domains with their nodes, and the node ranks of a job on them. A node without a domain is
+    listed where its domain would be."""
 
     def add(branch: Tree, where: str, nodes: Sequence[str]) -> Tree:
         mine = [str(ranks[node]) for node in nodes if node in ranks]

@@ -161,7 +161,7 @@ def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
     failure = operator.heartbeats[-1].failure
     assert failure is not None
     assert (launcher.returncode, failure.exit_code) == (EXIT_UNRECORDED, EXIT_UNRECORDED)
-    assert "what was recorded was not taken: " in str(failure.message)
+    assert "the recording was refused: " in str(failure.message)
     assert "parts do not go together" in str(failure.message)
 
 

@@ -87,7 +87,7 @@ def test_a_start_waits_for_an_operator_that_is_not_ready(tmp_path: Path, status:
         operator.status = 200
         out, errors = launcher.communicate(timeout=TIMEOUT_S)
     assert (out, launcher.returncode) == ("ran\n", 0)
-    assert f"registration not taken: {status}" in errors
+    assert f"registration failed: {status}" in errors
 
 
 def test_a_start_waits_for_an_operator_that_is_down(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_start_waits_for_an_operator_that_is_down(tmp_path: Path) -> None:
         environ = environment_of(operator.url, tmp_path)
     with launched(python("print('ran')"), environ, tmp_path) as launcher:
         assert launcher.stderr is not None
-        assert "registration not taken: ConnectionRefusedError" in launcher.stderr.readline()
+        assert "registration failed: ConnectionRefusedError" in launcher.stderr.readline()
         with operator.listening():
             out, _ = launcher.communicate(timeout=TIMEOUT_S)
     assert (out, launcher.returncode) == ("ran\n", 0)
@@ -113,7 +113,7 @@ def test_training_goes_on_while_the_operator_is_away(tmp_path: Path) -> None:
             until(lambda: bool(operator.heartbeats))
         assert launcher.stderr is not None
         lines = iter(launcher.stderr.readline, "")
-        assert any("heartbeat not taken" in line for line in lines)
+        assert any("heartbeat refused" in line for line in lines)
         received = len(operator.heartbeats)
         with operator.listening():
             until(lambda: len(operator.heartbeats) > received)

@@ -1,4 +1,4 @@
-"""How a training script talks to the launcher of its pod, over two Unix sockets in one folder.
+"""Messages between a training script and the launcher of its pod, over two Unix sockets.
 
 Reports are datagrams. A full socket drops a step, and takes a change of phase within
 ``PHASE_TIMEOUT_S`` or drops it too. Requests are few, from
@@ -25,12 +25,12 @@ REQUESTS = "requests"
 COMMIT_DEADLINE_S = 5.0
 TELL_TIMEOUT_S = 1.0
 PHASE_TIMEOUT_S = 1.0
-"""A launcher reads a full socket within milliseconds, unless it is stopped."""
+"""A running launcher reads a full socket within milliseconds."""
 RECEIVE_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
 BACKLOG = 16
 PID_MAX = 2**22
-"""The most that Linux gives."""
+"""The maximum of Linux."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What rank 0 wants (``commit_step``: may this step's manifest be renamed?) or has done."""
+    """A request of rank 0 to commit ``commit_step``, or a report of what it has done."""
 
     commit_step: protocol.Step | None = None
     committed: protocol.Checkpoint | None = None
@@ -58,7 +58,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Whether to go on. ``confirmed``: the operator said so, not only its silence."""
+    """Whether to go on. ``confirmed``: by a response of the operator, not only without one."""
 
     granted: bool
     confirmed: bool
@@ -66,7 +66,8 @@ class Permission:
 
 
 def send(report: Report, *, timeout_s: float = 0.0) -> bool:
-    """Whether the report went out. Waits no longer than this for a full socket, never raises."""
+    """Send a report; return whether it was sent. Waits this long for a full socket; never
+    raises."""
     folder = os.environ.get(environment.CHANNEL)
     if folder is None:
         return True
@@ -82,7 +83,7 @@ def send(report: Report, *, timeout_s: float = 0.0) -> bool:
 
 
 def ask(request: Request) -> Permission:
-    """The launcher's answer; a launcher that cannot be reached never stops training."""
+    """The launcher's response. If the launcher cannot be reached, training goes on."""
     folder = os.environ.get(environment.CHANNEL)
     if folder is None:
         return Permission(granted=True, confirmed=True, reason="there is no operator")
@@ -101,7 +102,7 @@ def ask(request: Request) -> Permission:
 
 
 class ChannelServer:
-    """Two sockets in a fresh folder, and after ``start`` a thread that reads each.
+    """Two sockets in a new folder, and after ``start`` a thread that reads each.
 
     Raises OSError when there is nowhere to make the folder.
     """
@@ -121,7 +122,7 @@ class ChannelServer:
         on_report: Callable[[Report], None],
         on_request: Callable[[Request], Permission],
     ) -> None:
-        """Calls ``on_report`` for each report, and answers each request with ``on_request``."""
+        """Start to call ``on_report`` for each report, and ``on_request`` for each request."""
         self._threads = [
             threading.Thread(target=self._read_reports, args=(on_report,), daemon=True),
             threading.Thread(target=self._answer, args=(on_request,), daemon=True),
@@ -130,7 +131,7 @@ class ChannelServer:
             thread.start()
 
     def close(self) -> None:
-        """Removes the sockets. A request that is being answered is left to itself after a time."""
+        """Remove the sockets. A request in progress is abandoned after a time."""
         self._closing.set()
         for end in (self._reports, self._requests):
             # Wakes the thread that waits there.
@@ -168,4 +169,4 @@ class ChannelServer:
                     permission = on_request(protocol.decode(Request, data))
                     connection.send(protocol.encode(permission))
                 except (OSError, protocol.ProtocolError) as error:
-                    logger.warning("a request was dropped", extra={"error": str(error)})
+                    logger.warning("request dropped", extra={"error": str(error)})

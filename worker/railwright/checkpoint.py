@@ -1,9 +1,9 @@
-"""Checkpoints that continue bit for bit, on any number of ranks, whatever was half done.
+"""Checkpoints that continue bit for bit, on any number of ranks, after any interruption.
 
-Save, then ask, then count: all ranks write, rank 0 asks the operator whether its attempt still
-holds the job, and only then the manifest is renamed into place. An operator that does not answer
-within 5 s does not stop training: the checkpoint counts on disk, but whether later attempts read
-it is the operator's word, given to them at their start.
+All ranks write their files. Then rank 0 requests the commit from the operator, which refuses it if
+the attempt was revoked. Only then the manifest is renamed into place. Without a response within 5 s
+training goes on and the manifest is renamed; whether later attempts read the checkpoint follows
+from the list that the operator sends them at their start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEEP = 3
 LOCAL_JOB = "local"
 
 
-class AttemptRevoked(Exception):  # noqa: N818  # no error of the script: it is asked to end
+class AttemptRevoked(Exception):  # noqa: N818  # not an error of the script
     """Another attempt has taken over: this one may commit nothing more and should end."""
 
 
@@ -61,11 +61,11 @@ class Checkpointer:
         self._saved_step: int | None = None
 
     def load(self) -> int:
-        """Puts the newest whole checkpoint back and returns its step; 0 when there is none.
+        """Restore the newest valid checkpoint and return its step; 0 when there is none.
 
-        A checkpoint that is torn is passed over, and stderr says so. Raises what torch raises when
-        model or optimiser are not those that were saved, and an error on all ranks when it holds
-        anything but tensors and plain values: nothing of that is run.
+        A torn checkpoint is skipped and logged. Raises torch's errors when model or optimiser
+        differ from the saved ones, and an error on all ranks when a file holds anything but tensors
+        and plain values: no code in it is run.
         """
         from railwright import collectives, training_state
 

@@ -24,7 +24,7 @@ DEPTH_MAX = 8
 SHOWN_CHARACTERS_MAX = 60
 MESSAGE_BYTES_MAX = 16 * 1024
 
-# A string that is never closed runs to the end, so that each byte is looked at once.
+# An unterminated string extends to the end, so that each byte is read once.
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")
 FLOAT_MAX = 1e300

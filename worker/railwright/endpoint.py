@@ -1,4 +1,4 @@
-"""The launcher's side of HTTP: one message out, one answer back, never later than a deadline."""
+"""The launcher's HTTP client: one message, one response, within a deadline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Reply = TypeVar("Reply")
 
 
 class UnreachableError(Exception):
-    """No answer that could be read: ask again later."""
+    """There was no readable response: the caller retries later."""
 
     is_final = False
 
 
 class RefusedError(Exception):
-    """The operator answered, and not with 200."""
+    """The operator responded with another status than 200."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}".strip())
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether asking again with the same message must give the same answer."""
+        """Whether a retry of the same message would get the same response."""
         return self.status in (400, 409, 413)
 
 
@@ -56,7 +56,8 @@ class Endpoint:
         kind: type[Reply],
         timeout_s: float = pacing.TIMEOUT_S,
     ) -> Reply:
-        """The operator's answer of the given kind. Raises UnreachableError or RefusedError.
+        """Send a message; return the response of the given kind. Raises UnreachableError or
+        RefusedError.
 
         ``timeout_s`` bounds each wait for the network.
         """
@@ -75,7 +76,7 @@ class Endpoint:
             raise UnreachableError(f"answer to {path}: {error}") from error
 
     def close(self) -> None:
-        """Closes the connection; the next message opens a new one."""
+        """Close the connection; the next message opens a new one."""
         self._connection.close()
 
     def _exchange(

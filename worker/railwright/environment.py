@@ -17,7 +17,7 @@ RESUME = "RAILWRIGHT_RESUME"
 PROFILE_STEPS = "RAILWRIGHT_PROFILE_STEPS"
 PROFILE_FOLDER = "RAILWRIGHT_PROFILE_FOLDER"
 PRE_RUN = "RAILWRIGHT_PRE_RUN"
-"""Set where ranks are to record and no more: what they would keep of themselves is not wanted."""
+"""Set in pre-runs: ranks record their traffic and save nothing."""
 
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
@@ -69,7 +69,7 @@ def pod(environ: Mapping[str, str]) -> Pod:
 
 
 def termination_file(environ: Mapping[str, str]) -> Path:
-    """Where the kubelet looks for the termination message.
+    """The path of the termination message that the kubelet reads.
 
     The operator sets RAILWRIGHT_TERMINATION_FILE where a template has a terminationMessagePath.
     """
@@ -77,8 +77,8 @@ def termination_file(environ: Mapping[str, str]) -> Path:
 
 
 def run_of(environ: Mapping[str, str]) -> str:
-    """What tells a run of an attempt from another one under the same number: where its first rank
-    listens; empty where no launcher started it."""
+    """The ID of this run of an attempt: the address of its first rank. It differs between two runs
+    of one number; empty without a launcher."""
     return ":".join(environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in environ)
 
 
@@ -91,7 +91,7 @@ def of_rank(
     libraries = str(Path(__file__).resolve().parents[1])
     paths = [path for path in (env.get("PYTHONPATH"), libraries) if path]
     # As torchrun does: the ranks of a pod would otherwise each take all of its cores.
-    # What they record, the launcher hands over, unless they are told to leave it elsewhere.
+    # The launcher sends the recordings in this folder, unless another folder is set.
     folder = {PROFILE_FOLDER: str(channel)} if PROFILE_STEPS in env else {}
     threads = {"OMP_NUM_THREADS": "1"} if pod.num_processes > 1 else {}
     return {

@@ -1,8 +1,7 @@
-"""The first process of a training pod: joins the job, runs the ranks, and says how they ended.
+"""The first process of a training pod: joins the job, runs the ranks, and reports their end.
 
-Training never depends on the operator: without it the start waits, and after the start everything
-goes on. The exit code is the first failing rank's, 128 + number if a signal ended it, or one of
-those below.
+Training does not depend on the operator: without it the start waits, and a started job goes on. The
+exit code is the first failing rank's, 128 + number if a signal ended it, or one of those below.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ TERMINATED_GRACE_S = 20.0
 FAILED_GRACE_S = 10.0
 REVOKED_POLL_S = 0.5
 RECORDED_GRACE_S = 10.0
-"""Ranks of a pre-run fail when those of another node are ended before them: in so long this node
-hears that it is over, too."""
+"""Ranks of a pre-run fail when those of another node end first. Within this time this node receives
+the end of the pre-run too."""
 
 TERMINATION_BYTES_MAX = 4096
 
@@ -50,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class _TerminatedError(Exception):
-    """A signal asked this process to end."""
+    """A signal ended this process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -58,7 +57,7 @@ class _TerminatedError(Exception):
 
 
 def main() -> int:
-    """Runs ``launch.py -- COMMAND...`` and returns the exit code."""
+    """Run ``launch.py -- COMMAND...`` and return the exit code."""
     log_lines.to_stderr()
     try:
         command = _command(sys.argv[1:])
@@ -103,7 +102,7 @@ def _join(pod: environment.Pod) -> protocol.WorldInfo:
 
 
 def _pause(timeout_s: float) -> None:
-    """Waits; raises _TerminatedError when this process is asked to end."""
+    """Wait; raises _TerminatedError on a signal to end."""
     number = ranks.wait(timeout_s)
     if number in (signal.SIGTERM, signal.SIGINT):
         raise _TerminatedError(number)
@@ -150,7 +149,7 @@ def _train(
 def _started(
     processes: ranks.Ranks, command: Sequence[str], environments: dict[int, dict[str, str]]
 ) -> protocol.Failure | None:
-    """Why the command cannot be run, as a shell would say it, or None."""
+    """Why the command cannot be run, in the words of a shell; None if it can."""
     try:
         processes.start(command, environments)
     except OSError as error:
@@ -166,7 +165,7 @@ def _started(
 def _supervise(
     pod: environment.Pod, processes: ranks.Ranks, state: reporting.LauncherState
 ) -> protocol.Failure | None:
-    """Waits for the end of the ranks, and stops the others when one has failed."""
+    """Wait for the end of the ranks; stop the others when one fails."""
     while processes.running:
         number = ranks.wait(REVOKED_POLL_S)
         if _is_recorded(pod, state, within_s=0.0):
@@ -194,7 +193,7 @@ def _supervise(
 
 
 def _is_recorded(pod: environment.Pod, state: reporting.LauncherState, *, within_s: float) -> bool:
-    """Whether this is a pre-run, and all that it is for is done; or it is before so long."""
+    """Whether this is a pre-run whose profile is stored, or will be within this time."""
     return pod.pre_run and state.recorded.wait(within_s)
 
 
@@ -218,7 +217,7 @@ def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> protocol.Failure:
 
 
 def _own_end(pod: environment.Pod, exit_code: int, why: object) -> protocol.Failure:
-    """An end that is the launcher's, not a rank's; it stands for the first rank of its node."""
+    """A failure of the launcher itself, reported as that of the first rank of its node."""
     rank = pod.member.node_rank * pod.num_processes
     return protocol.Failure(rank=rank, exit_code=exit_code, message=_sentence(why))
 
@@ -228,7 +227,7 @@ def _sentence(why: object) -> str:
 
 
 def _end(failure: protocol.Failure | None) -> int:
-    """The exit code, after the failure was left in the log and for the kubelet."""
+    """Log the failure, write the termination message, and return the exit code."""
     if failure is None:
         return 0
     logger.error(

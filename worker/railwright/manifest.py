@@ -1,9 +1,9 @@
-"""Checkpoints as folders: what makes one count, how a torn one is told, which may go.
+"""Checkpoints as folders: commit with a manifest, verification, and removal of old ones.
 
 ``<directory>/<job uid>/attempt-<n>/step-<s>/`` holds the files of all ranks. It counts once
 ``manifest.json`` is there, which is written beside its place, synced, and renamed into it last; it
-carries size and SHA-256 of every file. Reading a checkpoint therefore costs reading it twice, and
-what a crash, a full disk or a bad block left half done is seen before it is loaded.
+has size and SHA-256 of every file. A checkpoint is therefore read twice, and damage by a crash, a
+full disk or a bad block is found before it is loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright import protocol
 
 NAME = "manifest.json"
 RUN = "run"
-"""In the folder of an attempt: which run of it wrote there."""
+"""A file in the folder of an attempt: the run of the attempt that wrote there."""
 
 BYTES_MAX = 64 * 2**20
 FILES_MAX = 4 * protocol.RANKS_MAX
@@ -35,7 +35,7 @@ FOLDER = re.compile(r"(attempt|step)-(\d{1,13})")
 
 
 class TornError(Exception):
-    """A checkpoint that does not count, and why."""
+    """A checkpoint that does not count, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a checkpoint holds, and how many ranks wrote it."""
+    """The files of a checkpoint, and the number of ranks that wrote it."""
 
     attempt: protocol.Attempt
     step: protocol.Step
@@ -58,7 +58,7 @@ class Manifest:
 
 
 def folder_of(job: Path, checkpoint: protocol.Checkpoint) -> Path:
-    """Where the checkpoint lies."""
+    """The folder of a checkpoint."""
     return job / f"attempt-{checkpoint.attempt}" / f"step-{checkpoint.step}"
 
 
@@ -79,10 +79,10 @@ def described(folder: Path, names: Iterable[str]) -> list[File]:
 
 
 def claim(job: Path, attempt: int, *, run: str) -> None:
-    """Makes the attempt's folder that of this ``run`` of it. Raises OSError.
+    """Claim the attempt's folder for this ``run`` of it. Raises OSError.
 
-    A number comes twice only if the cluster's store was restored from a backup. What the earlier
-    run left is then moved aside: no later attempt may take it for this one's.
+    An attempt number is repeated only after the cluster's store was restored from a backup. The
+    folder of the earlier run is then moved away, so that no later attempt reads it.
     """
     folder = job / f"attempt-{attempt}"
     mark = folder / RUN
@@ -94,7 +94,7 @@ def claim(job: Path, attempt: int, *, run: str) -> None:
 
 
 def begin(folder: Path) -> None:
-    """Makes the folder of a checkpoint, anew where one was left half done. Raises OSError."""
+    """Create the folder of a checkpoint; replace a partial one. Raises OSError."""
     if (folder / NAME).exists():
         raise FileExistsError(f"{folder} is a checkpoint already")
     if folder.exists():
@@ -103,19 +103,19 @@ def begin(folder: Path) -> None:
 
 
 def prepare(folder: Path, manifest: Manifest) -> None:
-    """Writes the manifest, durably, where it does not count yet. Raises OSError."""
+    """Write the manifest durably under a temporary name. Raises OSError."""
     write_durably(folder / f"{NAME}.partial", protocol.encode(manifest, bytes_max=BYTES_MAX))
 
 
 def publish(folder: Path) -> None:
-    """Makes the checkpoint count. Raises OSError."""
+    """Rename the manifest into place: the checkpoint counts. Raises OSError."""
     os.rename(folder / f"{NAME}.partial", folder / NAME)
     for changed in (folder, folder.parent, folder.parent.parent):
         _sync_folder(changed)
 
 
 def verified(job: Path, checkpoint: protocol.Checkpoint) -> Manifest:
-    """The manifest, after every file was read and found as it was written. Raises TornError."""
+    """Read the manifest and verify the hash of every file. Raises TornError."""
     folder = folder_of(job, checkpoint)
     try:
         manifest = protocol.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
@@ -137,11 +137,11 @@ def verified(job: Path, checkpoint: protocol.Checkpoint) -> Manifest:
 
 
 def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
-    """Removes all checkpoints but the newest ``keep`` readable ones.
+    """Remove all checkpoints but the newest ``keep`` readable ones.
 
-    ``readable`` says, attempt by attempt, up to which step checkpoints may still be read; the
-    newest of these attempts is the caller's own, and folders of newer ones are left alone. Raises
-    nothing: training goes on with a full disk as long as it can, and stderr says so.
+    ``readable`` has, for each attempt, the step up to which checkpoints may still be read. The
+    newest of these attempts is the caller's own; folders of newer ones are not touched. Failures
+    are logged, not raised: training goes on with a full disk.
     """
     caps = {cap.attempt: cap.step for cap in readable}
     found = [
@@ -161,7 +161,7 @@ def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> N
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Writes the file and waits until it is on disk. Raises OSError."""
+    """Write the file and wait until it is on disk. Raises OSError."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -191,7 +191,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """The manifest goes first: what is half removed must not count."""
+    """Remove the manifest first: a partly removed checkpoint must not count."""
     try:
         (folder / NAME).unlink(missing_ok=True)
         shutil.rmtree(folder)

@@ -2,7 +2,7 @@
 
 Under cgroup v2 the count is ``oom_kill`` in memory.events, under v1 in memory.oom_control. The
 kernel counts a kill before it sends the signal, so a parent that sees the end of a child sees the
-count too. Where cgroups are not mounted nothing is known, and nothing is claimed.
+count too. Without mounted cgroups no kill is reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the ranks print: passed on line by line, and the last of it kept for the failure report."""
+"""Output of the ranks: passed on line by line; the last lines are kept for the failure report."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Sink:
-    """Where lines of many ranks go: the launcher's own stdout or stderr."""
+    """The target of the lines of all ranks: the launcher's own stdout or stderr."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def write(self, data: bytes) -> None:
-        """Write all of it, unbroken by other ranks. Training goes on where it cannot be written."""
+        """Write the text, without lines of other ranks in between. A failed write is ignored."""
         with self._lock, contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -42,7 +42,7 @@ class Output:
         self._threads: list[threading.Thread] = []
 
     def follow(self, pipe: IO[bytes], sink: Sink) -> None:
-        """Passes the pipe on to the sink from a thread, until its end."""
+        """Pass the pipe on to the sink in a thread, until its end."""
         self._tails.append(_Tail())
         thread = threading.Thread(
             target=self._pass_on, args=(pipe, sink, self._tails[-1]), daemon=True
@@ -59,8 +59,8 @@ class Output:
     def last_lines(self) -> str:
         """The newest output as clean text, at most protocol.LAST_LINES_BYTES_MAX bytes of UTF-8.
 
-        The pipe followed last comes last and has the most room: a traceback on stderr must not be
-        pushed out by a chatty stdout, whose lines may arrive later than they were written.
+        The pipe that was added last comes last and has the most space: much output on stdout must
+        not displace a traceback on stderr.
         """
         *earlier, last = (tail.text() for tail in self._tails)
         kept = last[-(protocol.LAST_LINES_BYTES_MAX - OTHERS_BYTES) :]

@@ -1,7 +1,7 @@
-"""How long a launcher pauses between two tries to reach the operator.
+"""The pauses between a launcher's messages to the operator, and their time-outs.
 
-A new leader meets the launchers of the whole cluster at once. If each of them tried every 2 s,
-16,384 would ask for more than it can answer, time out, and ask again.
+A new leader receives messages of all launchers of the cluster at once. With a retry every 2 s, the
+messages of 16,384 launchers would exceed its capacity, time out, and be sent again.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import random
 from railwright import protocol
 
 JITTER = 0.25
-"""The share of a pause that is random: launchers that failed together come apart."""
+"""The random share of a pause, so that launchers do not retry together."""
 
 TIMEOUT_S = 3.0
-"""The wait for the first try's answer, and for any from an operator that answers."""
+"""The time-out of a first try, and of every message while the operator responds."""
 
 DOUBLED_MAX = 10
 
 
 def backoff_s(failures: int, *, first_s: float, most_s: float) -> float:
-    """After so many failures in a row. ``first_s`` after none or one, then doubled up to
-    ``most_s``, and never longer."""
+    """The pause after this number of failures in a row: ``first_s`` after none or one, then doubled
+    up to ``most_s``."""
     doubled = first_s * 2.0 ** min(max(failures - 1, 0), DOUBLED_MAX)
     return min(doubled, most_s) * random.uniform(1 - JITTER, 1)  # noqa: S311  # spreads retries
 
 
 def patience_s(failures: int, interval_s: float) -> float:
-    """How long to wait for the answer to a heartbeat.
+    """The time-out of a heartbeat.
 
-    After a failure it is as long as the pause would be: a new leader on a busy machine may need
-    more than ``TIMEOUT_S`` for all launchers, and who gives up loses its place among them.
+    After a failure it is as long as the pause: a new leader on a busy machine may need more than
+    ``TIMEOUT_S`` for all launchers, and a launcher that times out loses its place in the queue.
     """
     return max(TIMEOUT_S, interval_s) if failures else TIMEOUT_S
 

@@ -1,11 +1,11 @@
-"""Records what this rank sends in a few steps, if its environment asks for it.
+"""Record the traffic of this rank in a few steps, if its environment enables that.
 
-torch calls hooks around every collective of a process group, whichever backend carries it out and
-whoever called it: the script, DDP, FSDP, a pipeline. They are there for the recorded steps alone;
-before and after them, and in a job that nobody asks, nothing of this runs. What is kept is one
-line for each kind of call, however many there are.
+torch calls hooks around every collective of a process group, with any backend and any caller: the
+script, DDP, FSDP, a pipeline. The hooks are registered for the recorded steps only. Without
+profiling nothing here runs. The recording has one entry for each kind of call, whatever their
+number.
 
-The first steps are left out: frameworks set up in them what later steps use.
+The first steps are left out, as frameworks initialize in them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SKIPPED_STEPS = 2
 CPU = "cpu"
 
 HOOK = 0x7261696C
-"""Hooks of a process group are told apart by number; others count from 0 on."""
+"""The numbers of our hooks in a process group; those of others count from 0."""
 
 _OPERATIONS = {each.replace("-", ""): each for each in Operation if each is not Operation.OTHER}
-"""By torch's names without the suffixes of variants (``_VARIANT``). A receiver does
-what its sender is asked for; a barrier carries nothing."""
+"""By torch's names without the suffixes of variants (``_VARIANT``). The calls of receivers are
+recorded by their senders; a barrier carries no data."""
 
 _VARIANT = re.compile("_(BASE|(INTO_)?(TENSOR_)?COALESCED)$|_")
 
@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 
 
 def step_done(step: int) -> None:
-    """This optimiser step is done: begins to record after the first ones, ends after as many as
-    are asked for. What goes wrong is logged and stops the recording, never the training."""
+    """Note the end of an optimiser step: start to record after the first ones, stop after the
+    configured number. A failure is logged and stops the recording, not the training."""
     global _recording
     try:
         if _recording is None:
@@ -54,7 +54,7 @@ def step_done(step: int) -> None:
             _recording = _Recording(steps, Path(os.environ[environment.PROFILE_FOLDER]))
         _recording.step_done(step)
     except (AttributeError, KeyError, OSError, RuntimeError, ValueError) as error:
-        logger.warning("the pre-run is not recorded: %s", error)
+        logger.warning("recording failed: %s", error)
         os.environ.pop(environment.PROFILE_STEPS)
         if _recording is not None:
             _recording.close()
@@ -62,7 +62,7 @@ def step_done(step: int) -> None:
 
 @dataclass(slots=True)
 class _Sum:
-    """Of the calls of one kind; ``timed`` are those whose end is known."""
+    """The totals of calls of one kind; ``timed`` are those whose end was observed."""
 
     calls: int = 0
     size: int = 0
@@ -74,7 +74,7 @@ Key = tuple[tuple[strides.Run, ...], Operation, str, int | None]
 
 
 class _Recording:
-    """Waits for the first steps to pass, then hears of all that this rank's groups do."""
+    """Records the calls of this rank's process groups after the first steps."""
 
     def __init__(self, steps: int, folder: Path) -> None:
         self._steps, self._folder = steps, folder
@@ -102,7 +102,7 @@ class _Recording:
             os.environ.pop(environment.PROFILE_STEPS)
 
     def close(self) -> None:
-        """Hears nothing more."""
+        """Remove the hooks."""
         for group in self._hooked:
             group.unregister_pre_hook(HOOK)
             group.unregister_post_hook(HOOK)
@@ -128,7 +128,7 @@ class _Recording:
     def _called(
         self, number: int, group: tuple[strides.Run, ...], ranks: list[int], call: Any
     ) -> None:
-        """``call`` says what the group of these ranks is about to do."""
+        """Record ``call``, which the group of these ranks is about to make."""
         operation = _OPERATIONS.get(_VARIANT.sub("", call.name.name).lower())
         if operation is None:
             return
@@ -221,8 +221,7 @@ def _groups() -> dict[ProcessGroup, list[int]]:
 
 
 def _device() -> str:
-    """What this rank trains on, as torch calls it. A driver that nothing was asked of yet is left
-    alone: then it is the processor."""
+    """The device of this rank, by torch's name; the CPU if no device driver is initialized."""
     import torch
 
     kind = torch.accelerator.current_accelerator()

@@ -1,8 +1,8 @@
-"""What a job's ranks sent each other in a few steps, and how long they computed.
+"""Profiles: the traffic between a job's ranks in a few steps, and their compute time.
 
 Each rank records its own part (``Recorded``); ``merged`` makes one document of all parts
-(``Profile``), in which groups of one kind, such as those of all tensor-parallel ranks, stand once.
-Both are JSON, read as the messages in ``railwright.protocol`` are.
+(``Profile``), in which groups of one kind, such as those of all tensor-parallel ranks, occur once.
+Both are JSON and decoded as the messages in ``railwright.protocol``.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class MismatchError(ValueError):
 class Calls:
     """One rank's calls of one kind, in all recorded steps.
 
-    ``size`` is bytes of the whole buffer, of all calls: what is reduced, what is gathered in the
-    end, what is sent. ``seconds`` go from each call's start to its end, waiting for others
-    included; None where that cannot be known. ``to`` is whom it was sent to.
+    ``size`` is the bytes of the whole buffer (reduced, gathered in the end, or sent), over all
+    calls. ``seconds`` go from the start to the end of each call, with the wait for other ranks;
+    None where that cannot be measured. ``to`` is the receiver.
     """
 
     group: Runs
@@ -94,10 +94,10 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One rank's part. ``compute_s`` is what its processor computed, where that is the CPU.
-    ``device`` is what it trained on; empty where that cannot be known.
+    """One rank's part. ``compute_s`` is the compute time if the device is the CPU. ``device`` is
+    the kind of its device; empty if unknown.
 
-    Raises ProtocolError for ranks that there are not.
+    Raises ProtocolError for ranks that do not exist.
     """
 
     rank: protocol.Rank
@@ -118,10 +118,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What each rank of a group called, in all recorded steps, as in ``Calls``.
+    """The calls of each rank of a group, in all recorded steps, as in ``Calls``.
 
-    Of a send, ``hop`` says how many places further in the group the receiver stands, or, below 0,
-    nearer; of others it is 0. ``seconds`` are those of the rank that waited the least.
+    For a send, ``hop`` is the position of the receiver in the group relative to the sender; for
+    other calls it is 0. ``seconds`` are those of the rank that waited least.
     """
 
     operation: AnyOperation
@@ -152,8 +152,8 @@ class Profile:
     """A job's communication, as recorded on so many ``ranks``.
 
     ``step_s`` is the mean of all steps and ranks; ``compute_s`` that of the rank that computed
-    the longest, None where nothing is known of it. ``devices`` are the kinds that ranks trained on,
-    the most frequent ones if there are more. Raises ProtocolError for ranks that there are not.
+    the longest, None if unknown. ``devices`` are the kinds of the ranks' devices, the most frequent
+    ones if there are more. Raises ProtocolError for ranks that do not exist.
     """
 
     ranks: RankCount
@@ -182,7 +182,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A launcher tells the operator what one of its ranks recorded."""
+    """The message of a launcher with the recording of one of its ranks."""
 
     member: protocol.Member
     part: Recorded
@@ -287,8 +287,8 @@ def _demand_few(groups: Iterable[tuple[Run, ...]], parts: Sequence[Recorded]) ->
 
 
 def _sends(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffic]]]:
-    """Those who send to each other as groups, whichever process group they do it in: a pipeline's
-    stages may well use that of all ranks."""
+    """Group ranks that send to each other, whatever process group they use: the stages of a
+    pipeline may use the group of all ranks."""
     senders: dict[tuple[Run, ...], list[tuple[int, int, Calls]]] = defaultdict(list)
     for part in parts:
         for calls in part.calls:
@@ -308,7 +308,7 @@ def _sends(parts: Sequence[Recorded]) -> Iterator[tuple[Group, dict[Name, Traffi
 
 
 def _joined(pairs: Iterable[tuple[int, int]]) -> Mapping[int, tuple[Group, int]]:
-    """Whom each belongs to of those who are joined by pairs, ascending, and its place there."""
+    """For each rank, the connected component of its pairs, ascending, and its position there."""
     homes: dict[int, list[int]] = {}
     for pair in pairs:
         one, other = (homes.setdefault(each, [each]) for each in pair)
@@ -341,7 +341,7 @@ def _traffic(calls: Calls) -> Traffic:
 
 
 def _most(one: Traffic | None, other: Traffic) -> Traffic:
-    """The larger of both; who came last waited for nobody."""
+    """Merge calls of two ranks: the larger amounts, and the shorter wait."""
     if one is None:
         return other
     times = [each.seconds for each in (one, other) if each.seconds is not None]

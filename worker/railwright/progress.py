@@ -1,5 +1,5 @@
-"""How far a rank is, told to its launcher. No step waits for it, and a change of phase a second
-at most."""
+"""Report the progress of a rank to its launcher. No step waits for the launcher, and a change of
+phase waits a second at most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railwright import channel, environment, protocol
 
 
 class _Reporter:
-    """This process's newest progress, and how often telling it did not work."""
+    """The newest progress of this process, and the number of reports that failed."""
 
     def __init__(self) -> None:
         self.newest = protocol.Progress(step=0, phase=protocol.Phase.STARTING)
@@ -64,7 +64,7 @@ class _Reporter:
             self._dropped += 1
 
     def _pid(self) -> int:
-        """This process if it shows its stacks when asked; a child that it forked does not."""
+        """The PID of this process if it can show its stacks; a forked child cannot."""
         folder = os.environ.get(environment.CHANNEL)
         if folder is None:
             return 0
@@ -86,11 +86,11 @@ def report(
     samples_per_s: SupportsFloat | None = None,
     total_steps: int | None = None,
 ) -> None:
-    """Tells that this optimiser step is done, of how many, and how well.
+    """Report that this optimiser step is done, with its loss and the total number of steps.
 
-    ``loss`` may be a tensor of one element; what is not finite is told as unknown.
-    ``total_steps`` given once is remembered. When reports come faster than they are read, the
-    newest are dropped. Raises TypeError or ValueError for what is no number.
+    ``loss`` may be a tensor of one element; a value that is not finite is reported as unknown.
+    ``total_steps`` needs to be given only once. When reports come faster than they are read, the
+    newest are dropped. Raises TypeError or ValueError for anything but a number.
     """
     _reporter.report(
         protocol.Progress(
@@ -109,8 +109,8 @@ def report(
 
 @contextlib.contextmanager
 def phase(name: protocol.Phase) -> Iterator[None]:
-    """Tells what the script does while in the block, for example Phase.EVALUATING. Steps that it
-    reports in the block do not end the phase."""
+    """Report the phase of the script while in the block, for example Phase.EVALUATING. Steps that
+    are reported in the block do not end the phase."""
     entered = protocol.Phase(name)
     _reporter.enter(entered)
     try:

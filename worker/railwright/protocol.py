@@ -3,17 +3,17 @@
 JSON over HTTP, one POST a message, with a bearer token in the header (a projected service account
 token that is bound to the pod). Paths:
 
-    /v1/register   until the answer says "go"
-    /v1/beat       at the interval that the last answer states
+    /v1/register   until the response has "go"
+    /v1/beat       at the interval in the last response
     /v1/commit     before the manifest of a checkpoint is renamed into place
-    /v1/profile    what a rank recorded (``railwright.profile``); "go" once it is stored
+    /v1/profile    the recording of a rank (``railwright.profile``); "go" once it is stored
 
 A launcher acts on these statuses: 200; 400 malformed; 403 the token is not this rank's; 409 the
-attempt was revoked (stop, write nothing more); 413 too large; 425 the attempt is not known yet
-(retry); 503 not the leader, or overloaded (retry with back-off). Every answer but 200 carries a
-``Refusal``.
+attempt was revoked (stop, write nothing more); 413 too large; 425 the attempt is not expected yet
+(retry); 503 not the leader, or overloaded (retry with back-off). Every other response than 200 has
+a ``Refusal``.
 
-``decode`` trusts nothing, and reads what a later version added: see ``railwright.codec``.
+``decode`` validates every field, and skips those of a later version: see ``railwright.codec``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Phase(StrEnum):
 
 
 class Order(StrEnum):
-    """What the operator asks of a launcher."""
+    """An order of the operator to a launcher."""
 
     WAIT = "wait"
     GO = "go"
@@ -84,16 +84,16 @@ class Order(StrEnum):
 
 
 AnyPhase = Annotated[Phase, Neutral(Phase.EVALUATING)]
-"""A phase of a later version is read as one in which steps may stand still."""
+"""A phase of a later version is read as one in which steps may stall."""
 
 AnyOrder = Annotated[Order, Neutral(Order.WAIT)]
-"""An order of a later version changes nothing: a launcher at the barrier asks again, and one that
-runs goes on."""
+"""An order of a later version has no effect: a launcher at the barrier registers again, and a
+running one goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who speaks: one launcher, that is one pod, of one attempt of one job."""
+    """The sender of a message: one launcher, that is, one pod of one attempt of one job."""
 
     job_uid: Name
     attempt: Attempt
@@ -121,8 +121,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What ``count`` ranks showed when they were asked where they are, the first of them in
-    ``ranks``: their frames, or the state of their process if they did not answer."""
+    """An equal stack of ``count`` ranks, the first of them in ``ranks``: their frames, or the state
+    of their process if they did not respond."""
 
     ranks: Annotated[tuple[Rank, ...], AtMost(RANKS_NAMED_MAX)]
     count: ProcessCount
@@ -132,16 +132,16 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Where the ranks of a node are: as many bytes for 64 of them as for one.
+    """The steps of a node's ranks, in a size that does not depend on their number.
 
-    ``newest`` is the highest step of any rank. ``slowest`` is the step of the rank that has stood
-    still the longest (of those that made a step since their first report, if any did), ``ranks``
-    are the first of those there, and ``lag_s`` is for how long it has; 0 before a step was made.
-    ``behind`` ranks are below ``newest``, ``reporting`` ranks have reported a step. ``still_s``:
-    since any rank made a step or changed its phase, else since they were started. Of the ``timed``
-    steps of the rank that made the most, 99 % took ``p99_s`` or less; of those of the rank that
-    stands still, ``lag_p99_s``; 0 while too few were timed. ``phase``: of those that ranks are in
-    the one that may last the longest. ``finishing``: a rank made the last step that it announced.
+    ``newest`` is the highest step of any rank. ``slowest`` is the step of the rank without progress
+    for the longest time (among those that made a step since their first report, if any did),
+    ``ranks`` are the first ones at that step, and ``lag_s`` is that time; 0 before the first step.
+    ``behind`` ranks are below ``newest``, ``reporting`` ranks have reported a step. ``still_s`` is
+    the time since any rank made a step or changed its phase, else since the start. Of the ``timed``
+    steps of the rank with the most steps, 99 % took ``p99_s`` or less; of those of the slowest
+    rank, ``lag_p99_s``; 0 while too few were timed. ``phase`` is the one of the ranks' phases that
+    may last the longest. ``finishing``: a rank made the last step that it announced.
     """
 
     newest: Step
@@ -190,10 +190,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class WorldInfo:
-    """What every rank needs to know once all are there.
+    """The parameters of every rank, sent once all are registered.
 
-    ``resume`` lists, newest attempt first, up to which step each attempt's checkpoints may be read;
-    empty means: start from the beginning.
+    ``resume`` lists, newest attempt first, the step up to which each attempt's checkpoints may be
+    read; empty means a start from the beginning.
     """
 
     world_size: Annotated[int, Between(1, RANKS_MAX)]
@@ -206,10 +206,11 @@ class WorldInfo:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Wait (with the first MISSING_MAX node ranks that are missing), go (with the world), or stop.
-    ``interval_s``: from this registration to the next one; None: ``REGISTER_INTERVAL_S``.
+    """The response to a registration: wait (with the first MISSING_MAX missing node ranks), go
+    (with the world), or stop. ``interval_s`` until the next registration; None:
+    ``REGISTER_INTERVAL_S``.
 
-    Raises ProtocolError when it says go without a world.
+    Raises ProtocolError for a go without a world.
     """
 
     order: AnyOrder
@@ -226,14 +227,13 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The launcher lives. ``running`` and ``exited`` count its processes; exits with 0 included.
+    """A heartbeat. ``running`` and ``exited`` count processes; exits with 0 included.
 
-    ``resumed_from`` is what rank 0 loaded (None: nothing or not known yet); ``committed`` the
-    newest checkpoint this node's rank 0 committed; ``skipped`` says which checkpoints were found
-    torn. The master's address is repeated from the world: an operator that restarted while it gave
-    the start learns it again, for the launchers that still wait. ``stacks`` answers
-    ``HeartbeatAnswer.stacks``, a heartbeat or two later. ``steps`` is None
-    while nothing but the numbers of steps is new.
+    ``resumed_from`` is the checkpoint that rank 0 loaded (None: none, or not yet); ``committed``
+    the newest one that it committed; ``skipped`` names torn checkpoints. The master's address is
+    repeated from the world: an operator that restarted during the start needs it for launchers that
+    still wait. ``stacks`` is the response to ``HeartbeatAnswer.stacks``, a heartbeat or two later.
+    ``steps`` is None if only the numbers of steps changed.
     """
 
     member: Member
@@ -253,8 +253,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """Continue, or stop with the reason. ``stacks``: the ranks are to be asked where they are.
-    ``interval_s``: from this heartbeat to the next one; None: ``HEARTBEAT_INTERVAL_S``."""
+    """Continue, or stop with the reason. ``stacks``: the launcher is to send the stacks of its
+    ranks. ``interval_s`` until the next heartbeat; None: ``HEARTBEAT_INTERVAL_S``."""
 
     order: AnyOrder
     reason: Sentence = ""
@@ -264,7 +264,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Rank 0 asks to rename the manifest of this step into place."""
+    """The request of rank 0 to rename the manifest of this step into place."""
 
     member: Member
     step: Step

@@ -1,11 +1,10 @@
-"""The processes of one pod: started together, waited for, and ended without leaving any behind.
+"""The rank processes of a pod: start, wait and termination, without orphans.
 
-Three things keep orphans away. Each rank leads a process group, so that a signal reaches what it
-started. This process is the subreaper of all below it, so that a grandchild whose parent died
-becomes its child and is ended with the rest. And the kernel kills a rank when its launcher is
-killed.
+Three mechanisms prevent orphans. Each rank leads a process group, so that a signal reaches its
+children. This process is a subreaper, so that a grandchild whose parent ended becomes its child and
+is ended too. And the kernel kills a rank when its launcher is killed.
 
-All is done in the main thread, with the signals blocked and taken by ``sigtimedwait``.
+Everything runs in the main thread, with the signals blocked and received by ``sigtimedwait``.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank ended. ``code`` is as a shell shows it: 128 + number for a signal.
+    """The end of a rank. ``code`` is as in a shell: 128 + number for a signal.
     ``memory_kills`` counts the processes that the kernel killed for memory since the ranks began.
     """
 
@@ -44,7 +43,7 @@ class Exit:
 
 
 class Ranks:
-    """The ranks of this pod. Make it before any thread runs: it blocks SIGNALS for all of them."""
+    """The ranks of this pod. Must be constructed before any thread: it blocks SIGNALS for all."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -58,11 +57,11 @@ class Ranks:
 
     @property
     def running(self) -> int:
-        """How many ranks have not ended."""
+        """The number of ranks that run."""
         return len(self._processes)
 
     def start(self, command: Sequence[str], environments: Mapping[int, Mapping[str, str]]) -> None:
-        """Starts one process a rank. Raises OSError when the command cannot be run."""
+        """Start one process for each rank. Raises OSError when the command cannot be run."""
         alone = len(environments) == 1
         for rank, environment in environments.items():
             process = subprocess.Popen(
@@ -78,7 +77,8 @@ class Ranks:
             self.outputs[rank] = output.Output("" if alone else f"[rank {rank}] ")
 
     def follow(self) -> None:
-        """Passes on what the ranks print. Apart from ``start``, which must not see threads."""
+        """Pass on the output of the ranks. Called after ``start``, which must run without
+        threads."""
         stdout, stderr = output.Sink(1), output.Sink(2)
         for rank, process in self._processes.values():
             assert process.stdout is not None
@@ -87,7 +87,7 @@ class Ranks:
             self.outputs[rank].follow(process.stderr, stderr)
 
     def ended(self) -> Iterator[Exit]:
-        """The ranks that ended since the last call, in the order the kernel tells."""
+        """The ranks that ended since the last call, in the kernel's order."""
         for pid, status in _reaped():
             if pid not in self._processes:
                 continue
@@ -99,7 +99,7 @@ class Ranks:
             yield Exit(rank, code if code >= 0 else 128 - code, name, kills)
 
     def signal(self, number: int) -> None:
-        """Sends the signal to the process group of each rank that runs."""
+        """Send the signal to the process group of each running rank."""
         for pid in self._processes:
             # Not yet reaped, so the number still names it; a script may have left its group.
             for kill in (os.killpg, os.kill):
@@ -107,11 +107,11 @@ class Ranks:
                     kill(pid, number)
                     break
                 except OSError as error:
-                    logger.warning("rank not signalled", extra={"pid": pid, "error": str(error)})
+                    logger.warning("signal to rank failed", extra={"pid": pid, "error": str(error)})
 
     def stop(self, number: int, *, grace_s: float) -> None:
-        """Ends all ranks: first with the signal, with SIGKILL after the grace. A rank that is
-        stopped is continued, or it would not get the signal."""
+        """End all ranks: first with the signal, then with SIGKILL after the grace period. A stopped
+        rank is continued, as it would not receive the signal."""
         self.signal(number)
         self.signal(signal.SIGCONT)
         deadline = time.monotonic() + grace_s
@@ -124,7 +124,7 @@ class Ranks:
             list(self.ended())
 
     def end_strays(self) -> None:
-        """Kills what the ranks left behind, however deep."""
+        """Kill all remaining descendants of the ranks."""
         deadline = time.monotonic() + STRAYS_TIMEOUT_S
         while (strays := _children()) and time.monotonic() < deadline:
             for pid in strays:
@@ -133,7 +133,7 @@ class Ranks:
             wait(0.1)
             list(self.ended())
         if strays:
-            logger.warning("processes would not die", extra={"pids": strays})
+            logger.warning("processes not ended", extra={"pids": strays})
 
     def _tie_to_launcher(self) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -148,7 +148,7 @@ class Ranks:
 
 
 def wait(timeout_s: float) -> int | None:
-    """The next of SIGNALS, or None when the time is over."""
+    """The next of SIGNALS, or None after the time."""
     taken = signal.sigtimedwait(SIGNALS, max(0.0, timeout_s))
     return None if taken is None else taken.si_signo
 

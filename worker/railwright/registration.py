@@ -1,4 +1,4 @@
-"""The start barrier: say that this node is up until the operator says where all the others are."""
+"""The start barrier: register until the operator sends the parameters of all ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedError(Exception):
-    """The operator wants no start: why."""
+    """The operator refuses the start, with the reason."""
 
 
 def reserve_port(address: str) -> socket.socket:
@@ -51,7 +51,7 @@ def world(
     master_port: int,
     pause: Callable[[float], None],
 ) -> protocol.WorldInfo:
-    """The world, once all nodes are there; for ever, as the operator may be restarting.
+    """Register until all nodes are registered; without a limit, as the operator may be restarting.
 
     ``pause`` waits, and may raise to give up. Raises StoppedError, and BadEnvironmentError
     when the operator finds the registration malformed.
@@ -71,11 +71,11 @@ def world(
             if error.is_final:
                 raise _end_of(error) from error
             failures += 1
-            log.line(f"registration not taken: {error}")
+            log.line(f"registration failed: {error}")
         else:
             failures, first_s = 0, answer.interval_s or protocol.REGISTER_INTERVAL_S
             if answer.order is protocol.Order.STOP:
-                raise StoppedError("the operator says stop")
+                raise StoppedError("the operator sent a stop order")
             if answer.world is not None and answer.order is protocol.Order.GO:
                 return answer.world
             missing = ", ".join(str(node) for node in answer.missing[:20])
@@ -90,7 +90,7 @@ def _end_of(refused: endpoint.UnreachableError | endpoint.RefusedError) -> Excep
 
 
 class _ChangeLog:
-    """Logs a line when it changes, and again after a while."""
+    """Logs a line when it changes, and again after a time."""
 
     def __init__(self) -> None:
         self._last = ""

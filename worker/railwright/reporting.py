@@ -1,4 +1,4 @@
-"""What the launcher sends of a running node: heartbeats from one thread, and requests to commit."""
+"""Messages of the launcher of a running node: heartbeats from one thread, and commits."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LAST_HEARTBEAT_TIMEOUT_S = 10.0
 RETRY_S = 0.3
 
 QUIET_S = 10.0
-"""From here on each heartbeat says where ranks stand: well below the least limit, and rare."""
+"""Without progress for this long each heartbeat has the steps of ranks: below the least limit."""
 
 STEPS_EVERY_S = 20.0
-"""While all ranks make steps, a heartbeat carries them so often. With them it costs the operator
-twice as much."""
+"""The interval of heartbeats with steps while all ranks make progress. They cost the operator twice
+as much."""
 
 Reply = TypeVar("Reply")
 
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 class LauncherState:
     """The state of this node's ranks, filled from several threads.
 
-    ``changed`` asks for a heartbeat at once. ``recorded`` is set once the operator has stored what
-    all ranks of the job recorded; ``unrecorded`` is the reason why it never will. Ranks write their
-    stacks into ``folder``.
+    ``changed`` causes a heartbeat at once. ``recorded`` is set once the operator has stored the
+    profile of the job; ``unrecorded`` is the reason why it will not. Ranks write their stacks into
+    ``folder``.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class LauncherState:
         self._phase = protocol.Phase.STARTING
         self._steps_said_s = -math.inf
         self.revoked: str | None = None
-        """Why the operator wants this attempt to stop."""
+        """The reason of the operator's order to stop; None without one."""
 
     def revoke(self, reason: str) -> None:
-        """Record that the operator wants this attempt to stop. The first reason stays."""
+        """Record the operator's order to stop. The first reason stays."""
         with self._lock:
             self.revoked = self.revoked or protocol.fitted(reason, protocol.SENTENCE_BYTES_MAX)
 
     def ended(
         self, *, running: int, failure: protocol.Failure | None = None, rank: int | None = None
     ) -> None:
-        """A rank has ended, and so many still run; the failure, once one was the first to fail."""
+        """Record the end of a rank, the number of running ones, and the first failure."""
         with self._lock:
             if rank is not None:
                 self._steps.pop(rank, None)
@@ -101,7 +101,7 @@ class LauncherState:
         self._change(running=running, exited=exited, failure=failure)
 
     def report(self, report: channel.Report) -> None:
-        """A rank's progress."""
+        """Record the progress of a rank."""
         if report.rank not in self._ranks:
             self._strange.warn(rank=report.rank)
             return
@@ -116,7 +116,7 @@ class LauncherState:
                 self._pids[report.rank] = report.pid or self._pids.get(report.rank, 0)
 
     def request_stacks(self, requested: bool) -> None:
-        """Whether the operator wants to know where ranks are whose steps stand still."""
+        """Set whether the operator requests the stacks of ranks."""
         with self._lock:
             if requested:
                 self._stacks.ask({rank: pid for rank, pid in self._pids.items() if pid})
@@ -124,7 +124,7 @@ class LauncherState:
                 self._stacks.forget()
 
     def record(self, request: channel.Request) -> None:
-        """Record what rank 0's checkpointer did."""
+        """Record a report of rank 0's checkpointer."""
         self._change(
             resumed_from=request.resumed_from,
             committed=request.committed,
@@ -144,7 +144,7 @@ class LauncherState:
             return self._summary().phase is not self._phase
 
     def next_heartbeat(self) -> protocol.Heartbeat:
-        """The next heartbeat to send."""
+        """The next heartbeat."""
         with self._lock:
             self._heartbeat = dataclasses.replace(
                 self._heartbeat, sequence=self._heartbeat.sequence + 1
@@ -159,12 +159,12 @@ class LauncherState:
             )
 
     def _news_of_steps(self) -> protocol.Steps | None:
-        """Where the ranks are; None in most heartbeats as long as all of them make steps."""
+        """The steps of the ranks; None in most heartbeats while all of them make progress."""
         steps, now_s = self._summary(), self._clock()
         stood_still, changed = self._stood_still, steps.phase is not self._phase
         self._phase = steps.phase
         quiet = max(steps.still_s, steps.lag_s) >= QUIET_S
-        # Ranks that report nothing stay in STARTING, and stand still for ever as far as they say.
+        # Ranks without a report stay in STARTING, without any progress.
         self._stood_still = steps.phase is not protocol.Phase.STARTING and (
             quiet or steps.phase is not protocol.Phase.TRAINING
         )
@@ -180,7 +180,7 @@ class LauncherState:
 
 
 class Reporter:
-    """The thread that sends heartbeats, and what ranks have recorded into ``folder``."""
+    """The thread that sends heartbeats, and the recordings in ``folder``."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState, folder: Path) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
@@ -193,11 +193,11 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Sends the first heartbeat, and then one at every interval or change."""
+        """Send the first heartbeat, then one at every interval or change."""
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when a heartbeat made after this call was answered, or after a time."""
+        """Wait until a heartbeat made after this call was answered, or for a time."""
         self._closing.set()
         self._state.changed.set()
         patience_s = pacing.patience_s(1, self._interval_s)
@@ -232,7 +232,7 @@ class Reporter:
         self._state.changed.clear()
 
     def _send(self, timeout_s: float = pacing.TIMEOUT_S) -> bool:
-        """Whether the operator has the heartbeat, or will never take it."""
+        """Send a heartbeat; return whether the operator has it or will never accept it."""
         heartbeat = self._state.next_heartbeat()
         try:
             answer = _post(
@@ -245,16 +245,16 @@ class Reporter:
             )
         except (endpoint.UnreachableError, endpoint.RefusedError) as error:
             if self._is_answered:
-                logger.warning("heartbeat not taken", extra={"error": str(error)})
+                logger.warning("heartbeat refused", extra={"error": str(error)})
             self._is_answered = False
             return error.is_final
         if not self._is_answered:
-            logger.warning("operator answers again")
+            logger.warning("operator reachable again")
         self._is_answered = True
         if answer.order is protocol.Order.STOP:
             self._state.revoke(answer.reason)
         self._state.request_stacks(answer.stacks)
-        # A pre-run ends soon after its profile is stored, and heartbeats ask for that.
+        # A pre-run ends once its profile is stored, which a heartbeat returns.
         stated = None if self._pre_run else answer.interval_s
         self._interval_s = stated or protocol.HEARTBEAT_INTERVAL_S
         return True
@@ -279,16 +279,16 @@ class Reporter:
             except endpoint.RefusedError as refused:
                 if not refused.is_final:
                     return
-                logger.warning("recording not taken", extra={"error": str(refused)})
-                self._state.unrecorded = f"what was recorded was not taken: {refused}"
+                logger.warning("recording refused", extra={"error": str(refused)})
+                self._state.unrecorded = f"the recording was refused: {refused}"
             except (OSError, protocol.ProtocolError) as error:
                 logger.warning("recording dropped", extra={"error": str(error)})
-                self._state.unrecorded = f"what was recorded cannot be told: {error}"
+                self._state.unrecorded = f"the recording cannot be sent: {error}"
             path.unlink(missing_ok=True)
 
 
 class CommitDesk:
-    """Answers the requests of rank 0's checkpointer; used by one thread."""
+    """Handles the requests of rank 0's checkpointer, in one thread."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState) -> None:
         self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
@@ -296,18 +296,18 @@ class CommitDesk:
         self._state = state
 
     def close(self) -> None:
-        """Closes the connection to the operator."""
+        """Close the connection to the operator."""
         self._operator.close()
 
     def answer(self, request: channel.Request) -> channel.Permission:
-        """Keeps what was done; asks the operator for what is to be done."""
+        """Record a report; send a commit to the operator."""
         self._state.record(request)
         if request.commit_step is None:
             return channel.Permission(granted=True, confirmed=True)
         return self._permission(protocol.Commit(self._member, request.commit_step))
 
     def _permission(self, commit: protocol.Commit) -> channel.Permission:
-        """The operator's answer within channel.COMMIT_DEADLINE_S, else the permission to go on.
+        """The operator's response within channel.COMMIT_DEADLINE_S, else the permission to go on.
 
         Going on does no harm: what a revoked attempt commits is above the step up to which later
         attempts read it.
@@ -329,7 +329,9 @@ class CommitDesk:
                 state.revoke(answer.reason)
         if state.revoked is not None:
             return channel.Permission(granted=False, confirmed=True, reason=state.revoked)
-        logger.warning("commit not answered, going on", extra={"step": commit.step, "error": why})
+        logger.warning(
+            "commit without response, going on", extra={"step": commit.step, "error": why}
+        )
         reason = protocol.fitted(why, protocol.SENTENCE_BYTES_MAX)
         return channel.Permission(granted=True, confirmed=False, reason=reason)
 
@@ -342,7 +344,8 @@ def _post(
     kind: type[Reply],
     timeout_s: float = pacing.TIMEOUT_S,
 ) -> Reply:
-    """The operator's answer. Raises UnreachableError, and RefusedError: 409 revokes the attempt."""
+    """The operator's response. Raises UnreachableError, or RefusedError: 409 revokes the
+    attempt."""
     try:
         return operator.post(path, message, kind=kind, timeout_s=timeout_s)
     except endpoint.RefusedError as refused:

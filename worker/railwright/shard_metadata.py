@@ -116,7 +116,7 @@ def _check(found: object, folder: Path) -> None:
         raise MetadataError("it holds no metadata")
     for info in found.storage_data.values():
         if not isinstance(info, filesystem._StorageInfo) or info.transform_descriptors:
-            raise MetadataError("it says of data how to read it")
+            raise MetadataError("its data has transforms")
         name = info.relative_path
         if not isinstance(name, str) or Path(name).name != name:
             raise MetadataError(f"{name!r} is not a file of this folder")

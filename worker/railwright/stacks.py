@@ -1,8 +1,8 @@
-"""Where ranks are in their script: asked for when their steps stand still.
+"""Stacks of ranks, collected when their steps stall.
 
-A rank registers a handler of faulthandler when it first reports. It runs without Python's lock, so
-that a rank that waits in a collective answers; a process that is stopped does not. The launcher
-sends the signal only to a process that catches it: to any other it would be the end.
+A rank registers a handler of faulthandler at its first report. It runs without Python's lock, so
+that a rank that waits in a collective responds; a stopped process does not. The launcher sends the
+signal only to a process that handles it, as it would end any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIGNAL = signal.SIGRTMIN + 8
 """Neither Python, torch, NCCL nor batch systems use it."""
 
 ANSWER_S = 1.0
-"""A handler writes within milliseconds; this is for a machine that is short of processors."""
+"""A handler writes within milliseconds; this allows for a busy machine."""
 
 DUMP_BYTES_MAX = 64 * 1024
 LOGGED_LINES_MAX = 100
@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 
 def register(folder: Path) -> bool:
-    """Whether this process writes its stacks into the folder from now on when SIGNAL comes."""
+    """Register the handler of SIGNAL, which writes into the folder; return whether that
+    succeeded."""
     if signal.getsignal(SIGNAL) is not signal.SIG_DFL:
         return False
     try:
@@ -47,7 +48,7 @@ def register(folder: Path) -> bool:
 
 
 class StackDesk:
-    """The launcher's part: asks the ranks of its node at once, and reads what they wrote later."""
+    """The launcher's part: signals all ranks of its node, and reads their stacks later."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float]) -> None:
         self._folder = folder
@@ -57,7 +58,7 @@ class StackDesk:
         self._answer: tuple[protocol.Stack, ...] | None = None
 
     def ask(self, pids: Mapping[int, int]) -> None:
-        """Ask these processes, by rank, once until ``forget``."""
+        """Signal these processes, by rank, once until ``forget``."""
         if self._asked_s is not None:
             return
         self._asked_s = self._clock()
@@ -68,14 +69,14 @@ class StackDesk:
             try:
                 os.kill(pid, SIGNAL)
             except OSError as error:
-                logger.warning("rank not asked", extra={"rank": rank, "error": str(error)})
+                logger.warning("stack signal failed", extra={"rank": rank, "error": str(error)})
 
     def forget(self) -> None:
-        """The ranks make steps again, or never stood still."""
+        """Drop the stacks: the ranks make progress."""
         self._asked, self._asked_s, self._answer = {}, None, None
 
     def answer(self) -> tuple[protocol.Stack, ...] | None:
-        """What the ranks showed, those that did not answer first; None until they had time to."""
+        """The stacks of the ranks, those without a response first; None until the time is over."""
         if self._asked_s is None or self._clock() - self._asked_s < ANSWER_S:
             return None
         if self._answer is None:
@@ -108,7 +109,7 @@ class StackDesk:
 
 
 def main_stack(dump: str) -> str:
-    """The main thread's frames of what faulthandler wrote, the innermost first; empty if none."""
+    """The main thread's frames in faulthandler's output, the innermost first; empty if none."""
     stacks: list[list[str]] = []
     for block in re.split(r"^(?=(?:Current thread|Thread) )", dump, flags=re.MULTILINE):
         frames = [
@@ -127,7 +128,7 @@ def _dump(folder: Path, pid: int) -> Path:
 
 def _log(ranks: list[int], text: str) -> None:
     named = ", ".join(map(str, ranks[: protocol.RANKS_NAMED_MAX]))
-    logger.warning("steps stand still: stacks of ranks %s follow", named)
+    logger.warning("steps stalled: stacks of ranks %s follow", named)
     for line in text.splitlines()[:LOGGED_LINES_MAX]:
         logger.warning("%s", line)
 

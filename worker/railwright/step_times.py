@@ -1,5 +1,4 @@
-"""How far the ranks of one node are, and how long their steps take: what a heartbeat says of all
-ranks together, however many there are.
+"""Steps and step times of the ranks of one node, summarized for a heartbeat.
 
 The launcher passes each report of a rank in; all times are seconds of the launcher's monotonic
 clock. Step times are kept in buckets, so that a run of millions of steps needs no more memory.
@@ -14,10 +13,10 @@ from collections.abc import Sequence
 from railwright import protocol
 
 WARM_UP_STEPS = 5
-"""Steps of a rank that are not timed: they compile, tune kernels and fill caches."""
+"""First steps of a rank that are not timed: they compile, tune kernels and fill caches."""
 
 TIMED_STEPS_MIN = 5
-"""From so many timed steps on, their 99th percentile says something."""
+"""The least number of timed steps for a 99th percentile."""
 
 BUCKET_RATIO = 1.05
 """A step time is rounded up by at most 5 %."""
@@ -25,11 +24,11 @@ BUCKET_RATIO = 1.05
 STEP_S_MIN = 1e-3
 
 LENIENT = (protocol.Phase.EVALUATING, protocol.Phase.CHECKPOINTING, protocol.Phase.STARTING)
-"""Phases other than training, the one that may last the longest first."""
+"""Phases other than training, the potentially longest first."""
 
 
 class RankSteps:
-    """One rank, by its reports."""
+    """The state of one rank, by its reports."""
 
     def __init__(self, rank: int, *, now_s: float) -> None:
         self.rank = rank
@@ -75,12 +74,12 @@ class RankSteps:
 
 
 def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> protocol.Steps:
-    """What a heartbeat says of the ranks that run."""
+    """Summarize the running ranks for a heartbeat."""
     reporting = [rank for rank in ranks if rank.has_reported]
-    # A rank that reported once and left the rest to others is none that hangs.
+    # A rank that reported only once, while others report more, does not hang.
     stepping = [rank for rank in reporting if rank.made]
     none = RankSteps(0, now_s=now_s)
-    # Of ranks that wait for each other, those that are behind have stood still the longest.
+    # Of ranks that wait for each other, those that are behind have waited longest.
     slowest = min(stepping or reporting, key=lambda rank: rank.since_s, default=none)
     newest = max((rank.step for rank in reporting), default=0)
     there = [rank for rank in stepping or reporting if rank.step == slowest.step]
@@ -104,8 +103,8 @@ def summary(ranks: Sequence[RankSteps], *, started_s: float, now_s: float) -> pr
 
 
 def _phase(ranks: Sequence[RankSteps]) -> protocol.Phase:
-    """The phase that may last the longest of those that ranks say they are in. Until a rank has
-    reported a step it has said nothing with STARTING."""
+    """The potentially longest phase of the ranks. STARTING does not count before a rank has
+    reported a step."""
     stated = {
         rank.phase
         for rank in ranks
