@@ -13,7 +13,7 @@ STEPS_BETWEEN_LINES = 10
 
 
 class Health(StrEnum):
-    """How a node is. The operator does not know of a power cut before it has found it out."""
+    """The state of a node. The operator detects a power cut only after a time."""
 
     READY = "ready"
     NOT_READY = "not ready"
@@ -36,7 +36,7 @@ def picture(scene: Scene, title: str) -> list[str]:
 
 
 def changes(before: Scene | None, after: Scene) -> Iterator[str]:
-    """One line for each thing a reader of a log should know of, in order of time."""
+    """One line for each event of the demo, in order of time."""
     shown = frozenset() if before is None else frozenset(event.name for event in before.events)
     at = clock(after.elapsed_s)
     for event in after.events:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says what was awaited, and what was there instead."""
+    """The demo cannot go on; the message has the expected and the observed state."""

@@ -68,7 +68,7 @@ def equal(attempts: Mapping[int, Losses], uninterrupted: Losses, *, steps: int) 
 
 
 def missed(figures: Figures, *, simulated: bool) -> list[str]:
-    """The bars that do not hold, in words; what a simulation cannot have is no bar of it."""
+    """The missed bars, as text. Bars that a simulation cannot measure do not apply to it."""
     bars = [
         (figures.succeeded, "the job did not succeed"),
         (figures.attempts == ATTEMPTS, f"{figures.attempts} attempts, expected {ATTEMPTS}"),

@@ -28,7 +28,7 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job at its end: its last scene, each attempt's loss at each step, what kubectl says."""
+    """A finished job: its last scene, each attempt's loss at each step, and kubectl's output."""
 
     scene: Scene
     losses: dict[int, dict[int, float]]
@@ -37,7 +37,7 @@ class Ended:
 
 
 def play(screen: Screen) -> tuple[Figures, str]:
-    """The figures, and what kubectl says of the job at its end."""
+    """The figures, and kubectl's output for the finished job."""
     screen.report("starting etcd, kube-apiserver, kube-controller-manager and five nodes")
     with Testbed.start("demo", example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed:
         screen.report("installing the kinds, and the operator's account with its rights")

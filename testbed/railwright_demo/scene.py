@@ -39,7 +39,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node, as the API server knows it."""
+    """One node, by its object in the API server."""
 
     name: str
     rack: str
@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing the operator told about the job."""
+    """An event on the job."""
 
     name: str
     reason: str
@@ -64,7 +64,7 @@ class Scene:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     events: tuple[Event, ...] = ()
-    # What only the demo knows: it cut their power.
+    # The nodes whose power the demo cut.
     dead: frozenset[str] = frozenset()
 
 

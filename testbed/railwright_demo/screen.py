@@ -1,4 +1,4 @@
-"""Where the demo speaks: a picture redrawn in place on a terminal, plain lines anywhere else."""
+"""The output of the demo: a picture redrawn in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

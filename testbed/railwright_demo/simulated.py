@@ -30,7 +30,7 @@ DEADLINE_S = 120.0
 
 
 def play(screen: Screen) -> tuple[Figures, str]:
-    """The figures, and what kubectl says of the job at its end."""
+    """The figures, and kubectl's output for the finished job."""
     screen.report("starting etcd, kube-apiserver and kube-controller-manager")
     with ControlPlane.start("demo-simulated") as plane, contextlib.ExitStack() as machines:
         screen.report("installing the kinds, and the operator's account with its rights")

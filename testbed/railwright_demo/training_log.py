@@ -20,7 +20,7 @@ RETRY_S = 0.5
 
 
 def losses_in(text: str) -> dict[int, float]:
-    """The loss at each step, of every whole line that tells one."""
+    """The loss at each step, from all complete lines with one."""
     whole = text[: text.rfind("\n") + 1]
     return {int(step): float(loss) for step, loss in LINE.findall(whole)}
 
@@ -64,7 +64,7 @@ class TrainingLogs:
             return
         if process is not None:
             process.end()
-        # The container may not run yet: then kubectl ends at once, and is asked again.
+        # The container may not run yet: then kubectl ends at once, and is started again.
         command = [
             self._kubectl,
             f"--kubeconfig={self._plane.kubeconfig}",

@@ -19,10 +19,10 @@ COLUMNS = "custom-columns=TIME:.eventTime,TYPE:.type,REASON:.reason,MESSAGE:.mes
 
 
 class WatchedJob:
-    """A job that is applied on entering, and all that the demo notes about it.
+    """A job that is applied on entering, and what the demo observes of it.
 
-    ``heard`` is called with every scene, before it is asked whether the wait is over; ``evidence``
-    is asked when that was in vain.
+    ``on_scene`` is called with every scene, before the condition of a wait is evaluated;
+    ``evidence`` is read when a wait times out.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WatchedJob:
             time.sleep(LOOK_INTERVAL_S)
 
     def timeline(self) -> str:
-        """What kubectl says of it: the job's line, and its events in their order."""
+        """kubectl's output: the job's line, and its events in order."""
         events = self._plane.kubectl(
             "get",
             "events",

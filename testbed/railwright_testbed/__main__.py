@@ -158,7 +158,7 @@ def _racks(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         name, _, count = text.partition("=")
         if not name or not count.isdecimal() or int(count) < 1:
-            raise TestbedError(f"--racks got {text!r}; wanted NAME=NODES, such as rack-a=2")
+            raise TestbedError(f"--racks is {text!r}, expected NAME=NODES, such as rack-a=2")
         racks[name] = int(count)
     return racks or DEFAULT_RACKS
 
@@ -177,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("--all", action="store_true", help="whatever their names")
     commands.add_parser("list", help="the testbeds of this user")
     commands.add_parser("build", help="find or build all programs")
-    commands.add_parser("check", help="say what is missing for real nodes; exits 3 if anything is")
+    commands.add_parser("check", help="list what is missing for real nodes; exits 3 if anything is")
     for fault, what in faults.HELP.items():
         command = commands.add_parser(fault, help=what)
         command.add_argument("node")

@@ -68,9 +68,9 @@ class ApiClient:
         body: Json | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """One request. OSError and HTTPException mean that no answer came.
+        """Make a request. OSError and HTTPException mean that there was no response.
 
-        It is sent again when the server asks for that, as after a new kind was installed.
+        It is sent again if the server requires that, as after a new kind was installed.
         """
         content = None if body is None else json.dumps(body).encode()
         status, text, again_s = self._send(method, path, content, content_type)
@@ -89,7 +89,7 @@ class ApiClient:
     def _send(
         self, method: str, path: str, content: bytes | None, content_type: str
     ) -> tuple[int, bytes, float | None]:
-        """The status, the body, and after how many seconds to ask again, if the server says so."""
+        """The status, the body, and the seconds until a retry if the response has them."""
         if time.monotonic() - self._used_s > _IDLE_S_MAX:
             self.close()
         self._used_s = time.monotonic()

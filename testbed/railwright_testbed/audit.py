@@ -1,8 +1,8 @@
-"""The API server's own account of requests: whose they were, and what they were answered.
+"""The audit log of the API server: requests, their users, and their responses.
 
-Recorded is every request of the operator, and every delete of a pod, whoever asks for it: objects
-tell who wrote them, but nothing tells who deleted one. Those carry the pod as it then was, and with
-it the revision that the delete made.
+It has every request of the operator, and every deletion of a pod by any user: objects record who
+wrote them, but not who deleted them. A deletion has the pod's last version, and so the revision of
+the deletion.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOG_MIB_MAX = 10_240
 
 
 class Right(NamedTuple):
-    """What a request asks to be allowed; ``namespace`` is empty for what is of the cluster."""
+    """The permission that a request needs; ``namespace`` is empty for cluster objects."""
 
     verb: str
     group: str
@@ -80,12 +80,12 @@ class Request:
 
     @property
     def landed(self) -> bool:
-        """Whether the server said that it did what was asked."""
+        """Whether the request succeeded."""
         return 200 <= self.code < 300
 
 
 def flags(directory: Path) -> list[str]:
-    """What kube-apiserver is told, to account for requests in ``log(directory)``."""
+    """The options of kube-apiserver for an audit log in ``log(directory)``."""
     policy = directory / "audit-policy.json"
     policy.write_text(json.dumps(_POLICY))
     return [
@@ -110,10 +110,10 @@ def requests(path: Path) -> Iterator[Request]:
 
 
 def used(path: Path, user: str) -> collections.Counter[Right]:
-    """What a user asked for so far, and how often: ``total()`` counts its requests.
+    """The requests of a user so far, counted; ``total()`` is their number.
 
-    Left out is what names no resource, such as discovery. Of others than the operator only deletes
-    of pods are accounted for.
+    Requests without a resource, such as discovery, are left out. Of other users than the operator
+    only deletions of pods are recorded.
     """
     return collections.Counter(
         Right(one.verb, one.group, one.resource, one.subresource, one.namespace)
@@ -123,8 +123,7 @@ def used(path: Path, user: str) -> collections.Counter[Right]:
 
 
 def paths_used(path: Path, user: str) -> set[tuple[str, str]]:
-    """The verbs and paths of requests that name no resource and were answered with what they asked
-    for, or with 304."""
+    """The verbs and paths of requests without a resource that succeeded or got 304."""
     return {
         (one.verb, one.path)
         for one in requests(path)

@@ -1,7 +1,7 @@
 """The programs of the testbed: found on this machine, or built from their Go modules once.
 
-Looked for in this order, each program for itself: the folder KUBEBUILDER_ASSETS names (as it is),
-PATH (if the version is right), the cache (built before), and then built into the cache.
+Each program is searched in this order: the folder in KUBEBUILDER_ASSETS (any version), PATH (if the
+version is right), the cache (built before). If it is in none of them, it is built into the cache.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def cache_folder() -> Path:
 
 
 def find(names: Iterable[str]) -> dict[str, Path]:
-    """Where each named program is; builds those that are nowhere."""
+    """The path of each named program; builds missing ones."""
     found: dict[str, Path] = {}
     for name in names:
         program = _PROGRAMS[name]
@@ -110,7 +110,7 @@ def _build(program: Program) -> Path:
     folder = _built_folder(program.module)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
-        # Somebody else may be building the same; then this waits, and finds it done.
+        # Another process may be building the same; then this waits and finds the result.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             _build_module(program.module, folder)
@@ -137,7 +137,7 @@ def _build_module(module: str, folder: Path) -> None:
     )
     if answer.returncode != 0:
         raise TestbedError(
-            f"`go build` of testbed/{module} ended with {answer.returncode}; its own words are "
+            f"`go build` of testbed/{module} ended with {answer.returncode}; its output is "
             "above on stderr. It needs the Go module proxy (GOPROXY) and about 4 GB of disk."
         )
     for program in _PROGRAMS.values():

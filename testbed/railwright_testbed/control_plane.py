@@ -41,7 +41,7 @@ class ControlPlaneOptions:
     # Real nodes reach the API server on the address of their bridge.
     address: str = "127.0.0.1"
     service_subnet: str = "10.96.0.0/16"
-    # A node's identity is fixed when the API server starts: its token stands in a file.
+    # A node's identity is fixed when the API server starts: its token is in a file.
     node_names: tuple[str, ...] = ()
     api_server_flags: tuple[str, ...] = ()
     # Thousands of simulated nodes that renew as kubelets do would leave no room for anything else.
@@ -166,7 +166,7 @@ class ControlPlane:
         self.stop()
 
     def stop_api_server(self) -> None:
-        """An outage: the API server is killed; etcd and the controller manager live on."""
+        """Kill the API server; etcd and the controller manager go on."""
         self._parts["kube-apiserver"].end()
 
     def start_api_server(self) -> None:
@@ -196,7 +196,8 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def second_api_server(self, *, etcd_port: int) -> Iterator[Entrance]:
-        """Another API server; ``etcd_port`` is where it finds etcd, or what stands in front."""
+        """Start another API server; ``etcd_port`` is the port of etcd or of a proxy in front of
+        it."""
         port = PortReservation(self._options.address)
         url = f"https://{self._options.address}:{port.port}"
         entrance = Entrance(url, self.directory / "second-serving" / "apiserver.crt")
@@ -266,7 +267,7 @@ class ControlPlane:
         return str(answer["status"]["token"])
 
     def run(self, name: str, command: Sequence[str], *, environment: Mapping[str, str]) -> Process:
-        """A process that lives no longer than this testbed, with its log beside the others'."""
+        """Start a process that ends with this testbed, with its log beside the others'."""
         return Process(
             name,
             command,
@@ -319,7 +320,7 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=testbed={peer}",
-            # Nobody needs this data after a power loss.
+            # This data is not needed after a power loss.
             "--unsafe-no-fsync",
             "--log-level=warn",
         ]
@@ -363,13 +364,13 @@ class ControlPlane:
             # With the default of 20 it takes a minute to remove the taints of 1,000 new nodes.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
-            # Nobody reads its own endpoint, so it needs no port.
+            # Its own endpoint is not used, so it needs no port.
             "--secure-port=0",
         ]
 
 
 class KubectlError(subprocess.CalledProcessError):
-    """kubectl failed; the message says what it said."""
+    """kubectl failed; the message has its output."""
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.stderr}"

@@ -1,4 +1,4 @@
-"""examples/ddp/job.yaml with what it must be told on a testbed: its nodes, image and volume."""
+"""examples/ddp/job.yaml with the settings of a testbed: nodes, image and volume."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from railwright_testbed.state_folder import StateFolder
 
 HELP = {
     "kill-node": "power loss: the cable goes first, then everything on it is dead",
-    "partition-node": "pull the cable; the node lives on",
+    "partition-node": "pull the cable; the node goes on",
     "restore-node": "plug the cable in, and start the node if it was dead",
 }
 _NODES_FILE = "nodes.json"
@@ -26,7 +26,7 @@ def die_silently(target: RealNode) -> None:
 
 
 def cut_off(target: RealNode) -> None:
-    """A partition: the node lives on, and nobody can tell."""
+    """A partition: the node goes on, without any connection."""
     network.set_link(target.testbed_id, target.index, up=False)
 
 

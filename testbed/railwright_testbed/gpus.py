@@ -1,4 +1,4 @@
-"""GPUs that nobody has: the nodes' extended resource, kept by the API server itself.
+"""Fake GPUs: an extended resource of the nodes that the API server itself maintains.
 
 A kubelet without a device plugin takes `nvidia.com/gpu` out of its status whenever it starts. So
 an admission policy puts it back into every status that a labelled node is about to get.
@@ -22,7 +22,7 @@ def install_policy(client: ApiClient) -> None:
         f"{_GROUP}/mutatingadmissionpolicybindings",
         {"metadata": {"name": _NAME}, "spec": {"policyName": _NAME}},
     )
-    # The server takes a moment to obey it, and a node that came before would have no GPUs.
+    # The policy takes effect after a moment, and a node created before would have no GPUs.
     waiting.until(
         lambda: shown_by(client.post("/api/v1/nodes?dryRun=All", _probe())) == 1,
         f"the admission policy {_NAME} to be in force",

@@ -1,4 +1,4 @@
-"""All that etcd was ever told, in the order in which it was told, with no cache in between.
+"""The complete history of etcd in order, without a cache.
 
 A testbed's API server stores JSON and never compacts, so from revision 1 on nothing is lost. Read
 through etcd's own JSON gateway, a watch from revision 1 brings it all; one revision is one write of
@@ -48,7 +48,7 @@ class Revision:
 
 
 def mark(etcd: str, note: Json) -> int:
-    """Write a note between two revisions, for whoever reads the history; the note's revision."""
+    """Write a note into the history; return its revision."""
     body = {"key": _coded(MARKS), "value": _coded(json.dumps(note))}
     with _answer(etcd, "/v3/kv/put", body) as response:
         return int(json.loads(response.read())["header"]["revision"])

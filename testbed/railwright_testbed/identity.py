@@ -1,4 +1,4 @@
-"""Who may talk to the API server: a signing key, static tokens, and kubeconfig files."""
+"""Credentials for the API server: a signing key, static tokens, and kubeconfig files."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def new_controller_manager() -> StaticToken:
 
 
 def new_simulated_nodes() -> StaticToken:
-    """What kwok plays kubelets as: admission policies know them by their group."""
+    """The identity of kwok's kubelets: admission policies identify them by their group."""
     return StaticToken(
         secrets.token_urlsafe(24), "railwright-kwok", ("system:masters", "system:nodes")
     )
 
 
 def new_node(name: str) -> StaticToken:
-    """What a kubelet needs so that the Node authorizer knows it."""
+    """The identity of a kubelet for the Node authorizer."""
     return StaticToken(secrets.token_urlsafe(24), f"system:node:{name}", ("system:nodes",))
 
 
@@ -60,8 +60,8 @@ def write_tokens(path: Path, tokens: list[StaticToken]) -> None:
 def write_signing_key(path: Path) -> None:
     """A new P-256 private key (RFC 5915), with which service account tokens are signed.
 
-    The public half may be left out of the file: who reads it computes it. So no cryptography
-    library is needed here.
+    The file may omit the public key, as readers compute it. So no cryptography library is needed
+    here.
     """
     scalar = secrets.randbelow(_P256_ORDER - 1) + 1
     version = b"\x02\x01\x01"

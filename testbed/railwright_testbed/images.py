@@ -2,7 +2,7 @@
 
 No registry is needed. The image has a few folders and files and the environment variables; the
 programs come in by read-only mounts that the nodes' container runtime adds to every container, so
-a pod's YAML says nothing of it. What runs on the host runs in the pod, torch included.
+a pod's YAML does not mention them. Programs of the host run in the pod, torch included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from railwright_testbed import pause
 
-# Not `latest`: for that tag a kubelet would ask a registry.
+# Not `latest`: for that tag a kubelet would contact a registry.
 POD_IMAGE = "railwright.test/python:1"
 LAUNCHER_IMAGE = "railwright.test/launcher:1"
 

@@ -1,6 +1,6 @@
-"""Names of what a testbed puts into the kernel, and how all of it is taken out again.
+"""Names of a testbed's kernel objects, and their removal.
 
-Each name holds the testbed's id, so what belongs to a crashed testbed is known without its help.
+Each name has the testbed's id, so the objects of a crashed testbed can be identified.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def remove_cgroup(cgroup: str) -> None:
     def removed() -> bool:
         for hierarchy in cgroup_hierarchies():
             for folder, _, _ in os.walk(hierarchy / cgroup, topdown=False):
-                # Busy for a moment after its last process was killed: asked again then.
+                # Busy for a moment after its last process was killed: retried.
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
         return not any((hierarchy / cgroup).exists() for hierarchy in cgroup_hierarchies())

@@ -1,6 +1,6 @@
-"""Simulated nodes: kwok plays their kubelets, as the stages in kwok_stages.yaml say.
+"""Simulated nodes: kwok plays their kubelets, by the stages in kwok_stages.yaml.
 
-What a test tells a node or a pod goes through its metadata:
+Tests control a node or a pod with its metadata:
 
 - node label `testbed.railwright.dev/ready: "false"`: Ready becomes False, leases go on;
 - pod annotation `testbed.railwright.dev/start-after: 2s`: Pending for so long, then Running;
@@ -79,7 +79,7 @@ class Kwok:
         self.add_nodes(nodes)
 
     def stop(self) -> None:
-        """End kwok. Its nodes stay in the API and turn NotReady, as dead machines do."""
+        """End kwok. Its nodes stay in the API and become NotReady, as dead machines do."""
         if self._process is not None:
             self._process.end()
             self._process = None
@@ -112,7 +112,7 @@ class Kwok:
             f"{len(required)} simulated nodes Ready",
             deadline_s=_READY_DEADLINE_S + len(required) * _READY_DEADLINE_S_PER_NODE,
             evidence=lambda: self._evidence(required),
-            # The answer to one question holds all nodes; asking often would slow them down.
+            # The response has all nodes; frequent requests would slow them down.
             pause_s_longest=max(0.25, len(required) / 1000),
         )
 
@@ -132,7 +132,7 @@ class Kwok:
             client.patch(path, {"metadata": {"annotations": annotations}})
 
     def report_pod(self, namespace: str, name: str, status: Json) -> None:
-        """Write a pod's status as its kubelet would, once it has said that the pod runs."""
+        """Write a pod's status as its kubelet would, once the pod is reported as running."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         with self._client() as client:
             self._until(lambda: client.get(path)["status"]["phase"] == "Running", f"{name} running")
@@ -150,7 +150,7 @@ class Kwok:
     def ready_nodes(self) -> set[str]:
         """Simulated nodes that are Ready and carry no taint that keeps pods off."""
         with self._client() as client:
-            # From the API server's cache: with many nodes this list is asked often.
+            # From the API server's cache: with many nodes this list is read often.
             answer = client.get("/api/v1/nodes?resourceVersion=0")
         return {
             str(node["metadata"]["name"])

@@ -52,9 +52,9 @@ class Subnets:
 def create(testbed_id: str, nodes: Sequence[str]) -> Subnets:
     """Make the bridge, and for each node its namespace, link and routes."""
     if len(nodes) > NODES_MOST:
-        raise TestbedError(f"{len(nodes)} real nodes were asked for; a testbed takes {NODES_MOST}")
+        raise TestbedError(f"{len(nodes)} real nodes requested, expected at most {NODES_MOST}")
     with sweeping.one_at_a_time():
-        # Once the bridge has its address, its route tells everybody that the subnet is taken.
+        # Once the bridge has its address, its route marks the subnet as in use.
         subnets = Subnets(_free_subnet())
         batch(_bridge_commands(testbed_id, subnets))
     for index, name in enumerate(nodes):
@@ -70,7 +70,7 @@ def create(testbed_id: str, nodes: Sequence[str]) -> Subnets:
 
 
 def set_link(testbed_id: str, index: int, *, up: bool) -> None:
-    """Plug a node's cable in, or pull it: nothing passes, and nobody is told."""
+    """Plug a node's cable in, or pull it: packets are dropped silently."""
     link = kernel_objects.link_name(testbed_id, index)
     batch([f"link set {link} {'up' if up else 'down'}"])
 

@@ -137,7 +137,7 @@ def start_kubelet(
 
 
 def _hide_the_machine(node: RealNode, mount_namespace: str) -> None:
-    """Let the node write to places that only it sees.
+    """Mount the writable folders of the node privately.
 
     Whatever the configuration says, a kubelet links logs into /var/log/containers, listens in
     /var/lib/kubelet, and sets kernel settings for the whole machine; network plugins write to
@@ -156,7 +156,7 @@ def _hide_the_machine(node: RealNode, mount_namespace: str) -> None:
     for name, value in node_settings.KERNEL_SETTINGS_SHOWN.items():
         target = Path("/proc/sys", name)
         if target.exists():
-            # A kubelet leaves a setting alone that has the wanted value already.
+            # A kubelet does not touch a setting that has its value already.
             source = shown / name.replace("/", ".")
             source.write_text(f"{value}\n")
             _mount(mount_namespace, "--bind", str(source), str(target))

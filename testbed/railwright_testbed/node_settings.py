@@ -104,7 +104,7 @@ def write_kubelet(folder: Path, *, socket: Path, cgroup: str) -> Path:
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "readOnlyPort": 0,
-        # The nodes share the machine's disk: a full one must not look like a fault of theirs.
+        # The nodes share the machine's disk: a full disk must not count as their fault.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {

@@ -18,7 +18,7 @@ READY_DEADLINE_S = 60.0
 
 
 def install(plane: ControlPlane, repository: Path) -> None:
-    """Apply the CRDs and the operator's manifests, as the README tells an administrator to."""
+    """Apply the CRDs and the operator's manifests, as described in the README."""
     plane.kubectl("apply", "--server-side", "-f", str(repository / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     plane.kubectl("apply", "-f", str(repository / "deploy"))
@@ -71,7 +71,7 @@ class OperatorProcess:
         return self._process is not None and self._process.alive
 
     def start(self) -> None:
-        """Start it and wait until it says that it is ready."""
+        """Start the operator and wait until it is ready."""
         kubeconfig = self._plane.kubeconfig_for_service_account(
             NAMESPACE, SERVICE_ACCOUNT, through=self._through
         )
@@ -104,7 +104,7 @@ class OperatorProcess:
         self._probes.release()
 
     def probe(self, path: str) -> tuple[int, str]:
-        """The status and text of one of its probe paths; 0 when nobody answers."""
+        """The status and text of one of its probe paths; 0 without a response."""
         connection = http.client.HTTPConnection("127.0.0.1", self._probes.port, timeout=15)
         try:
             connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Ports asked from the kernel, and kept from everybody else while a testbed lives.
+"""Reserve ports of the kernel for the lifetime of a testbed.
 
 A reservation is a socket that is bound and does not listen. The kernel gives its port to no other
 socket, but a server that sets SO_REUSEADDR (every Go program does) may listen on it. So a server

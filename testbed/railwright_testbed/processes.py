@@ -1,7 +1,7 @@
 """Processes of a testbed: started in their own session, recorded, and ended by their record.
 
 A record holds the process id and its start time. Ids are used again by the kernel; a process is
-only ever signalled when both match, so that a stale record can never end a stranger.
+only ever signalled when both match, so that a stale record can never end another process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def record_of(pid: int, name: str) -> ProcessRecord | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name stands in parentheses and may hold spaces: read after the last one.
+    # The command's name is in parentheses and may have spaces: read after the last one.
     fields = stat[stat.rindex(")") + 2 :].split()
     if fields[0] in "ZX":
         return None

@@ -54,7 +54,7 @@ def missing_for_real_nodes() -> list[str]:
 
 
 def missing_packages() -> list[str]:
-    """Debian's names of the packages whose programs are not here."""
+    """Debian's names of the packages whose programs are missing."""
     packages = _without(_PROGRAMS_BY_PACKAGE)
     if plugin_folder() is None:
         packages.append(_PLUGINS_PACKAGE)
@@ -78,9 +78,9 @@ def install_packages() -> None:
 
 
 def prepare() -> None:
-    """Install all packages now, if this user may: later they would change what is mounted into
-    containers that run, and two that install at once refuse each other. Who needs one that is not
-    to be had is told then."""
+    """Install all packages now, if this user may: later they would change the mounts of
+    running containers, and two concurrent installations fail. A missing package is reported when
+    it is needed."""
     if os.geteuid() == 0 and shutil.which("apt-get") is not None:
         try:
             _install([*missing_packages(), *_without({**SIMULATED_NETWORKS, **HARDWARE_TOOLS})])
@@ -130,7 +130,7 @@ def _install(packages: list[str]) -> None:
 
 def _can_make_namespaces() -> bool:
     if shutil.which("unshare") is None:
-        return True  # Its package will be installed; then this is asked again.
+        return True  # Its package will be installed; then this is checked again.
     answer = subprocess.run(
         ["unshare", "--net", "--mount", "true"], capture_output=True, check=False
     )

@@ -1,11 +1,11 @@
-"""Launchers for simulated nodes: kwok says that a pod runs, and here somebody speaks for it.
+"""Launchers for simulated nodes, whose pods run nothing.
 
-A pod on a simulated node runs nothing, so nobody would register, beat or commit, and no gang would
-ever pass its barrier. For each such pod one launcher is played here, over the real protocol and
-with a token bound to that pod. Training is played too: a gang makes one step after the other as
-long as all of its launchers live, as an all-reduce would have it, and commits every so many; one
-that is a pre-run hands over a recording of that all-reduce, and ends. One thread plays all of them
-in turn, which is enough for some tens.
+kwok reports a pod on a simulated node as running, but no process registers, sends heartbeats or
+commits, so no gang would pass its barrier. This module simulates one launcher for each such pod,
+with the real protocol and a token bound to the pod. It simulates training too: a gang makes steps
+while all of its launchers run, as with an all-reduce, and commits at an interval; a pre-run sends a
+recording of that all-reduce and ends. One thread runs all launchers in rounds, which is enough for
+some tens.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class SimulatedLaunchers:
         return f"<SimulatedLaunchers gangs={len(self._gangs)} silent={sorted(self._silent)}>"
 
     def silence(self, node: str) -> None:
-        """The launchers on this node say nothing from now on, and their gangs stand still."""
+        """Silence the launchers on this node; their gangs make no steps."""
         self._silent |= {node}
 
     def resume(self, node: str) -> None:
-        """The launchers on this node speak again."""
+        """End the silence of the launchers on this node."""
         self._silent -= {node}
 
     def steps(self, attempt: int) -> tuple[int, int] | None:
@@ -129,12 +129,12 @@ class SimulatedLaunchers:
                     self._speak(gang)
                     self._train(gang)
             except (ApiError, OSError, http.client.HTTPException) as error:
-                logger.warning("a turn was cut short", extra={"error": str(error)})
+                logger.warning("round interrupted", extra={"error": str(error)})
 
     def _cast(self, items: list[Json]) -> None:
-        """A launcher for each pod that runs since the last turn; none for a pod that goes.
+        """Add a launcher for each new running pod; remove those of deleted pods.
 
-        A pod that went and is back, after a restore of etcd, starts again.
+        A pod that exists again after a restore of etcd starts again.
         """
         self._known &= {raw["metadata"]["uid"] for raw in items}
         for raw in items:
@@ -163,7 +163,7 @@ class SimulatedLaunchers:
             yield from gang.launchers.values()
 
     def _speak(self, gang: _Gang) -> None:
-        """Every launcher that is due says what it would say now."""
+        """Send the due messages of all launchers."""
         now_s = time.monotonic()
         for launcher in gang.launchers.values():
             if launcher.over or launcher.node in self._silent or now_s < launcher.speaks_at_s:
@@ -189,7 +189,7 @@ class SimulatedLaunchers:
             gang.first_step = gang.step + 1
         gang.step += 1
         if members[0].pod.pre_run:
-            # Each is told of by its own node alone, and all have to be asked.
+            # Each stack is sent by its own node, and all nodes have to be requested.
             if gang.step >= RECORDED_STEP and any([_is_recorded(member) for member in members]):
                 self._end(gang)
             return
@@ -199,7 +199,7 @@ class SimulatedLaunchers:
             self._end(gang)
 
     def _end(self, gang: _Gang) -> None:
-        """All ranks end with 0: the launchers say so, then the pods succeed."""
+        """End all ranks with 0: the launchers report it, then the pods succeed."""
         for launcher in gang.launchers.values():
             self._beat(gang, launcher, running=0)
             launcher.over = True
@@ -291,7 +291,7 @@ def _is_recorded(launcher: _Launcher) -> bool:
 
 
 def _commit(gang: _Gang) -> None:
-    """What rank 0 asks before it publishes a checkpoint, and what it knows after."""
+    """The commit of rank 0 before it publishes a checkpoint, and the result."""
     launcher = gang.launchers[0]
     member = launcher.pod.member
     with _answered(launcher):
@@ -303,7 +303,7 @@ def _commit(gang: _Gang) -> None:
 
 @contextlib.contextmanager
 def _answered(launcher: _Launcher) -> Iterator[None]:
-    """An operator that is away is asked again in the next turn; one that revokes ends it."""
+    """Send a message: without a response it is retried in the next round; a revocation ends it."""
     try:
         yield
     except endpoint.UnreachableError as error:

@@ -1,4 +1,4 @@
-"""Where a testbed keeps what it must remember, and how a crashed one is found again.
+"""The state folder of a testbed, by which a crashed one is found.
 
 Every testbed owns one folder. It names the testbed's id, which all its kernel objects carry in
 their names, its processes, and its owner: the Python process that will clean up. A folder whose
@@ -23,13 +23,13 @@ _DESCRIPTION = "testbed.json"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is known about a testbed from outside."""
+    """The public state of a testbed."""
 
     name: str
     testbed_id: str
     owner_pid: int
     owner_start_ticks: int
-    # Left running on purpose: nobody owns it, and only `down` ends it.
+    # Left running on purpose: it has no owner, and only `down` ends it.
     detached: bool = False
 
 
@@ -73,8 +73,8 @@ def root() -> Path:
 
 
 def new(name: str) -> StateFolder:
-    """Where a testbed's folder will be. Known before it is made, so that it can be swept however
-    far its making came."""
+    """The path of a testbed's folder. It is fixed before the folder is created, so that a partial
+    one can be removed."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
         raise TestbedError(
             f"a testbed cannot be named {name!r}: use up to 31 of a-z, 0-9 and -, such as demo"
@@ -98,7 +98,7 @@ def is_crashed(folder: StateFolder) -> bool:
     try:
         description = folder.description
     except FileNotFoundError:
-        return False  # Somebody else is removing it right now.
+        return False  # Another process is removing it.
     if description.detached:
         records = processes.read_records(folder.records)
         return not any(processes.is_alive(record) for record in records)

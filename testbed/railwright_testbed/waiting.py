@@ -1,4 +1,4 @@
-"""Waiting for a condition until a deadline, and saying what was last seen when it passes."""
+"""Wait for a condition until a deadline, with the last observed state in the error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def until(
     evidence: Callable[[], str] = str,
     pause_s_longest: float = _PAUSE_S_LONGEST,
 ) -> Found:
-    """The first true answer of `condition`, asked again and again until the deadline."""
+    """Poll `condition` until it returns a true value, or the deadline passes."""
     end_s = time.monotonic() + deadline_s
     pause_s = _PAUSE_S_FIRST
     while True:
