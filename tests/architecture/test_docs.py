@@ -76,7 +76,7 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert not findings, tree.report(findings, "`make` lists the targets")
 
 
-def test_every_make_target_says_what_it_is_for() -> None:
+def test_every_make_target_has_a_description() -> None:
     makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     explained = set(re.findall(r"^([a-z][\w-]*):.*## .+$", makefile, re.MULTILINE))

@@ -17,7 +17,7 @@ def test_the_committed_kinds_are_what_the_models_generate() -> None:
     assert list((tree.ROOT / "crds").glob("*.yaml")), "crds/ holds no kind"
 
 
-def test_the_lock_holds_every_version_that_is_asked_for() -> None:
+def test_lock_file_has_every_required_version() -> None:
     project = tomllib.loads((tree.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     asked = {line for extra in extras for line in extra if "==" in line}

@@ -95,13 +95,11 @@ def test_no_line_holds(pattern: re.Pattern[str], rule: str) -> None:
         (HOSTS, "io.containerd.internal.v1.opt", False),
     ],
 )
-def test_the_patterns_mean_what_they_say(
-    pattern: re.Pattern[str], line: str, expected: bool
-) -> None:
+def test_patterns_match_their_examples(pattern: re.Pattern[str], line: str, expected: bool) -> None:
     assert bool(pattern.search(line)) is expected
 
 
-def test_nothing_loads_or_runs_what_a_stranger_wrote() -> None:
+def test_no_code_loads_or_runs_untrusted_data() -> None:
     findings = _findings(bans.unsafe_calls, tree.python_files())
     assert not findings, tree.report(
         findings, "JSON and safe loaders only; programs by argument list"

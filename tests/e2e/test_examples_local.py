@@ -100,7 +100,7 @@ def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) 
     assert last.progress == protocol.Progress(steps, steps, loss=float(whole[steps]))
 
 
-def test_a_script_that_knows_nothing_of_railwright_runs(tmp_path: Path) -> None:
+def test_script_without_railwright_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "plain" / "train.py")]
     with OperatorEndpoint().listening() as operator:
         environ = environment_of(operator.url, tmp_path)

@@ -50,7 +50,7 @@ def test_a_job_without_the_sdk_runs_and_its_logs_stay(run: Run) -> None:
     assert ranks == {"0", "1", "2", "3"}, lines
 
 
-def test_an_image_that_cannot_be_pulled_is_said(run: Run) -> None:
+def test_image_pull_failure_is_published(run: Run) -> None:
     job = run(Training("no-image", script("pass"), image="localhost:1/absent:1"))
     status = job.until(
         lambda status: status.get("reason") in ("ErrImagePull", "ImagePullBackOff"),

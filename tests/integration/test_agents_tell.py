@@ -41,14 +41,14 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
         yield listening
 
 
-async def test_an_agent_tells_of_the_node_that_its_token_names(world: Heartbeats) -> None:
+async def test_agent_reports_for_the_node_in_its_token(world: Heartbeats) -> None:
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
         assert await world.post_message(agents.PATH, token, TEXT) == (200, {"standBy": False})
     assert world.inventories == {"n0": DOCUMENT, "n1": DOCUMENT}
 
 
-async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
+async def test_sender_that_is_no_node_agent_is_refused(world: Heartbeats) -> None:
     refused = {
         "of another account": await world.agents_token("n0", service_account="somebody"),
         "for another audience": await world.agents_token("n0", audience=heartbeats.audience(JOB)),
@@ -65,7 +65,7 @@ async def test_who_is_no_agent_on_a_node_is_refused(world: Heartbeats) -> None:
     assert not world.inventories
 
 
-async def test_an_agent_may_not_speak_for_a_launcher(world: Heartbeats) -> None:
+async def test_agent_token_is_refused_for_a_launcher(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
     heartbeat = protocol.Heartbeat(
         protocol.Member(JOB, ATTEMPT, 0), sequence=1, running=1, exited=0
@@ -106,7 +106,7 @@ async def test_called_agent_gets_key_and_probe_task(
     polls["n1"].cancel()
 
 
-async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
+async def test_sender_that_is_no_agent_gets_no_key(world: Heartbeats) -> None:
     world.probe_tasks.selected = {"n0": (), "": ()}
     for token in (
         await world.agents_token("n0", service_account="somebody"),
@@ -125,7 +125,7 @@ async def test_who_is_no_agent_gets_no_key(world: Heartbeats) -> None:
     assert (await world.post_message(agents.POLL_PATH, token, large))[0] == 413
 
 
-async def test_standby_and_unsynced_operator_ask_agent_to_retry(
+async def test_standby_or_unsynced_operator_makes_agent_retry(
     world: Heartbeats,
 ) -> None:
     stranger = await world.agents_token("elsewhere")
@@ -136,7 +136,7 @@ async def test_standby_and_unsynced_operator_ask_agent_to_retry(
     assert not world.inventories
 
 
-async def test_the_real_agent_tells_of_this_machine(world: Heartbeats, tmp_path: Path) -> None:
+async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path) -> None:
     teller = await _teller(world, tmp_path)
     command = [sys.executable, "-m", "railwright_agent", "tell"]
     options = [f"--operator={teller.operator}", f"--token-file={teller.token_file}"]

@@ -47,7 +47,7 @@ def job(admin: ApiClient, namespace: str) -> Job:
 
 
 @pytest.mark.parametrize(("field", "change", "words"), SHAPE)
-def test_the_shape_of_a_job_is_fixed_while_it_is_not_suspended(
+def test_spec_is_immutable_while_job_is_not_suspended(
     job: Job, field: str, change: Changes, words: str
 ) -> None:
     answer = job.refusal(**change)
@@ -108,7 +108,7 @@ def test_the_largest_job_is_taken_and_can_still_be_changed(
         admin.patch(f"{path}/train", {"spec": {"numNodes": 1}})
 
 
-def test_the_order_of_containers_is_part_of_the_shape(job: Job) -> None:
+def test_order_of_containers_is_immutable_too(job: Job) -> None:
     first = POD["containers"][0]
     second = {"name": "side", "image": "i", "command": ["s"]}
     job.change(suspend=True)

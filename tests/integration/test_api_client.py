@@ -23,7 +23,7 @@ def config_maps(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
-async def test_errors_say_what_may_be_concluded(
+async def test_errors_state_whether_a_write_happened(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     place = config_maps(namespace)

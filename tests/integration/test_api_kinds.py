@@ -81,14 +81,14 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
         ("fabrics.spec.probing.mode", ["Never", "Nodes that jobs run on are not measured"]),
     ],
 )
-def test_kubectl_explain_tells_what_a_field_means(
+def test_kubectl_explain_describes_a_field(
     control_plane: ControlPlane, field: str, words: list[str]
 ) -> None:
     reported = " ".join(control_plane.kubectl("explain", field).split())
     assert all(word in reported for word in words), reported
 
 
-def test_what_is_not_said_is_filled_in(admin: ApiClient) -> None:
+def test_omitted_fields_get_their_defaults(admin: ApiClient) -> None:
     spec = manifests.accept(admin, manifests.job())["spec"]
     del spec["template"]
     assert spec == {
@@ -149,7 +149,7 @@ def test_a_status_is_kept_as_written_and_apart_from_the_spec(
         ),
     ],
 )
-def test_a_status_that_says_nonsense_is_refused(
+def test_invalid_status_is_refused(
     admin: ApiClient, namespace: str, status: dict[str, Any], words: str
 ) -> None:
     jobs = manifests.path(names.TRAINING_JOBS, namespace)
@@ -184,7 +184,7 @@ def test_fabric_is_a_singleton_without_site_labels(admin: ApiClient) -> None:
             admin.post(path, manifests.cluster_object("Fabric", probing=probing))
 
 
-def test_a_queue_has_a_name_that_jobs_can_say(admin: ApiClient) -> None:
+def test_queue_name_must_be_usable_in_jobs(admin: ApiClient) -> None:
     path = manifests.path(names.QUEUES) + manifests.ASK
     admin.post(path, manifests.cluster_object("Queue", "research", description="everyone"))
     with pytest.raises(ApiError, match="has 64 characters, at most 63: jobs name their queue"):

@@ -96,7 +96,7 @@ MINE = {"name": "mine", "key": "k"}
     ],
     ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
 )
-def test_tenant_job_asking_for_host_or_foreign_rights_is_refused(
+def test_tenant_job_with_host_or_foreign_rights_is_refused(
     alice: ApiClient, pod: Changes, container: Changes, words: str
 ) -> None:
     assert words in _answer(alice, manifests.job(pod=pod, container=container))
@@ -133,7 +133,7 @@ def test_template_cannot_change_into_a_refused_one(alice: ApiClient) -> None:
     alice.patch(f"{JOBS}/held", {"spec": {"backoffLimit": 7}})
 
 
-def test_a_namespace_that_did_not_ask_for_it_is_left_alone(site: Site, floor: Floor) -> None:
+def test_namespace_without_the_label_is_not_restricted(site: Site, floor: Floor) -> None:
     site.admin.post(
         floor.path(names.TRAINING_JOBS) + manifests.ASK, manifests.job(pod={"hostPID": True})
     )

@@ -147,7 +147,7 @@ async def pods(control_plane: ControlPlane, namespace: str) -> str:
     return path
 
 
-async def test_pods_are_read_alike(control_plane: ControlPlane, pods: str) -> None:
+async def test_pods_are_equal_in_json_and_protobuf(control_plane: ControlPlane, pods: str) -> None:
     async with shell.api(shell.connect(control_plane)) as api:
         page, written, listed = await _both(
             api, pods, (projections.of(PodObject, "Pod"), protobuf.POD)
@@ -167,7 +167,9 @@ async def test_pods_are_read_alike(control_plane: ControlPlane, pods: str) -> No
             await api.patch(f"{pods}/{pod.name}", {"metadata": {"finalizers": None}})
 
 
-async def test_nodes_are_read_alike(control_plane: ControlPlane, namespace: str) -> None:
+async def test_nodes_are_equal_in_json_and_protobuf(
+    control_plane: ControlPlane, namespace: str
+) -> None:
     name = f"node-of-{namespace}"
     taint = {"key": "example.com/t", "value": "v", "effect": "NoSchedule"}
     node = {"metadata": {"name": name, "labels": LABELS}, "spec": {"taints": [taint]}}

@@ -84,7 +84,7 @@ def test_sidecars_and_init_containers_request_countable_amounts(
     assert f"{part}[{len(given[part]) - 1}].resources.{side}" in answer
 
 
-def test_a_sidecar_may_ask_for_devices_and_parts_of_a_cpu(admin: ApiClient) -> None:
+def test_sidecar_may_request_devices_and_parts_of_a_cpu(admin: ApiClient) -> None:
     asked = {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}}
     beside = {"name": "side", "image": "i", "resources": asked}
     first = {"name": "train", "image": "i", "command": ["c"]}
@@ -94,9 +94,7 @@ def test_a_sidecar_may_ask_for_devices_and_parts_of_a_cpu(admin: ApiClient) -> N
 @pytest.mark.parametrize(
     "name", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RAILWRIGHT_X"]
 )
-def test_the_environment_that_tells_a_rank_its_place_is_reserved(
-    admin: ApiClient, name: str
-) -> None:
+def test_environment_of_rank_numbers_is_reserved(admin: ApiClient, name: str) -> None:
     env = [{"name": "FINE", "value": "1"}, {"name": name, "value": "1"}]
     answer = refusal(admin, manifests.job(container={"env": env}))
     assert "containers[0].env[1].name" in answer, answer
@@ -123,7 +121,7 @@ def test_owner_references_are_refused(admin: ApiClient) -> None:
     assert "ownerReferences is reserved: the job owns its pods: remove it" in answer, answer
 
 
-def test_what_railwright_does_not_know_of_a_pod_is_kept(admin: ApiClient) -> None:
+def test_unknown_pod_fields_are_kept(admin: ApiClient) -> None:
     container = {
         "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
         "securityContext": {"runAsUser": 1000},

@@ -148,9 +148,7 @@ def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
     ],
     ids=["no workload", "servers"],
 )
-def test_a_pre_run_needs_to_know_how_few_ranks_can_stand_for_all(
-    admin: ApiClient, asked: Json
-) -> None:
+def test_pre_run_needs_a_workload_without_servers(admin: ApiClient, asked: Json) -> None:
     job = manifests.job(spec=asked | {"profiling": {"preRun": "Auto"}})
     words = "profiling.preRun is Auto: expected a workload without parameter servers"
     assert words in refusal(admin, job)
@@ -169,7 +167,7 @@ def test_segments_come_out_even(admin: ApiClient) -> None:
     assert accept(admin, manifests.job(spec={"numNodes": 6, "topology": topology}))
 
 
-def test_rails_can_be_asked_to_be_aligned(admin: ApiClient) -> None:
+def test_aligned_rails_can_be_required(admin: ApiClient) -> None:
     assert accept(admin, manifests.job(spec={"topology": {"rails": "Aligned"}}))
 
 

@@ -75,7 +75,7 @@ def saved(directory: Path, *steps: int) -> Path:
     return directory / launchers.JOB_UID / "attempt-1"
 
 
-def test_a_commit_is_asked_for_then_made_then_told(
+def test_commit_is_requested_then_made_then_reported(
     operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     attempt = saved(tmp_path, 1, 2)
@@ -91,7 +91,7 @@ def _is_done_saving(state: reporting.LauncherState) -> bool:
     return progress is None or progress.phase is not protocol.Phase.CHECKPOINTING
 
 
-def test_a_refused_commit_renames_nothing_and_tells_the_script(
+def test_refused_commit_renames_nothing_and_raises(
     operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
     operator.refused_steps = (2,)
@@ -122,7 +122,7 @@ def test_operator_outage_delays_commit_5_s_and_removes_nothing(
     assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [3]
 
 
-def test_a_torn_newest_checkpoint_is_passed_over_and_told(
+def test_torn_newest_checkpoint_is_skipped_and_reported(
     state: reporting.LauncherState,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

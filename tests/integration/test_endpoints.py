@@ -9,7 +9,7 @@ from railwright_operator import metrics
 from railwright_operator.endpoints import Endpoints
 
 
-async def test_probes_say_what_is_amiss_and_metrics_are_served() -> None:
+async def test_probes_list_problems_and_metrics_are_served() -> None:
     registry = CollectorRegistry()
     metrics.Metrics(registry).heartbeats.requests.labels("/v1/beat", "200").inc()
     problems: list[str] = []

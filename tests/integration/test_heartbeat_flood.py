@@ -77,7 +77,7 @@ async def send_heartbeats(gangs: Gangs, client: Client) -> list[float]:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
-async def test_strangers_do_not_delay_heartbeats(source: str) -> None:
+async def test_unverified_connections_do_not_delay_heartbeats(source: str) -> None:
     """From the launchers' own address, and from another."""
     async with serving(LAUNCHERS) as (gangs, client), flooded(client.port, source):
         took = await send_heartbeats(gangs, client)

@@ -54,7 +54,7 @@ async def test_launchers_wait_for_each_other_then_get_the_world(world: Heartbeat
     assert answer["world"]["master_address"] == "10.0.0.0"
 
 
-async def test_token_is_verified_once_for_many_beats(world: Heartbeats) -> None:
+async def test_token_is_verified_once_for_many_heartbeats(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     for sequence in range(20):
         status, answer = await world.post_message("/v1/beat", token, heartbeat(sequence=sequence))
@@ -104,7 +104,7 @@ async def test_token_of_deleted_pod_is_refused(world: Heartbeats) -> None:
         assert (await world.post_message("/v1/beat", token, heartbeat(0, sequence=2)))[0] == 403
 
 
-async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats) -> None:
+async def test_revoked_attempt_gets_stop_on_every_path(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     world.sessions.revoke(JOB, ATTEMPT)
     commit = protocol.Commit(member(), 5)
@@ -114,7 +114,7 @@ async def test_a_revoked_attempt_is_told_to_stop_by_every_path(world: Heartbeats
     assert world.commits == []
 
 
-async def test_an_attempt_not_known_yet_may_come_back(world: Heartbeats) -> None:
+async def test_attempt_not_expected_yet_may_retry(world: Heartbeats) -> None:
     token = (await tokens_of(world))[0]
     assert (await world.post_message("/v1/beat", token, heartbeat(attempt=ATTEMPT + 1)))[0] == 425
 

@@ -48,7 +48,7 @@ def test_both_see_the_network_devices_that_are_there(look: HardwareReport) -> No
     assert {part.pci for part in look.parts if part.kind == "adapter"} == adapters
 
 
-def test_both_agree_on_everything_that_both_know(look: HardwareReport) -> None:
+def test_both_sources_agree_on_all_shared_facts(look: HardwareReport) -> None:
     own = sysfs.parse(kernel.sections(Path("/")))
     assert own.hides_tree == look.hides_tree
     found = hardware_inventory.of([own, look])

@@ -249,7 +249,7 @@ async def test_fast_clock_cannot_make_two_ledger_writers(
             await stop(one, two)
 
 
-async def test_a_process_that_stood_still_over_its_lease_sends_nothing(
+async def test_process_paused_beyond_its_lease_sends_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     one = Candidate(shell.connect(control_plane), namespace, "one")

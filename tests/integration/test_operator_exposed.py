@@ -63,7 +63,7 @@ def _ask(port: int, method: str, path: str, body: str = "") -> tuple[int, str]:
         connection.close()
 
 
-def test_every_port_answers_strangers_with_nothing_of_a_users(site: Site, floor: Floor) -> None:
+def test_no_port_exposes_user_data_without_a_token(site: Site, floor: Floor) -> None:
     job = floor.apply("told")
     job.until_bound()
     uid = job.object()["metadata"]["uid"]
@@ -81,7 +81,7 @@ def test_every_port_answers_strangers_with_nothing_of_a_users(site: Site, floor:
                 assert not [word for word in private if word in text], (port, path)
 
 
-def test_a_stranger_who_knows_a_jobs_uid_may_not_speak_for_it(site: Site, floor: Floor) -> None:
+def test_foreign_pod_with_a_jobs_uid_is_refused(site: Site, floor: Floor) -> None:
     job = floor.apply("told")
     job.until_bound()
     port = urlsplit(site.operator.url).port

@@ -108,7 +108,7 @@ def _conf(*racks: list[str]) -> str:
     return "".join(leaves)
 
 
-def test_one_job_is_placed_alike_under_each_family_of_labels(ground: Site, bare: Floor) -> None:
+def test_job_is_placed_equally_by_each_family_of_labels(ground: Site, bare: Floor) -> None:
     racks = [bare.nodes[0::2], bare.nodes[1::2]]
     before: dict[str, str | None] = {}
     for number, (family, keys) in enumerate(FAMILIES.items()):

@@ -49,7 +49,7 @@ def test_the_history_holds_a_jobs_whole_life_and_is_sound(site: Site) -> None:
     assert bound == {"1": 2, "2": 2}
 
 
-def test_the_account_tells_which_deletes_were_the_operators(site: Site, floor: Floor) -> None:
+def test_audit_log_shows_the_deletes_of_the_operator(site: Site, floor: Floor) -> None:
     job = floor.apply("job")
     job.until_bound()
     waiting.until(lambda: not floor.in_flight(), "the end of the commit", deadline_s=20)

@@ -130,14 +130,14 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
         assert job.status().get("profileAside") == (None if holds else stated)
 
 
-def test_a_job_that_says_nothing_is_placed_in_the_networks_order(site: Site) -> None:
+def test_job_without_workload_is_placed_in_network_order(site: Site) -> None:
     with operator_site.floor_on(site, (2, 2)) as floor:
         status = floor.apply("silent", nodes=4).until_bound()
         assert status["nodes"] == floor.nodes
         assert placement(floor, "silent").spec.mapping is None
 
 
-def test_a_job_stands_as_it_asks_or_waits_and_is_told_why(site: Site) -> None:
+def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
     with operator_site.floor_on(site, (2, 3)) as floor:
         apart = floor.apply("apart", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
         first, second = apart.until_bound()["nodes"]

@@ -94,7 +94,7 @@ def test_job_changed_while_operator_down_never_runs_half(
     assert commands == {"other.py"}
 
 
-def test_a_node_registered_anew_stands_where_its_labels_say(site: Site) -> None:
+def test_node_registered_anew_is_placed_by_its_labels(site: Site) -> None:
     with operator_site.floor_on(site, (2, 2)) as floor:
         floor.apply("first", nodes=4).until_bound()
         moved, rack = floor.nodes[0], f"{floor.name}-rack-1"

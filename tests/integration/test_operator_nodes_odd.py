@@ -48,7 +48,7 @@ def _label(site: Site, node: str, **labels: str | None) -> None:
     site.admin.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": changed}})
 
 
-def test_a_node_without_a_rack_is_in_no_known_one_and_said_so(site: Site, floor: Floor) -> None:
+def test_node_without_a_rack_is_a_reported_problem(site: Site, floor: Floor) -> None:
     missing, empty, *_ = floor.nodes
     _label(site, missing, rack=None)
     _label(site, empty, rack="")

@@ -11,7 +11,7 @@ from integration.operator_site import Job, Site
 from railwright_testbed import waiting
 
 
-def test_what_a_server_in_the_past_says_undoes_nothing(site: Site) -> None:
+def test_server_with_an_older_state_undoes_nothing(site: Site) -> None:
     """Its Lease and its writes reach the living server, what it reads of jobs and pods does not."""
     with (
         relay.in_front_of(site.plane.etcd_port) as etcd,

@@ -55,7 +55,7 @@ def test_a_large_job_is_laid_out_by_what_a_small_one_recorded(site: Site, floor:
     job.until_events("PreRun", "PreRun", "Scheduled", "Running")
 
 
-def test_a_job_whose_pre_run_fails_starts_without_it_and_says_so(site: Site) -> None:
+def test_job_starts_without_a_failed_pre_run_and_reports_it(site: Site) -> None:
     """On nodes of its own: on those of its pre-run, it would wait for the pods there to be gone."""
     with operator_site.floor_on(site, (2, 2, 2)) as floor:
         job, ahead = applied(floor)

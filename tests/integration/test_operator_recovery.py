@@ -67,7 +67,7 @@ def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor:
     job.until_events("Scheduled", "RankFailed", "Recovering", "Scheduled", "RankFailed", "Failed")
 
 
-def test_a_pod_killed_for_its_memory_is_told_as_such(site: Site, floor: Floor) -> None:
+def test_memory_kill_of_a_pod_is_published(site: Site, floor: Floor) -> None:
     job = floor.apply("job", backoffLimit=0)
     job.until_bound()
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}

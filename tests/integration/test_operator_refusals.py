@@ -32,7 +32,7 @@ def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor
     assert (status["failures"], status["restarts"]) == (0, 0)
 
 
-def test_a_pod_that_the_namespace_forbids_is_said(site: Site, floor: Floor) -> None:
+def test_pod_refused_by_its_namespace_is_published(site: Site, floor: Floor) -> None:
     label = "pod-security.kubernetes.io/enforce=baseline"
     site.plane.kubectl("label", "namespace", floor.name, label)
     job = floor.apply("job", volumes={"/data": "/srv"})
@@ -42,7 +42,7 @@ def test_a_pod_that_the_namespace_forbids_is_said(site: Site, floor: Floor) -> N
     assert job.pods() == []
 
 
-def test_a_template_that_makes_no_pod_is_said_at_once(floor: Floor) -> None:
+def test_invalid_template_is_published_at_once(floor: Floor) -> None:
     job = floor.apply("job", template={"spec": {"containers": [MAIN], "securityContext": "none"}})
     message = job.until_reason("CommitRefused")["message"]
     assert "cannot be handled as a Pod" in message

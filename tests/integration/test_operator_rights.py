@@ -29,7 +29,7 @@ MAIN = {"name": "train", "image": "i", "command": ["c"]}
 PLAYED = Played(steps=12, checkpoint_interval_steps=4)
 
 
-def test_every_right_is_used_and_nothing_is_asked_without_one(site: Site, floor: Floor) -> None:
+def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) -> None:
     """The shared operator's whole account, once this test has sent it down its rarer ways. What it
     measures is of all nodes, so there is an operator for that alone (``test_operator_surveys``)."""
     granted = rights(ROOT / "deploy/operator.yaml")

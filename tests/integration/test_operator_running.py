@@ -104,7 +104,7 @@ def test_silently_dead_node_is_replaced_until_none_is_left(
         assert (status["restarts"], status["failures"]) == (2, 0)
 
 
-def test_one_witness_alone_never_makes_a_node_lost(
+def test_silence_of_one_source_never_makes_a_node_lost(
     site: Site, launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
     job = floor.apply("job")

@@ -73,7 +73,7 @@ def _is_taken(site: Site, jobs: str) -> bool:
     return True
 
 
-def test_oversized_job_waits_with_numbers_and_delays_nobody(floor: Floor) -> None:
+def test_oversized_job_waits_with_numbers_and_delays_no_job(floor: Floor) -> None:
     most = {"cpu": "100k", "memory": "256Ti", "nvidia.com/gpu": 999_999}
     main = {"name": "train", "image": "i", "command": ["c"]}
     beside = [main | {"name": f"s{n}", "resources": {"requests": most}} for n in range(7)]

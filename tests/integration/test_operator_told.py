@@ -14,7 +14,7 @@ WRITES = ("create", "replace", "patch", "delete")
 SUCCEEDS = {f"{PREFIX}/run-for": "0.1s"}
 
 
-def test_get_shows_where_a_job_stands(site: Site, floor: Floor) -> None:
+def test_kubectl_get_shows_the_state_of_a_job(site: Site, floor: Floor) -> None:
     placed = floor.apply("gang", nodes=3).until_bound()
     floor.apply("waits", nodes=4).until_reason("NotEnoughNodes")
     table = site.plane.kubectl("-n", floor.name, "get", "tj", "-o", "wide").splitlines()
@@ -35,7 +35,7 @@ def test_wait_returns_when_the_gang_is_placed(site: Site, floor: Floor) -> None:
     site.plane.kubectl("-n", floor.name, "wait", condition, "tj/gang", "--timeout=20s")
 
 
-def test_describe_tells_the_story_in_order(site: Site, floor: Floor) -> None:
+def test_kubectl_describe_shows_events_in_order(site: Site, floor: Floor) -> None:
     job = floor.apply("gang", backoffLimit=0)
     job.until_bound()
     site.kwok.fail_pod(floor.name, "gang-1-1", exit_code=3)

@@ -8,7 +8,7 @@ from integration import manifests, operator_site
 from integration.operator_site import Floor, Job, Site
 
 
-def test_a_queue_that_does_not_exist_is_said_within_seconds(floor: Floor) -> None:
+def test_missing_queue_is_published_within_seconds(floor: Floor) -> None:
     name = f"{floor.name}-team"
     job = floor.apply("job", queue=name)
     status = job.until_reason("QueueNotFound", deadline_s=5)
@@ -26,7 +26,7 @@ def test_a_queue_that_does_not_exist_is_said_within_seconds(floor: Floor) -> Non
         ((5, 8), "at most 4 such nodes exist: numNodes <= 4"),
     ],
 )
-def test_a_job_that_can_never_fit_is_told_so_and_holds_up_nobody(
+def test_job_that_can_never_fit_is_published_and_blocks_none(
     floor: Floor, asked: tuple[int, int], stated: str
 ) -> None:
     nodes, gpus = asked
@@ -36,7 +36,7 @@ def test_a_job_that_can_never_fit_is_told_so_and_holds_up_nobody(
     assert job.status()["reason"] == "NeverFits"
 
 
-def test_a_selector_that_nothing_matches_is_said(site: Site, floor: Floor) -> None:
+def test_selector_without_a_match_is_published(site: Site, floor: Floor) -> None:
     selector = {operator_site.FLOOR_LABEL: floor.name, "example.com/kind": "none"}
     manifest = manifests.job("odd", pod={"nodeSelector": selector})
     site.admin.post(manifests.path("trainingjobs", floor.name), manifest)
@@ -46,7 +46,7 @@ def test_a_selector_that_nothing_matches_is_said(site: Site, floor: Floor) -> No
     assert "example.com/kind=none" in message
 
 
-def test_waiting_jobs_state_need_free_and_who_is_ahead(floor: Floor) -> None:
+def test_waiting_jobs_state_need_free_and_jobs_ahead(floor: Floor) -> None:
     floor.apply("holder", nodes=2).until_bound()
     large = floor.apply("large", nodes=4)
     message = large.until_reason("NotEnoughNodes")["message"]

@@ -74,7 +74,7 @@ def test_a_gang_is_bound_once_in_any_weather(
     assert _leader(site) == before
 
 
-def test_two_who_write_the_same_objects_lose_no_update(site: Site, hall: Floor, gang: str) -> None:
+def test_two_writers_of_the_same_objects_lose_no_update(site: Site, hall: Floor, gang: str) -> None:
     before, sent = _leader(site), len(site.proxy.seen)
     ledger = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
     path = f"{hall.path(names.TRAINING_JOBS)}/{gang}"

@@ -82,7 +82,7 @@ def test_every_operation_is_recorded_with_group_and_bytes(everything: Profile) -
     )
 
 
-def test_times_are_there_where_torch_tells_when_a_call_ends(everything: Profile) -> None:
+def test_times_are_recorded_where_torch_has_ends_of_calls(everything: Profile) -> None:
     took = {each.operation: each.seconds for kind in everything.kinds for each in kind.traffic}
     assert took[Operation.SEND] is None
     assert took[Operation.REDUCE_SCATTER] is None
@@ -169,7 +169,7 @@ def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
     ("steps", "words"),
     [("many", "seen 'many', expected a whole number from 1 to 1000"), ("3", "no process groups")],
 )
-def test_a_recording_that_cannot_be_is_told_and_stops_nothing(
+def test_failed_recording_is_reported_and_stops_nothing(
     tmp_path: Path, steps: str, words: str
 ) -> None:
     program = "import railwright\nfor step in range(9): railwright.report(step)\nprint('done')"
@@ -186,7 +186,7 @@ def test_a_recording_that_cannot_be_is_told_and_stops_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_script_that_nobody_asks_loads_nothing_of_it() -> None:
+def test_script_without_profiling_does_not_load_it() -> None:
     program = (
         "import sys, railwright\nfor step in range(9): railwright.report(step)\n"
         "print({'railwright.prerun', 'torch'} & {*sys.modules})"

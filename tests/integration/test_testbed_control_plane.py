@@ -52,14 +52,14 @@ def wait_for_phase(plane: ControlPlane, name: str, phase: str) -> Json:
     return waiting.until(reached, f"pod {name} {phase}", deadline_s=DEADLINE_S)
 
 
-def test_simulated_nodes_offer_what_was_asked(plane: ControlPlane, kwok: Kwok) -> None:
+def test_simulated_nodes_have_the_requested_resources(plane: ControlPlane, kwok: Kwok) -> None:
     assert kwok.ready_nodes() == {"simulated-0", "simulated-1", "simulated-2"}
     node = json.loads(plane.kubectl("get", "node", "simulated-1", "--output=json"))
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
     assert node["metadata"]["labels"]["rack"] == "a"
 
 
-def test_node_turns_not_ready_and_back(plane: ControlPlane, kwok: Kwok) -> None:
+def test_node_becomes_not_ready_and_ready_again(plane: ControlPlane, kwok: Kwok) -> None:
     kwok.set_ready("simulated-2", False)
     node = json.loads(plane.kubectl("get", "node", "simulated-2", "--output=json"))
     ready = next(c for c in node["status"]["conditions"] if c["type"] == "Ready")

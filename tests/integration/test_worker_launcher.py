@@ -41,7 +41,7 @@ def failures(operator: OperatorEndpoint) -> list[protocol.Failure]:
         (["/dev/null"], 126, None),
     ],
 )
-def test_the_exit_code_says_how_the_rank_ended(
+def test_exit_code_is_that_of_the_rank(
     operator: OperatorEndpoint, tmp_path: Path, command: list[str], code: int, name: str | None
 ) -> None:
     with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
@@ -87,7 +87,7 @@ def test_rank_killed_for_memory_is_reported_with_the_limit(
     assert termination_of(tmp_path) == reported
 
 
-def test_rank_that_loses_a_process_to_the_kernel_says_so(
+def test_kernel_kill_of_a_ranks_process_is_reported(
     operator: OperatorEndpoint, tmp_path: Path, cgroup: Path
 ) -> None:
     """As a rank does whose data is loaded by a process of its own."""
@@ -114,7 +114,7 @@ def test_rank_killed_by_another_is_no_matter_of_memory(
     assert (reported.signal, reported.out_of_memory, reported.message) == ("SIGKILL", False, None)
 
 
-def test_a_rank_that_succeeds_is_told_with_the_last_beat(
+def test_success_of_a_rank_is_in_the_last_heartbeat(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     environ = environment_of(operator.url, tmp_path)
@@ -159,7 +159,7 @@ def test_rank_in_a_group_of_another_process_is_ended(
         assert launcher.wait(TIMEOUT_S) == 143
 
 
-def test_the_first_failure_is_told_while_the_others_still_run(
+def test_first_failure_is_reported_while_others_run(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     source = """if 1:
@@ -295,7 +295,7 @@ def test_ranks_die_with_a_launcher_that_is_killed(
         until(lambda: not launchers.is_alive(rank))
 
 
-def test_a_pod_without_its_variables_says_which_and_ends_with_81(tmp_path: Path) -> None:
+def test_pod_without_its_variables_names_them_and_exits_81(tmp_path: Path) -> None:
     environ = environment_of("http://127.0.0.1:1", tmp_path) | {"RAILWRIGHT_ATTEMPT": "first"}
     with launched(python(WAITS), environ, tmp_path) as launcher:
         assert launcher.wait(TIMEOUT_S) == 81
@@ -315,7 +315,7 @@ def test_every_message_carries_current_token_of_the_file(
         assert launcher.poll() is None
 
 
-def test_stacks_come_when_asked_and_a_stopped_rank_is_told_apart(
+def test_stacks_follow_a_request_and_show_a_stopped_rank(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     source = """if 1:

@@ -104,7 +104,7 @@ _STATES = st.sampled_from((None, None, None, *Unavailable))
 
 
 @given(worlds(), st.randoms(use_true_random=False))
-def test_the_order_of_the_world_does_not_matter(world: ClusterState, rng: random.Random) -> None:
+def test_order_of_the_state_does_not_matter(world: ClusterState, rng: random.Random) -> None:
     expected = scheduling.plan(world)
     shuffled = replace(
         world,
@@ -129,7 +129,7 @@ def test_cycle_keeps_the_epoch_and_the_order_of_entries(world: ClusterState) -> 
 
 
 @given(worlds())
-def test_an_abort_is_never_taken_back_by_a_turn(world: ClusterState) -> None:
+def test_no_cycle_takes_back_an_abort(world: ClusterState) -> None:
     after = {entry.key: entry for entry in scheduling.plan(world).ledger.entries}
     for written in world.ledger.entries:
         if written.state is EntryState.ABORTING:

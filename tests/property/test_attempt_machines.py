@@ -201,7 +201,7 @@ def test_no_rank_is_blamed_while_a_node_may_be_dying(
 
 
 @given(ATTEMPTS, st.booleans(), AGES)
-def test_a_lost_node_was_silent_by_both_witnesses(
+def test_lost_node_was_silent_in_both_sources(
     ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
@@ -230,7 +230,7 @@ def test_every_attempt_that_cannot_go_on_ends(ranks: list[ObservedRank], started
 
 
 @given(ATTEMPTS, st.booleans(), AGES)
-def test_success_takes_the_word_of_every_rank(
+def test_success_needs_the_end_of_every_rank(
     ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
     verdict = assessment.assess(ranks, started=started, age_s=age_s)

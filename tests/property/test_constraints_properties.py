@@ -78,7 +78,9 @@ def fitting(
 
 @settings(deadline=None, max_examples=examples(200))
 @given(gangs(nodes_max=24, levels_max=4), st.data())
-def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataObject) -> None:
+def test_placement_without_search_meets_the_constraints(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
     drawn = fitting(snapshot, data)
     if drawn is None:
         return
@@ -90,7 +92,9 @@ def test_place_found_without_work_is_as_asked(snapshot: Snapshot, data: st.DataO
 
 @settings(deadline=None, max_examples=examples(200))
 @given(gangs(nodes_max=24, levels_max=4), st.data())
-def test_costs_of_several_words_choose_the_same(snapshot: Snapshot, data: st.DataObject) -> None:
+def test_costs_of_several_components_choose_equally(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
     drawn = fitting(snapshot, data)
     if drawn is None:
         return

@@ -58,7 +58,7 @@ def test_every_job_is_in_one_list_and_both_are_in_queue_order(snapshot: Snapshot
 
 
 @given(snapshots())
-def test_each_job_is_judged_as_a_model_with_loops_judges_it(snapshot: Snapshot) -> None:
+def test_each_decision_equals_that_of_a_naive_model(snapshot: Snapshot) -> None:
     """Gangs whole, on distinct nodes that can take them; and each wait for its true reason."""
     decisions = decide(snapshot)
     note(f"{table(snapshot)}\n{outcome(decisions)}")

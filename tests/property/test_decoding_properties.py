@@ -61,7 +61,7 @@ def test_decoder_agrees_with_wire(stated: dict[str, Any]) -> None:
 
 
 @given(data=st.binary(max_size=200))
-def test_any_bytes_are_refused_alike(data: bytes) -> None:
+def test_both_decoders_refuse_the_same_bytes(data: bytes) -> None:
     assert outcome(decode, data) == outcome(
         lambda data: protocol.decode(protocol.Heartbeat, data), data
     )

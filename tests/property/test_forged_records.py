@@ -79,7 +79,7 @@ def worlds(draw: DrawFn) -> ClusterState:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(worlds())
-def test_no_claim_of_a_status_stops_a_turn_or_the_ones_after_it(world: ClusterState) -> None:
+def test_no_forged_status_stops_any_cycle(world: ClusterState) -> None:
     for _ in range(TURNS):
         taken = scheduling.plan(world)
         _check_devices(taken.ledger.entries, world)

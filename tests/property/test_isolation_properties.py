@@ -231,7 +231,7 @@ def test_exception_in_one_job_changes_no_other(world: ClusterState, data: st.Dat
 
 
 @given(worlds(), st.data())
-def test_job_whose_decision_raises_is_as_if_it_did_not_ask(
+def test_job_whose_decision_raises_affects_no_other(
     world: ClusterState, data: st.DataObject
 ) -> None:
     idle = [

@@ -65,7 +65,7 @@ PAIRS_IN_UNEQUAL_LEAVES = (
 @settings(deadline=None, max_examples=examples(40))
 @given(problems())
 @example(RINGS_OF_SIX_ON_NODES_OF_FOUR)
-def test_a_mapping_is_whole_and_costs_what_is_said(problem: tuple[TrafficMatrix, Places]) -> None:
+def test_mapping_is_complete_and_has_its_stated_cost(problem: tuple[TrafficMatrix, Places]) -> None:
     job, places = problem
     found = mapper.map_ranks(job, places, budget=BUDGET)
     assert sorted(found.where.tolist()) == list(range(places.count))
@@ -86,7 +86,7 @@ def test_what_domains_are_called_changes_nothing(
 
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9), st.sampled_from([0.1, 10.0, 10_000.0]))
-def test_annealing_keeps_everybody(
+def test_annealing_keeps_every_rank(
     problem: tuple[TrafficMatrix, Places], seed: int, hot: float
 ) -> None:
     job, places = problem
@@ -110,7 +110,7 @@ def test_annealing_that_takes_only_gains_never_makes_it_worse(
 
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
-def test_cutting_anew_keeps_everybody_and_never_makes_it_worse(
+def test_repartitioning_keeps_every_rank_and_never_costs_more(
     problem: tuple[TrafficMatrix, Places], seed: int
 ) -> None:
     job, places = problem

@@ -99,7 +99,7 @@ def is_read_or_refused(kind: type[object], data: bytes) -> None:
 
 
 @given(BEATS)
-def test_every_beat_arrives_as_it_was_sent(heartbeat: protocol.Heartbeat) -> None:
+def test_every_heartbeat_arrives_as_it_was_sent(heartbeat: protocol.Heartbeat) -> None:
     assert protocol.decode(protocol.Heartbeat, protocol.encode(heartbeat)) == heartbeat
 
 
@@ -116,7 +116,7 @@ def test_json_with_familiar_names_is_read_or_refused(kind: type[object], value: 
 
 
 @given(BEATS, st.integers(0), st.binary(min_size=1, max_size=3))
-def test_a_beat_with_a_few_bytes_changed_is_read_or_refused(
+def test_corrupted_heartbeat_is_read_or_refused(
     heartbeat: protocol.Heartbeat, place: int, patch: bytes
 ) -> None:
     data = bytearray(protocol.encode(heartbeat))

@@ -93,7 +93,7 @@ def the_job(world: Snapshot) -> tuple[Job, Workload]:
 
 @settings(deadline=None, max_examples=examples(30))
 @given(worlds())
-def test_ranks_stand_no_worse_than_in_the_networks_order(world: Snapshot) -> None:
+def test_mapping_costs_no_more_than_network_order(world: Snapshot) -> None:
     found = admitted(world)
     note(str(found))
     assert len({*found.nodes}) == len(found.nodes) == the_job(world)[0].num_nodes
@@ -158,7 +158,7 @@ def sent(world: Snapshot) -> float:
 
 @settings(deadline=None, max_examples=examples(25))
 @given(worlds(), st.sampled_from(["rack", "block"]), st.booleans())
-def test_whatever_is_laid_out_stands_as_the_job_asks(
+def test_mapped_ranks_meet_the_constraints_of_the_job(
     world: Snapshot, tier: str, spread: bool
 ) -> None:
     asked, _ = the_job(world)
@@ -200,7 +200,7 @@ def test_nodes_exchange_what_their_ranks_do(workload: Workload, per_node: int) -
 
 
 @given(workloads(), st.sampled_from(["tensor", "pipeline", "data", "expert"]), st.floats(1, 16))
-def test_a_step_grows_with_the_crowd(workload: Workload, name: str, times: float) -> None:
+def test_step_time_grows_with_contention(workload: Workload, name: str, times: float) -> None:
     alone = step.predict(*workload.parts, DGX_A100)
     crowded = step.predict(*workload.parts, DGX_A100, {name: times})
     assert crowded.total >= alone.total * (1 - 1e-12)

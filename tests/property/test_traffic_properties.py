@@ -47,7 +47,7 @@ def test_no_order_of_others_matters(
 
 
 @given(amounts, amounts, st.lists(uses, max_size=5))
-def test_a_job_has_its_turns_and_never_more_than_there_is(
+def test_job_gets_its_fair_share_within_capacity(
     capacity: float, adapters: float, others: list[UplinkUse]
 ) -> None:
     found = contention.left(capacity, adapters, others)
@@ -127,7 +127,7 @@ def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, rng: Rando
 
 @settings(deadline=None, max_examples=examples(20))
 @given(worlds())
-def test_what_is_told_of_others_is_part_of_the_step(world: Snapshot) -> None:
+def test_reported_traffic_of_others_is_part_of_the_step(world: Snapshot) -> None:
     """And with nobody beside, or where all may leave, there is nothing to tell."""
     (found,) = decide(world).admitted
     assert found.score is not None

@@ -139,14 +139,14 @@ SHELL_MUTANTS = (
         "heartbeats/sessions.py",
         "steps=message.steps or before.steps,",
         "steps=before.steps,",
-        "tests/unit/test_reported_steps.py::test_steps_that_stand_still_end_the_attempt",
+        "tests/unit/test_reported_steps.py::test_stalled_steps_end_the_attempt",
     ),
     ShellMutant(
         "step reports do not reach the plan",
         "liveness.py",
         "steps=None if launcher is None else steps_seen(launcher),",
         "steps=None,",
-        "tests/unit/test_reported_steps.py::test_steps_that_stand_still_end_the_attempt",
+        "tests/unit/test_reported_steps.py::test_stalled_steps_end_the_attempt",
     ),
     ShellMutant(
         "a launcher speaks for another pod of its job",
@@ -246,7 +246,7 @@ SHELL_MUTANTS = (
         """\
             except ZeroDivisionError:
                 logger""",
-        "tests/unit/test_reporter.py::test_a_surprise_in_one_job_keeps_no_other_from_being_told",
+        "tests/unit/test_reporter.py::test_failure_of_one_status_does_not_affect_others",
         raises="AttributeError",
     ),
     ShellMutant(

@@ -167,7 +167,7 @@ def test_enlarged_pod_is_not_bound_by_next_leader(on: Stage) -> None:
     assert not on.api.pods.objects
 
 
-def test_job_changed_while_committed_restarts_in_new_shape(on: Stage) -> None:
+def test_job_changed_while_committed_restarts_with_new_spec(on: Stage) -> None:
     leader = on.leader()
     leader.until("create a@1/1")
     on.change("a@1", per_node={"gpu": 4})

@@ -26,7 +26,7 @@ def always_better(_: Snapshot, seen: ObservedJob, *_more: object) -> migration._
     )
 
 
-def test_jobs_that_move_hold_every_invariant_and_come_to_rest() -> None:
+def test_migrating_jobs_keep_every_invariant_and_settle() -> None:
     assert sum(outcome.moves for outcome in ran(range(40, 60))) > 0
 
 

@@ -32,7 +32,7 @@ BUSY = errors.TooManyRequestsError(429, "TooManyRequests", message="slow down")
 CONFLICT = errors.ConflictError(409, "Conflict", message="the UID is another")
 
 
-async def test_a_pod_that_was_made_is_known_before_the_watch_brings_it() -> None:
+async def test_created_pod_is_cached_before_its_watch_event() -> None:
     shell = Shell()
     assert await shell.do(CREATE) == ["create"]
     assert list(shell.pods.records) == ["u10"]
@@ -104,7 +104,7 @@ async def test_action_in_flight_is_not_started_twice_and_wakes_loop() -> None:
     assert list(shell.pods.records) == ["u10"]
 
 
-async def test_what_ended_while_a_turn_was_planned_is_not_done_again() -> None:
+async def test_request_ended_during_planning_is_not_repeated() -> None:
     shell = Shell()
     shell.server.held.clear()
     await shell.do(CREATE)
@@ -181,7 +181,7 @@ async def test_requests_without_an_answer_keep_actuator_low() -> None:
         await asyncio.wait_for(shell.executor.until_low(), 0.01)
 
 
-async def test_crowded_out_attempt_is_known_until_it_has_a_request() -> None:
+async def test_crowded_out_attempt_is_marked_until_its_request() -> None:
     shell = Shell()
     other = attempts.entry(job_uid="b")
     gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 1)]
@@ -212,7 +212,7 @@ async def test_a_gang_with_failures_gets_few_places() -> None:
     assert len(await shell.do(*GANG[1:], OTHER)) == 1 + TROUBLED_MAX
 
 
-async def test_trouble_that_is_over_is_told_no_more() -> None:
+async def test_resolved_failure_is_no_longer_reported() -> None:
     shell = Shell()
     shell.server.answers["create"] = BUSY
     await shell.do(CREATE)
@@ -231,7 +231,7 @@ async def test_a_slow_answer_does_not_keep_others_from_starting() -> None:
     assert await shell.do(CreatePod(ENTRY, 1)) == ["create"]
 
 
-async def test_a_create_with_no_certain_outcome_is_looked_up() -> None:
+async def test_create_with_unknown_outcome_is_read_back() -> None:
     shell = Shell()
     shell.server.answers["create"] = errors.OutcomeUnknown("the reply was lost")
     assert await shell.do(CREATE) == ["create", "get"]
@@ -298,7 +298,7 @@ async def test_news_from_before_a_binding_does_not_undo_it() -> None:
     assert shell.pods.records["u10"].rv == 8
 
 
-async def test_lost_binding_is_looked_up() -> None:
+async def test_binding_with_unknown_outcome_is_read_back() -> None:
     shell = Shell()
     await shell.do(CREATE)
     for error in (CONFLICT, errors.OutcomeUnknown("the reply was lost")):

@@ -36,7 +36,7 @@ def test_no_fact_is_younger_than_new_however_the_clock_runs() -> None:
     assert ages.of("ended", "job", 0) == ages.of("ended", "other", 0) == 0.0
 
 
-def test_a_fact_seen_in_every_turn_keeps_its_age() -> None:
+def test_fact_in_every_cycle_keeps_its_age() -> None:
     clock = Clock()
     ages = Ages(clock)
     for _ in range(3):
@@ -48,7 +48,7 @@ def test_a_fact_seen_in_every_turn_keeps_its_age() -> None:
     assert ages.of("bound", "job", 1) == 3.0
 
 
-def test_a_fact_that_missed_a_turn_begins_again() -> None:
+def test_fact_that_missed_a_cycle_begins_again() -> None:
     clock = Clock()
     ages = Ages(clock)
     ages.of("unready", "n0")

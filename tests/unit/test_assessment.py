@@ -33,11 +33,11 @@ def cause(*ranks: ObservedRank, started: bool = True, age_s: float = 100.0) -> C
     return verdict.cause
 
 
-def test_ranks_that_are_heard_go_on() -> None:
+def test_ranks_with_heartbeats_go_on() -> None:
     assert assess(rank(0), rank(1)) == Ongoing()
 
 
-def test_all_ranks_done_is_success_whoever_says_so() -> None:
+def test_all_ranks_done_is_success_by_any_source() -> None:
     assert assess(rank(0, done=True), rank(1, pod=PodState.SUCCEEDED)) == Succeeded()
     assert assess(rank(0, done=True), rank(1)) == Ongoing()
     assert assess(rank(0, pod=PodState.MISSING, done=True), rank(1, done=True)) == Succeeded()
@@ -50,7 +50,7 @@ def test_all_ranks_done_is_success_whoever_says_so() -> None:
         ({"evicted": "TerminationByKubelet"}, CauseCode.POD_EVICTED),
     ],
 )
-def test_removed_pod_succeeded_only_if_kubelet_says_so(
+def test_removed_pod_succeeded_only_if_kubelet_reports_it(
     taken: dict[str, object], code: CauseCode
 ) -> None:
     assert cause(rank(0, done=True, **taken)).code is code
@@ -81,7 +81,7 @@ def test_a_sidecar_that_fails_after_its_rank_is_done_is_no_crash() -> None:
     assert found.rank == 1
 
 
-def test_the_texts_of_strangers_are_cut() -> None:
+def test_texts_of_pods_and_launchers_are_cut() -> None:
     reported = {"message": "m" * 5000, "last_lines": "x" * 5000 + "end"}
     found = cause(killed(0, age_s=9.0, exit_code=1, **reported))
     assert found.message.startswith("rank 0 on n0 exited with 1: mmm")
@@ -120,7 +120,7 @@ def test_a_silent_launcher_and_a_silent_kubelet_are_a_lost_node(
 @pytest.mark.parametrize(
     "witness", [{"lease_stale": True}, {"unready_s": 500.0}, {"node_gone": True}]
 )
-def test_a_launcher_that_is_heard_vetoes_the_api(witness: dict[str, object]) -> None:
+def test_heartbeat_overrides_the_node_state_in_the_api(witness: dict[str, object]) -> None:
     assert assess(rank(0), rank(1, silent_s=6.0, **witness)) == Ongoing()
 
 
@@ -149,7 +149,7 @@ def test_all_lost_nodes_are_named_at_once() -> None:
     assert "(and 1 more)" in found.message
 
 
-def test_a_crash_waits_until_all_others_were_heard_since() -> None:
+def test_crash_waits_for_later_heartbeats_of_all_others() -> None:
     assert assess(crash(0, age_s=2.0), rank(1, silent_s=3.0)) == Ongoing(suspected=(1,))
     assert cause(crash(0, age_s=2.0), rank(1, silent_s=1.0)).code is CauseCode.RANK_FAILED
 
@@ -164,7 +164,7 @@ def test_dead_node_is_blamed_and_not_its_peers() -> None:
     assert cause(crash(0, age_s=8.0), dead, crash(2, age_s=7.0)).code is CauseCode.NODE_LOST
 
 
-def test_the_first_crash_is_the_one_that_is_told() -> None:
+def test_first_crash_is_the_cause() -> None:
     found = cause(crash(0, age_s=2.0), crash(1, age_s=3.0), crash(2, age_s=3.0))
     assert (found.rank, found.exit_code, found.node) == (1, 1, "n1")
     assert found.message == "rank 1 on n1 exited with 1"
@@ -186,7 +186,7 @@ def test_a_pod_that_went_is_no_fault_of_its_rank(
     assert (found.code, found.counted) == (code, False)
 
 
-def test_a_start_that_takes_too_long_names_who_is_missing() -> None:
+def test_start_time_out_names_missing_ranks() -> None:
     mute = rank(1, silent_s=None, pod=PodState.PENDING, waiting="CreateContainerError: no secret")
     assert assess(rank(0), mute, started=False, age_s=600.0) == Ongoing()
     found = cause(rank(0), mute, started=False, age_s=600.5)

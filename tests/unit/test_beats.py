@@ -29,7 +29,7 @@ class Launcher:
         return self.state.next_heartbeat()
 
 
-def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -> None:
+def test_steps_are_in_few_heartbeats_during_progress(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     reported = []
     for step in range(3 * STEPS_EVERY_BEATS):
@@ -41,7 +41,7 @@ def test_steps_are_told_once_in_many_beats_while_they_are_made(tmp_path: Path) -
     assert newest == [0, STEPS_EVERY_BEATS, 2 * STEPS_EVERY_BEATS]
 
 
-def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
+def test_standstill_and_its_end_are_reported_at_once(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
     launcher.heartbeat()
@@ -55,7 +55,7 @@ def test_standstill_and_its_end_are_told_at_once(tmp_path: Path) -> None:
     assert (ended.newest, ended.still_s) == (2, protocol.HEARTBEAT_INTERVAL_S)
 
 
-def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
+def test_phase_of_a_rank_is_in_every_heartbeat(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)
     launcher.report(3, 1, protocol.Phase.EVALUATING)
@@ -64,7 +64,7 @@ def test_phase_of_a_rank_is_told_in_each_beat(tmp_path: Path) -> None:
     assert None not in reported
 
 
-def test_another_phase_calls_for_a_beat_once(tmp_path: Path) -> None:
+def test_phase_change_causes_one_heartbeat(tmp_path: Path) -> None:
     """The launcher does not wait for the rest of a long interval."""
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)

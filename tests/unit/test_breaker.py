@@ -147,13 +147,13 @@ def test_silence_of_launchers_alone_opens_no_breaker() -> None:
     assert not breaker.assess(CLOSED, quiet, renewing=["n3"], passed_s=1.0).is_open
 
 
-def test_node_counts_once_and_as_alive_if_any_launcher_is_heard() -> None:
+def test_node_counts_once_and_as_alive_with_any_heartbeat() -> None:
     ranks = [rank(0, node="n0", **MISSING), rank(1, node="n0"), rank(0, node="n1", **MISSING)]
     found = breaker.assess(CLOSED, ranks, renewing=["n1", "n2"], passed_s=1.0)
     assert found == Breaker(silent=0, alive=3, calm_s=SETTLE_S + 1.0)
 
 
-def test_launcher_unheard_by_a_new_leader_is_no_sign_of_life() -> None:
+def test_launcher_silent_to_a_new_leader_is_no_sign_of_life() -> None:
     unreported = rank(0, node="n1", silent_s=1.0, unreported=True)
     ranks = [rank(0, node="n0", **MISSING), unreported]
     assert breaker.assess(CLOSED, ranks, renewing=(), passed_s=1.0).is_open

@@ -315,7 +315,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
     assert 9 < len(first) < 69
 
 
-def test_traffic_asked_again_is_still_kept(reckoned: list[MappingRequest]) -> None:
+def test_repeated_traffic_request_is_cached(reckoned: list[MappingRequest]) -> None:
     """Of more than can be kept the same part is asked for each time."""
     asked = world(ASKED, 512, 8, running=runs(700, 512, sequence=300_000))
     decide(asked)

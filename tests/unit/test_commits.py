@@ -60,14 +60,14 @@ async def test_a_step_is_granted_when_it_is_recorded_and_not_before() -> None:
     assert repr(desk.commits) == "<Commits jobs=0>"
 
 
-async def test_the_same_step_asked_twice_is_answered_twice() -> None:
+async def test_repeated_commit_of_a_step_is_answered_twice() -> None:
     desk = Desk()
     tasks = [await desk.ask(10), await desk.ask(10)]
     desk.commits.recorded("a", desk.fold(RUNNING))
     await asyncio.wait_for(asyncio.gather(*tasks), 1)
 
 
-async def test_who_hangs_up_does_not_take_the_others_answer_along() -> None:
+async def test_cancelled_commit_does_not_cancel_the_others() -> None:
     desk = Desk()
     gone, stays = await desk.ask(10), await desk.ask(10)
     gone.cancel()
@@ -96,7 +96,7 @@ async def test_an_old_attempt_is_refused_while_a_new_one_runs() -> None:
         await asyncio.wait_for(old, 1)
 
 
-async def test_a_job_that_is_gone_refuses_all_who_wait() -> None:
+async def test_deleted_job_refuses_all_waiting_commits() -> None:
     desk = Desk()
     tasks = [await desk.ask(10), await desk.ask(20)]
     desk.commits.refuse("a")
@@ -104,7 +104,7 @@ async def test_a_job_that_is_gone_refuses_all_who_wait() -> None:
     assert [type(result) for result in results] == [Unreachable, Unreachable]
 
 
-def test_what_a_launcher_tells_of_a_commit_counts_as_well() -> None:
+def test_commit_reported_in_a_heartbeat_counts_too() -> None:
     reported = view(committed=protocol.Checkpoint(1, 30))
     assert Desk().fold(RUNNING, reported).checkpoints == (ResumePoint(1, 30),)
     foreign = view(committed=protocol.Checkpoint(2, 30))

@@ -144,7 +144,7 @@ async def test_close_is_obeyed() -> None:
         assert [await status_of(reader) for _ in range(2)] == [200, 0]
 
 
-async def test_body_of_stranger_is_not_awaited() -> None:
+async def test_body_without_a_valid_token_is_not_read() -> None:
     async with serving() as (_, client):
         stated = request(0, Authorization="Bearer nonsense", Content_Length="1000")
         assert await client.status(stated[: stated.index(b"{")]) == 403

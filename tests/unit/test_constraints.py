@@ -57,7 +57,7 @@ def placed(asked: str, nodes: int, *, racks: str = RACKS) -> str:
         ("spread=2@rack,segment=4@block", 8, "n0 n1 n2 n3 n5 n6 n7 n8"),
     ],
 )
-def test_a_gang_stands_as_it_asks_to(asked: str, nodes: int, where: str) -> None:
+def test_gang_meets_its_constraints(asked: str, nodes: int, where: str) -> None:
     assert placed(asked, nodes).partition(", ")[0] == f"a starts on {where}"
 
 
@@ -84,13 +84,13 @@ def test_a_gang_stands_as_it_asks_to(asked: str, nodes: int, where: str) -> None
         ),
     ],
 )
-def test_what_never_stands_so_is_told_with_the_most_that_does(
+def test_impossible_constraint_states_the_largest_possible_gang(
     asked: str, nodes: int, why: str
 ) -> None:
     assert placed(asked, nodes) == f"a waits, NeverFits: {why}"
 
 
-def test_what_does_not_stand_so_now_is_told_with_what_does() -> None:
+def test_unmet_constraint_states_the_nodes_that_meet_it() -> None:
     racks = RACKS.replace("n2    b0     r1    8", "n2    b0     r1    0/8")
     assert placed("required=rack", 3, racks=racks).endswith("starts on n7 n8 n9, spans (1, 1)")
     busy = racks.replace("n9    b1     r3    8", "n9    b1     r3    0/8")
@@ -100,7 +100,7 @@ def test_what_does_not_stand_so_now_is_told_with_what_does() -> None:
     )
 
 
-def test_a_tier_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_missing_tier_is_reported_with_existing_tiers() -> None:
     assert placed("required=pod", 2) == (
         "a waits, TierNotFound: no tier 'pod': the network's levels are block, rack, the coarsest "
         "first; nearest, second, third are the finest that nodes share and those around it"
@@ -121,7 +121,7 @@ def test_where_every_node_is_a_domain_of_its_own() -> None:
     assert "at most 0 such nodes stand so" in placed("segment=2@host", 2, racks=hosts)
 
 
-def test_who_is_behind_is_told_so_whatever_he_asks_for() -> None:
+def test_job_behind_a_reservation_is_reported_as_such() -> None:
     table = f"{RACKS}\n job nodes gpu constraints\n a 11 8 - \n b 5 8 required=block"
     found = outcome(decide(world(table.replace("n0    b0     r0    8", "n0  b0  r0  0/8"))))
     assert "a waits, NeverFits" in found
@@ -198,7 +198,7 @@ def test_islands_around_racks_are_a_tier(asked: str, nodes: int, where: str) -> 
     assert placed(asked, nodes, racks=PODS).partition(", ")[0] == f"a starts on {where}"
 
 
-def test_nodes_on_no_island_do_not_count_where_one_is_asked_for() -> None:
+def test_nodes_without_scale_up_domain_do_not_count_for_one() -> None:
     assert placed("required=island", 4, racks=ISLANDS).endswith(
         "all in one domain of island; at most 3 such nodes stand so: numNodes <= 3"
     )
@@ -223,14 +223,14 @@ def test_ranks_that_send_the_most_share_islands_by_themselves() -> None:
     assert 0 < crossing.placed < crossing.network_order / 2
 
 
-def test_where_no_islands_are_known_that_is_told() -> None:
+def test_network_without_scale_up_domains_is_reported() -> None:
     assert placed("required=island", 2) == (
         "a waits, TierNotFound: no tier 'island': no islands are known that lie in the network's "
         "levels, or around them; the Fabric's status has what is known"
     )
 
 
-def test_the_rack_that_has_the_most_is_told_and_no_island() -> None:
+def test_rack_with_most_free_nodes_is_reported() -> None:
     busy = ISLANDS.replace("nB    b1     r2    i3      8", "nB    b1     r2    i3    0/8")
     table = f"{busy}\n job nodes gpu constraints\n a 12 8 - \n b 13 8 -"
     found = outcome(decide(world(table))).splitlines()
@@ -298,7 +298,7 @@ def test_where_no_rails_are_known_none_are_aligned() -> None:
     )
 
 
-def test_who_waits_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
+def test_wait_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
     busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")
     table = f"{busy}\n job nodes gpu constraints\n a 3 8 rails=aligned \n b 5 8 - \n c 1 8 -"
     found = outcome(decide(world(table))).splitlines()

@@ -107,14 +107,14 @@ def test_pushes_to_a_server_arrive_one_after_the_other() -> None:
     assert collectives.served_s(GIB, 4, 12, DGX_A100.network) == pytest.approx(expected)
 
 
-def test_nobody_waits_for_nobody() -> None:
+def test_no_communication_takes_no_time() -> None:
     alone = group(1, 1)
     for collective in (collectives.all_reduce_s, collectives.all_to_all_s):
         assert collective(GIB, alone) == 0.0
     assert collectives.dispatch_s(GIB, MIXTURE.routing, alone) == 0.0
 
 
-def test_no_figure_is_from_what_the_model_is_judged_on() -> None:
+def test_no_parameter_is_fitted_to_the_test_data() -> None:
     sources = {fact.source for fact in _facts(vars(hardware))}
     assert len(sources) > 20
     evaluation = ("SimAI", "cases_april2021", "performance-summary", "DeepEP")
@@ -326,7 +326,7 @@ def test_overlapped_communication_takes_multiprocessors() -> None:
     assert waited["matrix products"] < hidden["matrix products"] < 1.5 * waited["matrix products"]
 
 
-def test_copy_to_host_beside_backward_pass_is_free() -> None:
+def test_half_of_the_offload_hides_in_the_backward_pass() -> None:
     alone = replace(RECIPE, optimizer=Optimizer.HOST)
     waited, hidden = (
         dict(step.predict(GPT, Parallelism(), each, DGX_A100).parts)["offload"]

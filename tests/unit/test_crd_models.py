@@ -44,7 +44,7 @@ STORED: dict[str, Any] = {
 }
 
 
-def test_a_stored_job_is_read_with_what_was_not_said_filled_in() -> None:
+def test_stored_job_is_read_with_defaults() -> None:
     job = TrainingJob.model_validate(STORED)
     assert (job.metadata.uid, job.metadata.generation) == ("u", 3)
     assert (job.spec.queue, job.spec.num_proc_per_node, job.spec.backoff_limit) == ("default", 1, 3)
@@ -70,7 +70,7 @@ def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_number_that_json_cannot_say_is_refused(loss: float) -> None:
+def test_number_without_json_form_is_refused(loss: float) -> None:
     with pytest.raises(ValidationError, match="finite"):
         Progress(step=1, loss=loss)
 

@@ -112,7 +112,7 @@ def test_unusable_node_is_not_reserved() -> None:
     assert (wait.job_uid, type(wait.reason)) == ("a", NotEnoughNodes)
 
 
-def test_jobs_that_can_never_run_hold_up_nobody() -> None:
+def test_jobs_that_can_never_run_block_no_job() -> None:
     decisions = _decide("""
         node  gpu
         n0    8

@@ -56,7 +56,7 @@ def test_dead_node_is_shown_lost_only_once_named_by_operator() -> None:
     assert drawing.health(named, NODES[1]) is drawing.Health.LOST
 
 
-def test_lines_tell_each_event_once_and_steps_by_the_ten() -> None:
+def test_log_has_each_event_once_and_every_tenth_step() -> None:
     assert list(drawing.changes(None, TRAINS)) == [
         "01:12  Scheduled: attempt 1: 2 nodes",
         f"01:12  Running, {drawing.training(TRAINS.job)}",
@@ -93,7 +93,7 @@ def test_on_a_terminal_each_picture_replaces_the_one_before() -> None:
     assert stream.getvalue().count("\x1b[J") == 1, "what was shown at rest stays"
 
 
-def test_a_scene_is_read_from_what_the_api_server_says() -> None:
+def test_scene_is_read_from_api_objects() -> None:
     status = {
         "phase": "Recovering",
         "attempt": 1,

@@ -171,7 +171,7 @@ async def test_renamed_machine_is_the_new_one_in_any_order() -> None:
     assert (await site.places())["n0"] == ("r9",)
 
 
-async def test_what_goes_wrong_leaves_the_fabric_as_it_was_and_is_told(
+async def test_failed_assembly_keeps_the_fabric_and_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = Site4(rack="r1")
@@ -190,7 +190,7 @@ async def test_what_goes_wrong_leaves_the_fabric_as_it_was_and_is_told(
     assert site.discovery.found.problem == ""
 
 
-async def test_a_label_that_says_nothing_of_places_changes_nothing() -> None:
+async def test_label_without_topology_changes_nothing() -> None:
     site = Site4(rack="r1")
     await site.places()
     before = site.discovery.found
@@ -210,7 +210,7 @@ async def test_nothing_is_put_together_again_where_nothing_changed() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_what_an_agent_tells_of_a_node_joins_the_fabric() -> None:
+async def test_report_of_an_agent_joins_the_fabric() -> None:
     site = Site4()
     await site.places()
     for node in ("n0", "n1"):
@@ -309,7 +309,7 @@ async def test_documents_that_come_one_after_the_other_count_together() -> None:
     assert not wakes
 
 
-async def test_agents_are_heard_and_those_that_fell_silent_are_named() -> None:
+async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
     site = Site4()
     for node in ("n0", "n1", "n2"):
         await site.discovery.receive_report(node, document(LOOK))

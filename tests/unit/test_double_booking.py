@@ -130,7 +130,7 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     assert (found.held, found.available) == (9, 8)
 
 
-def test_new_leader_tells_failed_device_from_double_booking() -> None:
+def test_failed_device_is_no_double_booking_to_a_new_leader() -> None:
     index = PodIndex(lambda uid: None)
     machines = Machines({"u0": machine(6)}, index)
     index.change(None, pod("p0", "a", 4))
@@ -142,7 +142,7 @@ def test_new_leader_tells_failed_device_from_double_booking() -> None:
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory", "pods"])
-def test_new_leader_tells_shrunk_node_from_double_booking(resource: str) -> None:
+def test_shrunk_node_is_no_double_booking_to_a_new_leader(resource: str) -> None:
     """What the node had of it before is in no field. What is given beyond that is found."""
     index = PodIndex(lambda uid: None)
     shrunk = replace(machine(8), allocatable={resource: 6}, capacity={resource: 7})

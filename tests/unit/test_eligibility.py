@@ -31,7 +31,7 @@ def test_labels_that_no_node_carries_cost_no_pass() -> None:
     assert CountedNodes.passes == before
 
 
-def test_resources_of_single_nodes_have_a_row_if_asked_for() -> None:
+def test_resources_of_single_nodes_have_a_row_if_requested() -> None:
     nodes = [node(f"n{i:03}") for i in range(100)]
     nodes = [
         replace(each, allocatable={**each.allocatable, f"example.com/of-{each.name}": 1})

@@ -76,13 +76,13 @@ def test_a_token_crosses_once_to_a_node_that_passes_it_on() -> None:
     assert pairs(traffic_matrix.between_nodes(sent, 4)) == {(0, 1): pytest.approx(2 * 4 * 100)}
 
 
-def test_everyone_talks_to_servers_and_nobody_else() -> None:
+def test_workers_send_to_parameter_servers_only() -> None:
     push = Transfer("x", Collective.PUSH, 600, 1, clients=4, servers=2)
     served = Communicator("c", Grid(((Axis.RANK, 6),)), (Axis.RANK,), (push,))
     assert pairs(traffic_matrix.between_nodes(served, 2)) == {(0, 2): 1200, (1, 2): 1200}
 
 
-def test_what_stays_on_a_node_or_with_its_host_is_nobody_elses() -> None:
+def test_traffic_within_a_node_uses_no_link() -> None:
     alone = Communicator(
         "c", Grid(((Axis.DATA, 4),)), (), (Transfer("x", Collective.COPY, 600, 1),)
     )
@@ -137,11 +137,11 @@ def test_what_stays_in_a_domain_does_not_share_its_uplinks() -> None:
     assert contention.crossing(line((0, 1), (2, 3)), RACKS.domains) == 0
 
 
-def test_a_ring_that_crosses_once_each_way_finds_room_for_one() -> None:
+def test_ring_crosses_an_uplink_once_in_each_direction() -> None:
     assert contention.contention(line((0, 1), (1, 2), (2, 3), (0, 3)), (RACKS,)) == 1.0
 
 
-def test_the_narrowest_tier_decides_and_nothing_sent_is_no_crowd() -> None:
+def test_narrowest_tier_decides_and_no_traffic_costs_nothing() -> None:
     rooms = Uplinks(np.array([0, 0, 1, 1]), np.array([0.25, 0.25]), 8.0)
     assert contention.contention(line((0, 2), (1, 3)), (RACKS, rooms)) == 8.0
     nobody = TrafficMatrix((4,), *(np.zeros(0, dtype=np.int64),) * 2, np.zeros(0))
@@ -153,7 +153,7 @@ def test_the_same_nodes_in_another_order_of_ranks() -> None:
     assert contention.contention(line((0, 2), (1, 3)), (swapped,)) == 1.0
 
 
-def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
+def test_sampled_pairs_represent_a_very_large_group() -> None:
     everyone = among(1500, Transfer("x", Collective.ALL_TO_ALL, 1500, 1))
     found = traffic_matrix.between_nodes(everyone, 1)
     assert len(found.weight) < 100 * 1500
@@ -166,7 +166,7 @@ def test_some_pairs_of_a_very_large_group_stand_for_all() -> None:
         assert crossed == pytest.approx(2 * part * (1500 - part), rel=0.02)
 
 
-def test_only_who_sends_to_all_of_them_alike_is_even() -> None:
+def test_group_is_even_only_with_equal_traffic_to_all() -> None:
     exchange = Transfer("x", Collective.ALL_TO_ALL, 800, 1)
     assert traffic_matrix.is_even(among(8, exchange), 2)
     assert not traffic_matrix.is_even(among(4, exchange, groups=2), 2)

@@ -60,7 +60,7 @@ def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
     assert sentence(many).endswith("existing queues: a, b, c, d, e and 3 more")
 
 
-def test_full_ledger_says_what_it_waits_for() -> None:
+def test_full_ledger_states_what_it_waits_for() -> None:
     assert sentence(LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000)) == (
         "the ledger takes about 518,362 bytes to list its 14000 nodes, and attempts that are "
         "ending leave 297,710 of 1,400,000: it starts once their pods are gone, so repair or "
@@ -68,7 +68,7 @@ def test_full_ledger_says_what_it_waits_for() -> None:
     )
 
 
-def test_gang_larger_than_the_ledger_says_what_works() -> None:
+def test_gang_larger_than_the_ledger_states_the_limit() -> None:
     assert sentence(LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000)) == (
         "the ledger takes about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
         "all: numNodes of at most about 14579, or nodes with shorter names"
@@ -120,7 +120,7 @@ def test_without_shared_domains_no_best_one_is_named() -> None:
         ("1 - - kind=x", "needs 1 node; no node matches the selector kind=x"),
     ],
 )  # fmt: skip
-def test_what_never_fits_says_the_most_there_is(waiting: str, why: str) -> None:
+def test_never_fitting_job_states_the_maximum(waiting: str, why: str) -> None:
     nodes, gpus, cpus, selector = waiting.split()
     assert (
         _sentence(f"""
@@ -150,7 +150,7 @@ def test_nodes_kept_out_by_taints_are_named_where_nothing_fits() -> None:
     )
 
 
-def test_a_resource_no_node_has_is_said_so() -> None:
+def test_resource_of_no_node_is_named() -> None:
     assert (
         _sentence("""
         node  gpu
@@ -166,15 +166,13 @@ def test_a_resource_no_node_has_is_said_so() -> None:
     ("phase", "detail", "words"),
     [("", "", "to be made"), ("Running", "", "Running"), ("Running", "step 3", "Running, step 3")],
 )
-def test_a_pre_run_is_told_by_its_name_and_how_far_it_is(
-    phase: str, detail: str, words: str
-) -> None:
+def test_pre_run_is_shown_with_name_and_progress(phase: str, detail: str, words: str) -> None:
     assert sentence(PreRunAhead("train-pre-run", 2, phase, detail)) == (
         f"its pre-run train-pre-run on 2 nodes records first what ranks send: {words}"
     )
 
 
-def test_two_amounts_that_round_alike_are_told_apart_in_full() -> None:
+def test_amounts_that_round_equally_are_shown_in_full() -> None:
     need, most = 2**40 + 1, 2**40 + 2**20
     short = NeverFits(1, (("memory", most),), 1, 1, 0, (Shortage("memory", most, need, 0),), (), ())
     assert sentence(short) == (

@@ -121,7 +121,7 @@ def test_invalid_workload_names_line_and_legal_value(
     assert rule in error
 
 
-def test_unknown_key_names_nearest_known(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_key_names_nearest_key(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``recomput`` was ignored once, and the predicted step was 30 % too short."""
     small.write_text(SMALL.replace("globalBatch: 32", "globalBatch: 32, recomput: Layers"))
     error = refused(capsys, str(small), *DGX)

@@ -150,7 +150,7 @@ def test_silent_launcher_may_be_evaluating() -> None:
     )
 
 
-def test_rank_that_reports_and_falls_silent_accuses_nobody() -> None:
+def test_rank_that_falls_silent_makes_no_other_suspected() -> None:
     """The others report nothing and have stood still since their start, as far as they say."""
     assert hang.assess(launchers(training(), SAYS_NOTHING, unreported=(0,)), ASKED) is None
 
@@ -192,7 +192,7 @@ def test_silent_launcher_of_a_living_node_hangs(
     assert hang.assess(its, watch, cut=True) is None
 
 
-def test_silence_counts_from_the_launcher_heard_last() -> None:
+def test_silence_counts_from_the_last_heartbeat() -> None:
     its = [silent(training(), 2 * EVALUATING_S), silent(None, 10, node_rank=1)]
     assert hang.assess(its, ASKED) is None
 
@@ -203,7 +203,7 @@ def test_first_heartbeat_to_a_new_leader_keeps_the_attempt() -> None:
     assert hang.assess(its, ASKED) is None
 
 
-def test_lag_before_the_silence_accuses_nobody() -> None:
+def test_lag_before_the_silence_makes_no_rank_suspected() -> None:
     """The other rank evaluated, so that it lagged, when its launchers were heard last."""
     its = [silent(training(newest=2000), 60), silent(training(lag_s=3601), 60, node_rank=1)]
     assert hang.assess(its, ASKED) is None
@@ -224,7 +224,7 @@ def test_lost_node_is_found_before_a_users_short_limit() -> None:
     assert hang.assess(several, watch) is None
 
 
-def test_new_leader_asks_for_stacks_first() -> None:
+def test_new_leader_requests_stacks_first() -> None:
     """It heard a moment ago that steps have stood still for an hour, and takes one more look."""
     its = launchers(training(still_s=3600))
     assert hang.assess(its, Watch()) == Suspected()
@@ -275,7 +275,7 @@ def test_stacks_are_bounded_whatever_ranks_show() -> None:
     assert len(found.last_lines.splitlines()) == len(KINDS)
 
 
-def test_assessment_asks_for_stacks_and_then_ends_the_attempt() -> None:
+def test_assessment_requests_stacks_then_ends_the_attempt() -> None:
     hung = rank(0, steps=training(still_s=61))
     well = rank(0, steps=training(still_s=59))
 

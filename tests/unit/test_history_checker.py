@@ -274,7 +274,7 @@ def test_more_writes_of_a_pod_than_make_bind_delete_are_found() -> None:
     assert list(writes.too_many(again, {f"{PODS}a-1-0": {("a", 1), ("b", 1)}})) == []
 
 
-def test_what_the_operator_asks_for_at_rest_is_found() -> None:
+def test_operator_requests_at_rest_are_found() -> None:
     moment = datetime(2027, 1, 15, 7, 59, tzinfo=UTC)
     patch = asked("patch", "a", resource="trainingjobs", subresource="status")
     quiet = [asked("update", "lease", resource="leases"), asked("list", "")]

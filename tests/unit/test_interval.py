@@ -65,7 +65,7 @@ def test_register_interval_grows(waiting: int, interval_s: int | None) -> None:
     assert interval.register_interval_s(waiting) == interval_s
 
 
-def test_launchers_at_barriers_ask_less_often() -> None:
+def test_launchers_at_barriers_register_less_often() -> None:
     cluster = Cluster()
     cluster.expect("large", 2_002)
     answers = [cluster.register("large", rank) for rank in range(2_002)]

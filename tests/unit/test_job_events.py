@@ -38,7 +38,7 @@ def test_nothing_new_is_no_story() -> None:
         assert changes(record, record) == []
 
 
-def test_a_wait_is_told_with_its_reason() -> None:
+def test_wait_event_has_its_reason() -> None:
     (event,) = changes(JobRecord(), JobRecord(), reason="NotEnoughNodes", message="needs 4 nodes")
     assert (event.reason, event.note, event.warning) == ("NotEnoughNodes", "needs 4 nodes", False)
     assert event.job == WHO
@@ -100,7 +100,7 @@ def test_a_recovery_names_the_checkpoint_it_resumes_from() -> None:
     )
 
 
-def test_an_end_and_a_new_start_in_one_turn_are_told_in_order() -> None:
+def test_end_and_new_start_in_one_cycle_are_ordered_events() -> None:
     before = attempts.RUNNING
     after = JobRecord(
         phase=Phase.STARTING,
@@ -114,13 +114,13 @@ def test_an_end_and_a_new_start_in_one_turn_are_told_in_order() -> None:
 
 
 @pytest.mark.parametrize(("phase", "warning"), [(Phase.SUCCEEDED, False), (Phase.FAILED, True)])
-def test_the_last_story_says_how_it_went(phase: Phase, warning: bool) -> None:
+def test_last_event_has_the_outcome(phase: Phase, warning: bool) -> None:
     after = replace(attempts.RUNNING, phase=phase, ended=1, last_termination=attempts.FAILED)
     last = changes(attempts.RUNNING, after, message="how it went")[-1]
     assert (last.reason, last.note, last.warning) == (phase.value, "how it went", warning)
 
 
-def test_the_barrier_and_a_suspension_are_told() -> None:
+def test_barrier_and_suspension_are_events() -> None:
     assert reasons(changes(STARTING, attempts.RUNNING, reason="Running")) == ["Running"]
     suspended = replace(JobRecord(), phase=Phase.SUSPENDED)
     assert reasons(changes(JobRecord(), suspended, reason="Suspended")) == ["Suspended"]

@@ -42,7 +42,7 @@ def jobs() -> Jobs:
     return Jobs(lambda raw: pods.sample(raw, LAUNCHER))
 
 
-def test_a_job_is_read_with_what_a_node_owes_each_of_its_pods(jobs: Jobs) -> None:
+def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
     pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration]}
     jobs.absorb(raw_job(5, spec={"resourcesPerNode": {"nvidia.com/gpu": 8}}, pod=pod))
@@ -64,7 +64,7 @@ def test_an_older_version_changes_nothing(jobs: Jobs) -> None:
     assert cached.record.phase is Phase.RUNNING
 
 
-def test_versions_are_numbers_not_words(jobs: Jobs) -> None:
+def test_versions_compare_as_numbers(jobs: Jobs) -> None:
     jobs.absorb(raw_job(9))
     jobs.absorb(raw_job(10, status={"phase": "Suspended"}))
     cached = jobs.get("a")
@@ -119,7 +119,7 @@ def test_change_is_news_unless_an_answer_brought_it(jobs: Jobs) -> None:
     assert not jobs.is_news(None, seen[2])
 
 
-def test_a_job_that_is_being_deleted_is_known_but_not_scheduled(jobs: Jobs) -> None:
+def test_job_being_deleted_is_cached_but_not_scheduled(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1, metadata={"deletionTimestamp": "2026-01-02T03:04:06Z"}))
     assert jobs.get("a") is not None
     assert list(jobs.all()) == []

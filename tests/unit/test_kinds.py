@@ -102,7 +102,7 @@ async def test_a_list_of_kopfs_drops_a_queue_that_went_unwatched() -> None:
         await until(lambda: watched.site.queues == ("kept",), "the list")
 
 
-async def test_a_list_that_failed_is_asked_for_again() -> None:
+async def test_failed_list_is_repeated() -> None:
     server = Server(reporting.raw_object("kept"))
     server.refused = 2
     watched = Watched(server)

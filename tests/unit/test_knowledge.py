@@ -24,14 +24,14 @@ def digest(fabric: Fabric = FABRIC, nodes: tuple[Node, ...] = NODES) -> str:
     return TopologyHash().digest(fabric, nodes)
 
 
-def test_it_is_the_same_word_for_the_same_knowledge_in_any_order() -> None:
+def test_hash_does_not_depend_on_order() -> None:
     other = replace(LINKS, leaving={"r1": 2.0, "r0": 1.0}, summing=frozenset({"r1", "r0"}))
     assert digest(replace(FABRIC, links=(other,))) == digest()
     busy = (replace(NODES[0], used={GPU: 8}), NODES[1], node("n2", "r1"))
     assert digest(replace(FABRIC, places={}), busy) == digest()
 
 
-def test_what_differs_as_two_measurements_do_is_the_same_word() -> None:
+def test_hash_ignores_differences_of_measurement() -> None:
     again = replace(LINKS, oversubscription=2.01, leaving={"r0": 0.996, "r1": 2.02})
     assert digest(replace(FABRIC, links=(again,))) == digest()
     one, other = (
@@ -50,12 +50,12 @@ def test_what_differs_as_two_measurements_do_is_the_same_word() -> None:
         {"summing": frozenset({"r0"})},
     ],
 )
-def test_other_links_are_another_word(changes: dict[str, object]) -> None:
+def test_hash_changes_with_links(changes: dict[str, object]) -> None:
     other = replace(FABRIC, links=(replace(LINKS, **changes),))  # type: ignore[arg-type]
     assert digest(other) != digest()
 
 
-def test_another_pace_is_another_word_until_it_is_gone() -> None:
+def test_hash_changes_with_a_relative_speed_and_back() -> None:
     topology_hash = TopologyHash()
     slow = (replace(NODES[0], relative_speed=RelativeSpeed(products=0.5)), NODES[1])
     digests = [topology_hash.digest(FABRIC, nodes) for nodes in (NODES, slow, NODES)]

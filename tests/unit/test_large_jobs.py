@@ -69,7 +69,7 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert jobs.why_unreadable("a-uid") is None
 
 
-def test_the_reason_says_sizes_and_what_is_large(jobs: Jobs) -> None:
+def test_reason_has_the_size_and_the_largest_part(jobs: Jobs) -> None:
     jobs.absorb(job_of(300_000))
     cached = jobs.get("a-uid")
     assert cached is not None

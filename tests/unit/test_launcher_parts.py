@@ -113,7 +113,7 @@ def test_last_lines_are_bounded_clean_text_whatever_was_printed() -> None:
     assert time.monotonic() - started < 5, "a long line must not cost its length squared"
 
 
-def test_output_that_nobody_reads_is_still_kept() -> None:
+def test_output_without_a_reader_is_still_kept() -> None:
     from_rank, to_launcher = os.pipe()
     closed, to_sink = os.pipe()
     os.close(closed)

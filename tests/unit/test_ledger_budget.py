@@ -146,5 +146,5 @@ def test_a_folded_node_list_unfolds_in_order(names: list[str]) -> None:
     assert len(folded) <= 1
 
 
-def test_a_folded_node_list_says_common_text_once() -> None:
+def test_folded_node_list_has_common_text_once() -> None:
     assert node_list.fold(["gpu-12.east", "gpu-17.east"]) == ("gpu-1{2,7}.east",)

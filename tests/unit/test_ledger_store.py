@@ -207,7 +207,7 @@ async def test_repeated_foreign_touches_do_not_block_writes() -> None:
     assert one.ledger == planned
 
 
-async def test_a_write_whose_reply_was_lost_is_found_out_by_reading() -> None:
+async def test_write_without_a_response_is_resolved_by_reading() -> None:
     server = OneObject()
     one = await leader(server, "one")
     server.lose = "reply"

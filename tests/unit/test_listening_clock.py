@@ -27,7 +27,7 @@ def test_listening_clock_follows_a_loop_that_runs() -> None:
     assert abs(loop.listening() - 60.0 - INTERVAL_S) < 1e-6
 
 
-def test_listening_clock_stands_while_the_loop_is_blocked() -> None:
+def test_listening_clock_stops_while_the_loop_is_blocked() -> None:
     loop = Loop()
     loop.run(for_s=10.0)
     loop.now_s += 600.0

@@ -42,7 +42,7 @@ def test_nearest_reduction_is_taken_without_reducing_domains() -> None:
     assert exchanging.sizes_in(places, initial_orders.packed(places, 8)) == [7, 7, 7]
 
 
-def test_the_order_of_places_follows_from_their_shape_alone() -> None:
+def test_order_of_places_depends_on_their_structure_only() -> None:
     places = exchanging.places([[2, 3], [4, 1, 1]], (1.0, 2.0, 3.0))
     renamed, _ = exchanging.renamed(places, seed=3)
     one, other = places.canonical()[0], renamed.canonical()[0]
@@ -87,7 +87,7 @@ def test_distances_that_shrink_outwards_are_refused() -> None:
         Places(np.zeros((1, 2), dtype=np.int64), (2.0, 1.0))
 
 
-def test_a_job_that_exchanges_nothing_stands_anywhere() -> None:
+def test_job_without_traffic_is_placed_anywhere() -> None:
     nothing = np.array([], dtype=np.int64)
     job = TrafficMatrix((4,), nothing, nothing, np.array([]))
     found = mapper.map_ranks(job, exchanging.nodes_of([[2]], 2, (1.0, 2.0, 3.0, 4.0)), budget=100)

@@ -37,7 +37,7 @@ def everyone(ranks: int, *calls: CallRecord) -> GroupProfile:
     return GroupProfile((tuple(range(ranks)),), calls)
 
 
-def test_a_job_that_nobody_profiled_does_what_is_derived() -> None:
+def test_job_without_profile_has_derived_traffic() -> None:
     plain = job(Parallelism(tensor=2, data=2))
     assert measured.communicators(plain) == derive.communicators(*plain.parts)
 
@@ -125,7 +125,7 @@ def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
         ),
     ],
 )
-def test_what_cannot_stand_for_the_job_is_refused(
+def test_profile_that_does_not_fit_the_job_is_refused(
     split: Parallelism, profile: Profile, words: str
 ) -> None:
     with pytest.raises(UnfitError, match=words):

@@ -130,7 +130,7 @@ def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
     assert entry.score.moved == 2
 
 
-def test_a_node_that_died_under_a_move_does_not_hold_it_up() -> None:
+def test_node_lost_during_a_migration_does_not_delay_it() -> None:
     first = scheduling.plan(world(running()))
     stuck = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
     over = ended(first)
@@ -195,7 +195,7 @@ def test_moved_job_that_ran_again_reserves_nothing(ended_attempts: int) -> None:
     assert any(each.job_uid == "b" for each in taken.ledger.entries)
 
 
-def test_a_job_that_stays_is_judged_once() -> None:
+def test_job_that_stays_is_evaluated_once() -> None:
     wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
     assert (
         moved(world(running(), links=wide)),
@@ -219,7 +219,7 @@ def test_a_job_that_stays_is_judged_once() -> None:
         {"record": {"spec_hash": "2-before"}, "spec_hash": ""},
     ],
 )
-def test_a_job_whose_time_to_move_has_not_come_is_judged_later(changes: dict[str, Any]) -> None:
+def test_job_that_may_not_migrate_yet_is_evaluated_later(changes: dict[str, Any]) -> None:
     """Nothing was heard of it, it moved not long ago, it would lose work, some are silent, or it
     could not be started again."""
     waits = world(running(**changes))
@@ -231,7 +231,7 @@ def test_each_move_makes_the_next_one_wait_longer(moves: int, pause_s: float) ->
     assert migration.pause_s(moves) == pause_s
 
 
-def test_what_is_known_counts_once_it_has_been_so_for_a_while() -> None:
+def test_topology_change_counts_after_a_minute() -> None:
     fresh = world(running(), topology_age_s=migration.SETTLED_S - 1.0)
     assert (moved(fresh), evaluated_topology(fresh)) == ("", "before")
 
@@ -241,7 +241,7 @@ def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
     assert (moved(upgraded), evaluated_topology(upgraded)) == ("", "now")
 
 
-def test_no_job_moves_that_would_stand_in_line_behind_others() -> None:
+def test_no_job_migrates_that_would_queue_behind_others() -> None:
     large = seen(name="b", job=job("b", num_nodes=6, priority=1))
     assert moved(world(running(), large)) == ""
     never = seen(name="b", job=job("b", num_nodes=7, priority=1))
@@ -291,7 +291,7 @@ def test_a_slow_node_is_named() -> None:
     assert " and r1a runs at 0.5 of the rate of its kind; " in message
 
 
-def test_a_job_on_machines_that_nobody_knows_stays() -> None:
+def test_job_on_unknown_machines_stays() -> None:
     nodes = tuple(replace(each, machine="") for each in racks(*HERE))
     unknown = world(running(), nodes=nodes)
     assert (moved(unknown), evaluated_topology(unknown)) == ("", "now")
@@ -324,7 +324,7 @@ def test_migrations_assessed_per_cycle_are_bounded() -> None:
     assert {record.topology_hash for record in records} == {"now"}
 
 
-def test_every_job_is_judged_whatever_others_would_lose() -> None:
+def test_every_job_is_evaluated_whatever_others_would_lose() -> None:
     jobs = [*spread(4, progress=Progress(1_001)), *spread(5, progress=Progress(1_900))[4:]]
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
@@ -335,7 +335,7 @@ def test_every_job_is_judged_whatever_others_would_lose() -> None:
     assert evaluated == {f"j{at}" for at in range(5)}
 
 
-def test_jobs_on_one_node_are_work_to_judge_too() -> None:
+def test_jobs_on_one_node_count_as_work_too() -> None:
     alone = replace(WORKLOAD, split=Parallelism(tensor=8), recipe=Recipe(2048, 1, 2))
     nodes = racks(count=3)
     jobs = [

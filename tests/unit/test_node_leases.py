@@ -183,7 +183,7 @@ async def test_a_node_without_a_lease_is_stale_when_it_stays_without(
     await stale(checked_site, "n9")
 
 
-async def test_who_is_no_suspect_is_not_asked_and_not_remembered(checked_site: CheckedSite) -> None:
+async def test_node_no_longer_suspected_is_forgotten(checked_site: CheckedSite) -> None:
     await stale(checked_site, "n0")
     checked_site.mark_suspected("n1")
     assert not checked_site.lease_checker.stale("n0")
@@ -191,7 +191,7 @@ async def test_who_is_no_suspect_is_not_asked_and_not_remembered(checked_site: C
     assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspected=1 sightings=2>"
 
 
-async def test_a_node_that_was_never_heard_of_is_looked_into_as_fast(
+async def test_node_without_a_message_is_checked_as_fast(
     checked_site: CheckedSite,
 ) -> None:
     """But for the first half minute of a leader."""
@@ -233,7 +233,7 @@ async def test_request_that_fails_alone_is_no_outage(checked_site: CheckedSite) 
     assert checked_site.lease_checker.stale("n0")
 
 
-async def test_few_of_thousands_of_silent_nodes_are_asked_at_a_time() -> None:
+async def test_few_of_thousands_of_silent_nodes_are_read_at_a_time() -> None:
     """The one that is dead is found, though all others must first have been seen to renew."""
     names = tuple(f"n{number:03}" for number in range(300))
     checked_site = CheckedSite()

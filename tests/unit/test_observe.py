@@ -117,7 +117,7 @@ def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPa
     assert [fault.job_uid for fault in isolation.faults] == ["odd"]
 
 
-def test_a_pod_that_asks_for_more_than_can_be_stops_no_decision() -> None:
+def test_pod_with_impossible_requests_stops_no_decision() -> None:
     seen = Watched()
     container = {"name": "main", "resources": {"requests": {"memory": "5Pi"}}}
     metadata = {"uid": "x", "namespace": "else", "name": "x", "resourceVersion": "1"}
@@ -161,7 +161,7 @@ def test_node_has_rails_speed_devices_and_scale_up_domain() -> None:
     assert seen.world().nodes[0] is first
 
 
-def test_of_which_devices_a_jobs_profile_knows_nothing_is_seen() -> None:
+def test_devices_without_a_profile_are_found() -> None:
     seen = Watched()
     seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-B"})
     seen.world()
@@ -335,7 +335,7 @@ def test_only_launchers_silent_for_long_are_examined() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
-def test_launchers_of_a_finished_job_are_heard_then_forgotten(
+def test_messages_of_a_finished_job_are_accepted_for_a_time(
     phase: Phase,
 ) -> None:
     seen = Watched()
@@ -350,7 +350,7 @@ def test_launchers_of_a_finished_job_are_heard_then_forgotten(
     assert not seen.sessions.jobs()
 
 
-def test_a_last_beat_after_the_end_is_still_taken_in() -> None:
+def test_last_heartbeat_after_the_end_is_accepted() -> None:
     seen = Watched()
     seen.run_cycle()
     seen.record(Phase.SUCCEEDED)

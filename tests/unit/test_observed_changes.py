@@ -56,7 +56,7 @@ def test_live_pods_of_an_attempt_that_is_over_are_observed() -> None:
     assert (JOB, 1) not in seen.world().attempts
 
 
-def test_launchers_of_a_job_not_observed_may_speak() -> None:
+def test_messages_of_an_unobserved_job_are_accepted() -> None:
     seen = Watched()
     seen.run_cycle()
     plan = seen.run_cycle()
@@ -109,7 +109,9 @@ def test_deleted_job_is_let_go(phase: Phase) -> None:
 
 
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_suspects_are_told_apart(is_missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_and_unreported_nodes_are_distinguished(
+    is_missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Silent launchers, those never heard, and nodes whose kubelets are compared to theirs."""
     seen = Watched(num_nodes=4, phase=Phase.STARTING)
     control = replace(observing.node_record("control"), labels={CONTROL_PLANE: ""})

@@ -93,7 +93,7 @@ async def test_pages_grow_again_after_large_objects() -> None:
     assert max(server.limits) > 50
 
 
-async def test_the_list_after_a_timeout_asks_for_fewer_objects() -> None:
+async def test_list_after_a_time_out_requests_fewer_objects() -> None:
     class Slow(Server):
         async def get(self, path: str, *, query: dict[str, str], **named: Any) -> Any:
             if int(query["limit"]) > 4:

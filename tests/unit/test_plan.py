@@ -71,7 +71,7 @@ def test_two_jobs_are_not_given_one_node() -> None:
 
 
 @pytest.mark.parametrize(("line", "free"), [(". .", 2), ("n0 -", 3), ("n0! n1", 3), ("n0 n1", 4)])
-def test_a_commit_under_way_is_owed_every_rank_that_does_not_run(line: str, free: int) -> None:
+def test_capacity_is_assumed_for_every_unbound_rank_of_a_commit(line: str, free: int) -> None:
     # The nodes say that nothing is used, so what is missing here is only the debt.
     attempts = {("a", 1): ObservedAttempt(pods=pods(line), placed=True)}
     other = seen(name="b", job=replace(seen(name="b").job, num_nodes=4))
@@ -128,7 +128,7 @@ def test_running_job_with_equal_or_unknown_hash_goes_on(spec_hash: str) -> None:
     assert not taken.ledger.entries
 
 
-def test_a_committed_attempt_keeps_the_shape_it_was_decided_for() -> None:
+def test_committed_attempt_keeps_the_spec_of_its_decision() -> None:
     taken = plan(world_of(seen(spec_hash="now"), nodes=FREE))
     assert [each.spec_hash for each in taken.ledger.entries] == ["now"]
     assert taken.records["a"].spec_hash == "now"
@@ -148,7 +148,7 @@ def test_crashed_rank_revokes_attempt_and_deletes_pods() -> None:
     ("line", "starts"),
     [("n0 n1", False), ("n0~ n1", False), ("n0~ n1~", True), ("n0! n1~", True), ("- .", False)],
 )
-def test_a_new_attempt_starts_when_every_old_pod_was_told_to_go(line: str, starts: bool) -> None:
+def test_new_attempt_starts_once_every_old_pod_is_deleting(line: str, starts: bool) -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods(line))}
     lost = (entry(cause=LOST),)
     taken = plan(world_of(seen(RECOVERING), nodes=BUSY, entries=lost, attempts=attempts))
@@ -169,7 +169,7 @@ def test_a_failure_waits_out_its_backoff(ended_age_s: float, starts: bool) -> No
     assert bool(taken.ledger.entries) is starts
 
 
-def test_a_lost_node_takes_nobody_else_while_its_pods_may_live() -> None:
+def test_lost_node_takes_no_job_while_its_pods_may_run() -> None:
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! n1~"))}
     nodes = (node("n0"), node("n1"))
     jobs = (seen(RECOVERING), seen(name="b"))
@@ -235,7 +235,7 @@ def test_suspended_job_ends_attempt_even_if_a_rank_failed() -> None:
         assert taken.records["a"].phase is Phase.SUSPENDED
 
 
-def test_a_job_that_is_resumed_starts_in_the_same_turn() -> None:
+def test_resumed_job_starts_in_the_same_cycle() -> None:
     suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
     taken = plan(world_of(seen(suspended), nodes=FREE))
     assert entries(taken) == ["a/2 Committing n0 n1"]
@@ -284,7 +284,7 @@ def test_pod_of_unknown_rank_is_not_in_the_gang() -> None:
     assert taken.ledger.entries[0].state is EntryState.COMMITTING
 
 
-def test_a_ledger_that_is_full_takes_the_rest_in_a_later_turn() -> None:
+def test_full_ledger_takes_the_other_gangs_in_a_later_cycle() -> None:
     last_words = Crash(rank=0, exit_code=1, age_s=60.0, last_lines="x" * 2048)
     crashed = rank(0, pod=PodState.FAILED, crash=last_words)
     jobs = [seen(RUNNING, name=f"j{i:03}", ranks=(crashed, rank(1))) for i in range(1500)]
@@ -374,7 +374,7 @@ def test_one_gang_alone_may_have_any_size() -> None:
     assert list(taken.waits) == ["b"]
 
 
-def test_a_node_that_is_said_to_be_overfull_stops_no_decision() -> None:
+def test_overfull_node_stops_no_decision() -> None:
     overfull = node("n0", used={GPU: AMOUNT_MAX})
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! ."), placed=True)}
     nodes = (overfull, node("n1"), node("n2"), node("n3"))

@@ -107,7 +107,7 @@ def test_only_one_live_pod_at_a_rank_is_known_by_its_uid() -> None:
     assert index.uid_of("a", 1, 0) == "u1"
 
 
-def test_uid_of_a_rank_looks_at_no_other_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uid_of_a_rank_reads_no_other_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message of a launcher asks for it, while thousands of pods of its gang change."""
     index = PodIndex(namespace_of)
     for rank in range(3):
@@ -125,7 +125,7 @@ def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
     assert index.used("n0")[GPU] == 16
 
 
-def test_pod_owner_is_resolved_again_when_job_is_known() -> None:
+def test_pod_owner_is_resolved_again_once_the_job_is_cached() -> None:
     homes: dict[str, str] = {}
     index = PodIndex(homes.get)
     index.change(None, record("u0"))
@@ -137,7 +137,7 @@ def test_pod_owner_is_resolved_again_when_job_is_known() -> None:
     assert [pod.uid for pod in index.of(("a", 1))] == ["u0", "u1"]
 
 
-def test_a_pod_of_a_stranger_counts_on_its_node_only() -> None:
+def test_foreign_pod_counts_on_its_node_only() -> None:
     index = PodIndex(lambda uid: None)
     stranger = replace(record("u0", node="n0", phase="Running"), job_uid=None)
     index.change(None, stranger)

@@ -92,7 +92,7 @@ def test_launcher_writes_where_the_kubelet_reads() -> None:
     assert TERMINATION not in [each["name"] for each in plain["env"]]
 
 
-def test_ranks_are_asked_to_record_and_in_a_pre_run_no_more() -> None:
+def test_profile_steps_are_set_and_pre_run_saves_nothing() -> None:
     def asked(raw: dict[str, Any], steps: int) -> dict[str, str]:
         env = main_of(rendered(raw, profile_steps=steps))["env"]
         about = ("PROFILE_STEPS", "PRE_RUN")
@@ -142,7 +142,7 @@ def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
     assert repr(raw) == before
 
 
-def test_nobody_gets_a_label_of_ours_past_us() -> None:
+def test_template_cannot_set_reserved_labels() -> None:
     raw = job()
     raw["spec"]["template"]["metadata"] = {"labels": {"railwright.dev/node-rank": "0"}}
     assert rendered(raw)["metadata"]["labels"]["railwright.dev/node-rank"] == "1"
@@ -154,7 +154,7 @@ def test_the_jobs_priority_class_is_the_pods(name: str | None) -> None:
     assert spec.get("priorityClassName") == name
 
 
-def test_node_owes_requests_of_ranks_and_none_of_launcher() -> None:
+def test_requests_are_those_of_ranks_without_the_launcher() -> None:
     asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 8}
     raw = job({"resourcesPerNode": asked})
     main = main_of(rendered(raw))["resources"]
@@ -163,7 +163,7 @@ def test_node_owes_requests_of_ranks_and_none_of_launcher() -> None:
     assert resources == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
 
 
-def test_a_sample_has_the_shape_of_every_pod_of_the_job() -> None:
+def test_sample_has_the_requests_of_every_pod_of_the_job() -> None:
     raw = job({"resourcesPerNode": {"nvidia.com/gpu": 8}})
     sample, real = pods.sample(raw, LAUNCHER), rendered(raw)
     assert requested(sample) == requested(real)

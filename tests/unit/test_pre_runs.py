@@ -69,7 +69,7 @@ async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None
         ("Succeeded", {"profile": recorded(1)}, "of one replica, of the job's 8: "),
     ],
 )
-async def test_one_that_brings_nothing_is_given_up_and_told(
+async def test_pre_run_without_a_profile_is_given_up_and_reported(
     site: Ahead, phase: str, status: Raw, words: str
 ) -> None:
     site.stands(phase, **status)
@@ -100,19 +100,19 @@ async def test_one_that_does_not_record_in_time_is_ended(site: Ahead) -> None:
     assert f"{PATH}/{NAME}" not in site.store.objects
 
 
-async def test_one_that_never_had_its_turn_waits_as_its_job_would(site: Ahead) -> None:
+async def test_queued_pre_run_waits_as_its_job_would(site: Ahead) -> None:
     site.stands("Queued", message="needs 2 nodes")
     pre_run_status = await site.run_cycle(after_s=10 * pre_runs.RECORDS_S)
     assert pre_run_status == PreRunStatus(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
 
 
-async def test_one_that_somebody_deletes_is_given_up(site: Ahead) -> None:
+async def test_deleted_pre_run_is_given_up(site: Ahead) -> None:
     await site.run_cycle()
     site.vanishes()
     assert "was deleted" in given_up(await site.run_cycle())
 
 
-async def test_one_that_somebody_suspends_is_given_up(site: Ahead) -> None:
+async def test_suspended_pre_run_is_given_up(site: Ahead) -> None:
     site.stands("Queued", suspend=True)
     assert "was suspended" in given_up(await site.run_cycle())
 
@@ -124,7 +124,7 @@ async def test_one_that_somebody_suspends_is_given_up(site: Ahead) -> None:
         errors.InvalidError(422, "Invalid", message="exceeded quota"),
     ],
 )
-async def test_one_that_is_refused_is_given_up_with_the_servers_words(
+async def test_refused_pre_run_is_given_up_with_the_servers_message(
     refusal: errors.ApiError,
 ) -> None:
     site = Ahead()
@@ -141,7 +141,7 @@ async def test_one_that_is_refused_is_given_up_with_the_servers_words(
     assert site.store.count("create") == 2
 
 
-async def test_a_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
+async def test_unreachable_server_is_retried_for_a_limited_time() -> None:
     site = Ahead()
     site.store.refusals["create", PATH] = errors.Unreachable("no route")
     site.jobs.absorb(large())
@@ -153,7 +153,7 @@ async def test_a_server_that_is_away_is_asked_again_and_not_for_ever() -> None:
     assert "could not be made in 120 s: no route" in given_up(await site.run_cycle(after_s=61.0))
 
 
-async def test_a_strangers_job_of_that_name_is_none() -> None:
+async def test_foreign_job_of_that_name_is_no_pre_run() -> None:
     site = Ahead()
     stranger = reporting.raw_job(NAME, status={"phase": "Succeeded", "profile": recorded(2)})
     stranger["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
@@ -166,7 +166,7 @@ async def test_a_strangers_job_of_that_name_is_none() -> None:
     assert "another job has its name" in given_up(await site.run_cycle())
 
 
-async def test_a_job_that_only_says_whose_it_is_is_no_pre_run() -> None:
+async def test_job_with_a_forged_owner_is_no_pre_run() -> None:
     """Nobody but the operator can make one with its label."""
     site = Ahead()
     owner = {"uid": LARGE, "controller": True}
@@ -305,7 +305,7 @@ async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
     assert not site.store.requests
 
 
-async def test_a_job_that_cannot_be_read_any_more_stands_as_before(site: Ahead) -> None:
+async def test_unreadable_job_keeps_its_pre_run_status(site: Ahead) -> None:
     before = await site.run_cycle()
     site.change(spec={"numNodes": 3, "workload": None})
     assert site.jobs.why_unreadable(LARGE) is not None

@@ -37,7 +37,7 @@ class Office:
         return polls
 
 
-async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
+async def test_agent_is_available_once_it_polls_with_its_key() -> None:
     office = Office()
     first = await office.probe_tasks.poll("a", Poll())
     assert {*first} == {"key"}
@@ -50,7 +50,7 @@ async def test_an_agent_is_there_once_it_knows_the_key_and_waits() -> None:
     polls.cancel()
 
 
-async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
+async def test_task_is_dispatched_and_its_result_is_the_reading() -> None:
     office = Office()
     polls = await office.there("a", "b")
     sent = asyncio.create_task(office.probe_tasks.dispatch(("a", "b"), seconds=0.3))
@@ -70,7 +70,7 @@ async def test_who_is_there_is_sent_and_what_it_tells_is_the_reading() -> None:
     polls["b"].cancel()
 
 
-async def test_errand_has_a_key_of_its_own_pair() -> None:
+async def test_probe_task_has_the_key_of_its_pair() -> None:
     """A compromised agent has its token and the keys of its own errands, and none of others."""
     office = Office()
     polls = await office.there("a", "b")
@@ -114,7 +114,7 @@ async def test_agent_at_a_declared_network_is_there() -> None:
     assert not office.probe_tasks.there()
 
 
-async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
+async def test_no_task_between_absent_agents() -> None:
     office = Office()
     polls = await office.there("a")
     assert await office.probe_tasks.dispatch(("a", "b"), seconds=0.3) == Reading()
@@ -122,7 +122,7 @@ async def test_nobody_is_sent_who_is_not_there_or_to_who_is_not() -> None:
     polls["a"].cancel()
 
 
-async def test_an_agent_that_never_tells_costs_an_empty_reading(
+async def test_task_without_a_result_gives_an_empty_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(probe_tasks, "OVERHEAD_S", 0.0)
@@ -133,14 +133,14 @@ async def test_an_agent_that_never_tells_costs_an_empty_reading(
         each.cancel()
 
 
-async def test_who_waits_longer_than_it_is_held_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agent_polls_again_after_the_hold_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_tasks, "HOLD_S", 0.0)
     office = Office()
     polls = await office.there("a")
     assert {*await polls["a"]} == {"key"}
 
 
-async def test_who_is_not_wanted_any_more_or_cannot_stands_down() -> None:
+async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
     office = Office()
     polls = await office.there("a", "b")
     assert await office.probe_tasks.poll("a", Poll(unfit="no port")) == {}

@@ -51,7 +51,7 @@ def test_total_steps_may_be_any_number(reports: list[channel.Report]) -> None:
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, 1e301])
-def test_a_loss_that_is_not_finite_is_told_as_unknown(
+def test_loss_that_is_not_finite_is_reported_as_unknown(
     reports: list[channel.Report], loss: float
 ) -> None:
     railwright.report(1, loss)
@@ -178,7 +178,7 @@ def test_a_report_that_makes_no_sense_is_dropped_by_the_launcher(
     assert [report.progress.step for report in reports] == [3]
 
 
-def test_a_script_without_a_launcher_reports_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_without_a_launcher_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(environment.CHANNEL, raising=False)
     railwright.report(1, 0.5)
     assert channel.ask(channel.Request(commit_step=1)).confirmed

@@ -80,7 +80,7 @@ def predicted(found: Admit) -> PredictedStep:
     return reported
 
 
-def test_who_does_not_say_what_he_does_gets_the_networks_order() -> None:
+def test_job_without_workload_gets_network_order() -> None:
     found = admitted(job("a", num_nodes=8), racks(4, 4))
     assert found.score is None
     assert [*found.nodes] == sorted(found.nodes)
@@ -102,7 +102,7 @@ def test_replicas_numbered_apart_are_placed_together() -> None:
     assert reported.placed_us <= reported.next_best_us
 
 
-def test_what_was_seen_decides_where_ranks_stand_and_is_said_to() -> None:
+def test_profile_decides_the_order_of_ranks_and_is_named() -> None:
     """Stages were seen to send each other what nobody would derive: they come to stand together."""
     derived = gang(FOUR_BY_TWO)
     assert derived.workload is not None
@@ -168,7 +168,7 @@ def with_large_sends(seen: Profile) -> Profile:
     return replace(seen, kinds=kinds)
 
 
-def test_a_step_is_predicted_as_it_is_where_no_link_is_crowded() -> None:
+def test_step_without_contention_is_predicted_exactly() -> None:
     found = admitted(gang(FOUR_BY_TWO), racks(8))
     assert predicted(found).placed_us == predicted(found).network_order_us
     uncrowded = step.predict(GPT, FOUR_BY_TWO, PIPELINE_FIRST, DGX_A100)
@@ -177,7 +177,7 @@ def test_a_step_is_predicted_as_it_is_where_no_link_is_crowded() -> None:
     assert predicted(apart).placed_us == predicted(found).placed_us
 
 
-def test_machines_that_nobody_knows_are_laid_out_by_bytes_alone() -> None:
+def test_unknown_machines_are_mapped_by_bytes_alone() -> None:
     found = admitted(gang(FOUR_BY_TWO), racks(4, 4, machine="abacus"))
     assert score(found).predicted is None
     assert found.nodes == admitted(gang(FOUR_BY_TWO), racks(4, 4)).nodes
@@ -225,7 +225,7 @@ def test_segments_stay_together_however_ranks_are_laid_out() -> None:
     assert len({*found.nodes}) == 16
 
 
-def test_servers_stand_where_they_are_near_to_all() -> None:
+def test_parameter_servers_are_placed_near_all_workers() -> None:
     split = Parallelism(data=24, servers=8)
     found = admitted(gang(split, Recipe(2048, 1, 48)), racks(2, 2))
     assert len({*found.nodes}) == 4
@@ -258,7 +258,7 @@ def test_costly_gangs_are_mapped_one_cycle_after_another() -> None:
     assert len(decide(replace(world, jobs=(*silent, small))).admitted) == 3
 
 
-def test_who_sends_to_all_alike_is_left_in_the_networks_order() -> None:
+def test_equal_traffic_to_all_keeps_network_order() -> None:
     """However many nodes it is: there would be millions of pairs."""
     moe_model = replace(GPT, experts=4096, chosen=8, gated=True)
     split = Parallelism(data=4096, expert=4096)
@@ -268,7 +268,7 @@ def test_who_sends_to_all_alike_is_left_in_the_networks_order() -> None:
     assert [*found.nodes] == sorted(found.nodes)
 
 
-def test_who_comes_for_a_node_that_went_takes_its_ranks() -> None:
+def test_replacement_node_takes_the_ranks_of_the_lost_one() -> None:
     nodes = racks(4, 5)
     first = admitted(gang(FOUR_BY_TWO), nodes)
     assert score(first).moved == 0

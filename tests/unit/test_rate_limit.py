@@ -82,7 +82,7 @@ def test_wait_of_a_flood_is_bounded() -> None:
     assert pods.send() == 0.0
 
 
-def test_pods_that_owe_nothing_are_forgotten() -> None:
+def test_pods_without_debt_are_forgotten() -> None:
     pods = Pods()
     for number in range(100):
         pods.send(pod=str(number))

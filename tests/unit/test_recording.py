@@ -73,7 +73,7 @@ async def test_all_parts_are_a_profile_and_fewer_are_none(
     assert len(wakes) == 1
 
 
-async def test_who_told_may_end_once_it_is_kept_for_good(sessions: Sessions) -> None:
+async def test_launcher_may_end_once_its_profile_is_stored(sessions: Sessions) -> None:
     """Though an operator that has begun since knows nothing of what was told before."""
     handover = Handover(protocol.Member(JOB, 1, 0), part(0))
     assert (await sessions.profiled(handover, "pod-0")).order is protocol.Order.CONTINUE
@@ -97,7 +97,7 @@ async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) 
         (part(0, ranks=8), "a part is of 8 ranks, expected 4 ranks"),
     ],
 )
-async def test_who_tells_of_others_is_refused(
+async def test_recording_of_another_launchers_rank_is_refused(
     sessions: Sessions, reported: Recorded, words: str
 ) -> None:
     with pytest.raises(RefusedError, match=words) as refused:
@@ -105,7 +105,7 @@ async def test_who_tells_of_others_is_refused(
     assert refused.value.status == HTTPStatus.BAD_REQUEST
 
 
-async def test_an_attempt_that_is_over_tells_nothing(sessions: Sessions) -> None:
+async def test_recording_of_an_ended_attempt_is_refused(sessions: Sessions) -> None:
     sessions.revoke(JOB, 1)
     with pytest.raises(RefusedError) as refused:
         await handed_over(sessions, 0, part(0))

@@ -87,7 +87,7 @@ def node_of(raw: dict[str, Any]) -> NodeObject:
     return projections.converted(raw, NodeObject)
 
 
-def test_a_pod_of_ours_is_known_by_job_attempt_and_rank() -> None:
+def test_gang_pod_is_identified_by_job_attempt_and_rank() -> None:
     record = read_pod(raw_pod(labels=OURS))
     assert (record.job_uid, record.job_name) == (JOB_UID, "llm")
     assert (record.attempt, record.node_rank, record.node, record.rv) == (3, 7, "n1", 41)
@@ -141,7 +141,7 @@ def test_how_the_main_container_ended_is_kept_with_its_message() -> None:
     assert record.exit == records.Exit(137, "OOMKilled", "x" * records.TEXT_MAX)
 
 
-def test_a_container_that_only_waits_its_turn_is_not_stuck() -> None:
+def test_container_behind_another_is_not_stuck() -> None:
     statuses = [
         {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}},
         {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}}},
@@ -153,7 +153,7 @@ def test_a_container_that_only_waits_its_turn_is_not_stuck() -> None:
     assert read_pod(raw_pod(labels=OURS, status=status)).waiting is None
 
 
-def test_container_with_its_image_is_known_by_its_status() -> None:
+def test_container_with_its_image_is_found_by_its_status() -> None:
     statuses = [
         {"name": "a", "containerID": "containerd://1", "state": {"running": {"startedAt": None}}},
         {"name": "b", "state": {"waiting": {"reason": "CreateContainerError"}}},
@@ -374,7 +374,7 @@ def test_all_declared_fields_of_an_object_are_read() -> None:
     ],
     ids=str,
 )
-def test_an_object_that_is_not_as_declared_is_told_by_its_name(change: dict[str, Any]) -> None:
+def test_undeclared_object_is_reported_with_its_name(change: dict[str, Any]) -> None:
     raw = json.loads(json.dumps(FULL["Pod"]))
     container, state = raw["spec"]["containers"][0], raw["status"]["containerStatuses"][0]["state"]
     for part in (raw["metadata"], raw["spec"], raw["status"], container, state):

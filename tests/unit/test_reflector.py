@@ -127,7 +127,7 @@ async def test_event_missing_from_stream_is_found_by_next_list() -> None:
     running.cancel()
 
 
-async def test_overloaded_server_is_asked_for_no_list() -> None:
+async def test_no_list_from_an_overloaded_server() -> None:
     """A list is the most expensive request; the stream goes on where it was."""
 
     class Overloaded(Server):

@@ -54,7 +54,7 @@ def test_what_is_worth_more_is_relieved_first() -> None:
     assert crowd(columns, found) < crowd(columns, in_rows)
 
 
-def test_where_no_link_is_crowded_nothing_moves() -> None:
+def test_no_rank_moves_without_contention() -> None:
     wide = Uplinks(RACKS.domains, np.full(4, 4.0), 1.0)
     order = np.arange(16)[::-1].copy()
     found = contention_refinement.refine([WeightedTraffic(ring(*range(16)), 1.0)], (wide,), order)

@@ -37,7 +37,7 @@ def beat_for(seen: Watched, seconds: int, *, still: bool) -> None:
             return
 
 
-def test_steps_that_stand_still_end_the_attempt() -> None:
+def test_stalled_steps_end_the_attempt() -> None:
     seen = Watched()
     seen.run_cycle()
     beat_for(seen, 2 * int(STILL_S), still=False)

@@ -55,7 +55,7 @@ async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, ve
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
 
-async def test_a_surprise_in_one_job_keeps_no_other_from_being_told() -> None:
+async def test_failure_of_one_status_does_not_affect_others() -> None:
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad"))
     desk.seen.pre_run_statuses = {"bad-uid": cast(Any, "no standing")}
@@ -93,7 +93,7 @@ async def test_failed_status_write_is_retried_with_backoff() -> None:
     assert desk.store.objects[path]["status"]["reason"] == "NotEnoughNodes"
 
 
-async def test_a_job_written_since_the_turn_began_is_left_to_the_next() -> None:
+async def test_job_changed_in_this_cycle_is_left_to_the_next() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     newer = reporting.raw_job("job", version=500)
@@ -190,7 +190,7 @@ async def test_wait_with_moving_numbers_is_written_rarely() -> None:
     assert "9 of 9 nodes can take one now" in reported[1][1]
 
 
-async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
+async def test_many_waiting_jobs_are_refreshed_less_often() -> None:
     desk = Desk()
     many = 10 * reporter.REFRESHES_PER_S_MAX
     reported = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
@@ -208,7 +208,7 @@ async def test_of_many_jobs_that_wait_each_is_told_less_often() -> None:
 
 
 @pytest.mark.parametrize("cycle_s", [0.5, 2.5, 5.0])
-async def test_every_job_is_told_again_however_long_cycles_take(cycle_s: float) -> None:
+async def test_every_job_is_refreshed_even_with_long_cycles(cycle_s: float) -> None:
     desk = Desk()
     many = 6 * reporter.REFRESHES_PER_S_MAX
     reported = [desk.add(reporting.raw_job(f"job-{number:03}")) for number in range(many)]
@@ -263,7 +263,7 @@ async def test_new_leader_does_not_rewrite_all_statuses_at_once() -> None:
     assert set(counts) == {1}
 
 
-async def test_another_reason_to_wait_is_told() -> None:
+async def test_new_wait_reason_is_published() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     await desk.run_cycle(waits=short(1))
@@ -369,7 +369,7 @@ async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:
     assert len(note.encode()) <= bounds.SENTENCE_BYTES_MAX
 
 
-async def test_a_wait_of_a_later_attempt_is_told_again() -> None:
+async def test_wait_of_a_later_attempt_is_published_again() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     await desk.run_cycle(waits=short(1))

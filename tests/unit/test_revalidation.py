@@ -118,7 +118,7 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
         (("b0/", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
     ],
 )
-def test_a_gang_whose_nodes_were_moved_apart_is_told_how_far(
+def test_gang_with_relabelled_nodes_states_the_wider_spread(
     racks: tuple[str, ...], stated: str
 ) -> None:
     planned = entry(spans=(("block", 1), ("rack", 1)))

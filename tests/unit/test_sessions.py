@@ -64,7 +64,7 @@ def refusal(world: WorldInfo, message: protocol.Heartbeat, pod: str | None = Non
     return caught.value.status
 
 
-def test_nobody_goes_before_everybody_is_there() -> None:
+def test_no_launcher_starts_before_all_are_registered() -> None:
     world = WorldInfo(nodes=3)
     assert world.register(2) == protocol.Registered(protocol.Order.WAIT, missing=(0, 1))
     assert world.register(0) == protocol.Registered(protocol.Order.WAIT, missing=(1,))
@@ -120,7 +120,7 @@ def test_heartbeat_proves_passed_barrier_to_new_operator() -> None:
     assert (view.started_at_s, view.missing, view.ranks[1].registered) == (100.0, (0,), True)
 
 
-def test_beats_that_only_go_on_wake_nobody() -> None:
+def test_heartbeats_without_a_change_wake_no_cycle() -> None:
     world = WorldInfo()
     world.start()
     world.sessions.heartbeat(heartbeat(0, 1, step=1), "pod-0")
@@ -133,7 +133,7 @@ def test_beats_that_only_go_on_wake_nobody() -> None:
     assert world.view().ranks[0].received_at_s == 116.0
 
 
-def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
+def test_failure_wakes_and_keeps_its_first_time() -> None:
     world = WorldInfo()
     world.start()
     failure = protocol.Failure(rank=5, exit_code=1, last_lines="boom")
@@ -146,7 +146,7 @@ def test_a_failure_wakes_and_keeps_the_time_it_was_first_heard() -> None:
     assert (world.view().ranks[1].failure, world.view().ranks[1].failed_at_s) == (failure, 100.0)
 
 
-def test_a_replayed_beat_changes_nothing() -> None:
+def test_replayed_heartbeat_changes_nothing() -> None:
     world = WorldInfo()
     world.start()
     world.sessions.heartbeat(heartbeat(0, 5, step=50), "pod-0")
@@ -184,7 +184,7 @@ def test_first_report_may_be_near_checkpoint_not_beyond() -> None:
     world.sessions.heartbeat(heartbeat(0, 1, step=500 + STEP_JUMP_MAX), "pod-0")
 
 
-def test_a_revoked_attempt_is_told_to_stop_for_good() -> None:
+def test_revoked_attempt_gets_stop_from_then_on() -> None:
     world = WorldInfo()
     world.start()
     world.sessions.revoke(JOB, 2)
@@ -207,7 +207,7 @@ def test_an_attempt_can_be_revoked_before_it_was_ever_expected() -> None:
     assert refusal(world, heartbeat(0, 1, attempt=3)) == HTTPStatus.CONFLICT
 
 
-def test_a_forgotten_job_is_not_known() -> None:
+def test_messages_of_a_forgotten_job_are_refused() -> None:
     world = WorldInfo()
     world.sessions.forget(JOB)
     assert refusal(world, heartbeat(0, 1)) == HTTPStatus.TOO_EARLY
@@ -289,7 +289,7 @@ def test_heartbeat_gives_restarted_operator_the_master() -> None:
     assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.7", 29501)
 
 
-def test_what_is_known_is_the_same_object_until_there_is_news() -> None:
+def test_view_is_the_same_object_until_a_change() -> None:
     world = WorldInfo()
     before = world.view()
     assert world.view() is before
@@ -348,7 +348,7 @@ def test_training_counts_from_the_last_phase_that_was_none() -> None:
     assert world.view().training_since_s == 150.0
 
 
-def test_steps_alone_wake_nobody() -> None:
+def test_steps_alone_wake_no_cycle() -> None:
     world = WorldInfo()
     world.start()
     world.sessions.heartbeat(steps(0, 1), "pod-0")

@@ -51,7 +51,7 @@ def test_an_address_that_is_none_is_named_with_its_value(value: str) -> None:
     )
 
 
-def test_two_replicas_on_one_machine_are_told_apart() -> None:
+def test_two_replicas_on_one_machine_have_two_identities() -> None:
     identities = {settings.from_environment(LEAST).identity for _ in range(8)}
     assert len(identities) == 8
 

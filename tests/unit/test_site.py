@@ -122,7 +122,7 @@ async def test_a_write_that_fails_leaves_the_others(fault: RequestFailed) -> Non
     assert office.store.objects[paths.one(QUEUES, "b")]["status"] == {"waiting": 0, "running": 0}
 
 
-async def test_an_object_nobody_could_foresee_leaves_the_others() -> None:
+async def test_unreadable_object_does_not_affect_others() -> None:
     office = Office()
     del office.store.objects[paths.one(QUEUES, "a")]
     strange: Any = reporting.raw_object("c", status="none")
@@ -132,7 +132,7 @@ async def test_an_object_nobody_could_foresee_leaves_the_others() -> None:
     assert "status" in office.store.objects[paths.one(FABRICS, "default")]
 
 
-async def test_statuses_that_say_what_is_are_not_written_again() -> None:
+async def test_unchanged_statuses_are_not_written_again() -> None:
     office = Office()
     await office.reporter.report()
     assert office.store.count("patch") == 3
@@ -186,7 +186,7 @@ def test_a_queue_made_again_outlives_the_late_news_of_the_first() -> None:
     assert site.queues == ("a",)
 
 
-async def test_silent_agents_are_told_once_and_written_once() -> None:
+async def test_silent_agents_are_one_problem_and_one_write() -> None:
     office = Office()
     look = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
     for name in ("n1", "n2", "n3", "n4", "n5"):
@@ -231,14 +231,14 @@ async def test_agent_with_refused_documents_is_named_with_rule() -> None:
     assert not (await office.report())["problems"]
 
 
-async def test_what_keeps_nodes_from_being_measured_is_told() -> None:
+async def test_reason_for_unmeasured_nodes_is_published() -> None:
     office = Office()
     office.unsurveyed = ("no agents",)
     status = await office.report()
     assert status["problems"] == [{"key": "probing", "message": "no agents"}]
 
 
-async def test_each_source_is_told_with_its_time() -> None:
+async def test_each_source_is_published_with_its_time() -> None:
     office = Office()
     for name in ("a", "b", "c"):
         office.node(name, old="r")

@@ -184,7 +184,7 @@ def test_slow_replacement_is_not_put_in_the_last_stage() -> None:
     assert found.score.moved == 2
 
 
-def test_unlike_kinds_get_stages_of_their_own() -> None:
+def test_heterogeneous_kinds_get_stages_of_their_own() -> None:
     """In the network's order each replica would have both kinds in every stage."""
     nodes = tuple(
         replace(each, machine=OLDER) if each.name[-1] in "13" else each for each in racks(4, 4)
@@ -199,7 +199,7 @@ def test_unlike_kinds_get_stages_of_their_own() -> None:
     assert reported.slow_us == 0
 
 
-def test_a_gang_rather_stands_on_one_kind() -> None:
+def test_gang_prefers_one_kind() -> None:
     """The first eight that are free are of two kinds; eight of one stand in two racks."""
     nodes = tuple(
         replace(each, machine=OLDER) if each.name in ("n0-0", "n0-1") else each

@@ -75,7 +75,7 @@ def test_ranks_at_one_place_are_one_stack(tmp_path: Path) -> None:
         assert (found[0].ranks, found[0].count, found[0].answered) == ((4, 5), 2, True)
 
 
-def test_stopped_rank_is_told_apart(tmp_path: Path) -> None:
+def test_stopped_rank_is_distinguished(tmp_path: Path) -> None:
     with waiting(tmp_path) as well, waiting(tmp_path) as stopped:
         os.kill(stopped, signal.SIGSTOP)
         first, second = answer(tmp_path, {0: well, 1: stopped})
@@ -105,7 +105,7 @@ def test_handler_of_the_script_is_left_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_pipe_in_place_of_a_stack_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_stack_does_not_block(tmp_path: Path) -> None:
     with waiting(tmp_path) as pid:
         dump = tmp_path / f"stacks-{pid}"
         dump.unlink()

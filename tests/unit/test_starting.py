@@ -46,7 +46,7 @@ def test_start_counts_from_binding_without_reports() -> None:
     assert (found.code, found.counted) == (CauseCode.START_TIMED_OUT, True)
 
 
-def test_start_takes_as_long_as_the_job_says() -> None:
+def test_start_time_out_is_that_of_the_job() -> None:
     ranks = starting(images=ObservedImages(pulled_s=31.0))
     for timeout_s, late in ((31.0, False), (30.0, True)):
         seen = attempts.seen(
@@ -87,7 +87,7 @@ def test_registry_that_is_down_is_tried_again_for_free() -> None:
     assert (after.phase, after.backoff_s) == (Phase.RECOVERING, record.BACKOFF_S_FIRST)
 
 
-def test_running_launcher_that_is_not_heard_costs_nothing() -> None:
+def test_running_launcher_without_a_message_spends_no_budget() -> None:
     """Its pod runs, so it registers again and again: the operator, or a network, keeps it out."""
     mute = attempts.rank(1, silent_s=None)
     found = cause([attempts.rank(0), mute])
@@ -108,7 +108,7 @@ def test_running_launcher_that_is_not_heard_costs_nothing() -> None:
     assert (found.code, found.nodes) == (CauseCode.START_TIMED_OUT, ()), "all were heard"
 
 
-def test_nodes_that_alone_are_not_heard_are_left() -> None:
+def test_nodes_without_a_message_alone_are_avoided() -> None:
     """Else the next attempt would return to them, for ever: no budget ends this."""
     mute = attempts.rank(1, silent_s=None)
     found = cause([attempts.rank(0), mute])

@@ -101,7 +101,7 @@ def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> Non
 
 
 @given(records())
-def test_a_status_told_again_is_the_same(record: JobRecord) -> None:
+def test_status_rendered_again_is_equal(record: JobRecord) -> None:
     before = (
         {"lastTermination": {"attempt": record.ended, "time": NOW}}
         if record.last_termination
@@ -149,7 +149,7 @@ def test_pre_run_profile_is_not_replaced_by_older_attempt() -> None:
     assert status.render(inputs(queued, session=older, before=first))["profile"] == '{"ahead": 1}'
 
 
-def test_a_profile_that_is_left_aside_is_told_with_the_devices() -> None:
+def test_unused_profile_is_reported_with_the_devices() -> None:
     record = JobRecord(phase=Phase.RUNNING, attempt=1, nodes=("n0", "n1"))
     assert "profileAside" not in status.render(inputs(record))
     assert status.render(inputs(record, unprofiled=("GPU-A", "GPU-B")))["profileAside"] == (
@@ -157,7 +157,7 @@ def test_a_profile_that_is_left_aside_is_told_with_the_devices() -> None:
     )
 
 
-def test_a_wait_is_told_in_the_schedulers_words() -> None:
+def test_wait_has_the_message_of_the_scheduler() -> None:
     wait = QueueMissing("team", ("default",))
     rendered = status.render(inputs(JobRecord(), wait=wait))
     assert (rendered["reason"], rendered["message"]) == (
@@ -168,7 +168,7 @@ def test_a_wait_is_told_in_the_schedulers_words() -> None:
     assert (scheduled["status"], scheduled["reason"]) == ("False", "QueueNotFound")
 
 
-def test_a_start_says_who_is_not_at_the_barrier() -> None:
+def test_start_names_ranks_not_at_the_barrier() -> None:
     ranks = (attempts.rank(0), attempts.rank(1))
     rendered = status.render(inputs(STARTING, session=session(missing=(1,)), ranks=ranks))
     assert rendered["reason"] == "AtBarrier"
@@ -248,7 +248,7 @@ def test_silent_launcher_is_named_and_job_is_unhealthy() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])
-def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -> None:
+def test_held_attempt_states_a_possible_control_plane_outage(phase: Phase) -> None:
     record = replace(attempts.RUNNING, phase=phase)
     rendered = status.render(inputs(record, assessment=Ongoing(suspected=(1,), held=True)))
     assert rendered["reason"] == "NodesUnreachable"
@@ -267,7 +267,7 @@ def test_held_attempt_says_that_the_control_plane_may_be_cut_off(phase: Phase) -
         ({"step": 0, "total_steps": 3, "loss": 0.5}, {"percent": "0%", "loss": 0.5}),
     ],
 )
-def test_progress_is_what_the_first_rank_that_speaks_says(
+def test_progress_is_that_of_the_first_reporting_rank(
     progress: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     shown = status.render(inputs(attempts.RUNNING, session=session(**progress)))["progress"]
@@ -320,7 +320,7 @@ def test_failure_states_rank_code_and_last_lines() -> None:
     assert rendered["finishedAt"] == NOW
 
 
-def test_a_recovery_says_when_it_goes_on() -> None:
+def test_recovery_states_the_next_attempt() -> None:
     waits = replace(attempts.RECOVERING, failures=1, last_termination=CRASH)
     message = status.render(inputs(waits))["message"]
     assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"

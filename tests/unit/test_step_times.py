@@ -56,13 +56,13 @@ def test_a_report_of_the_same_step_is_no_progress() -> None:
     assert rank.since_s == 101.0
 
 
-def test_ranks_that_report_nothing_stand_still_since_their_start() -> None:
+def test_ranks_without_a_report_are_stalled_since_start() -> None:
     reported = Node(0, range(4), started_s=10.0).summary(70.0)
     assert (reported.reporting, reported.still_s, reported.lag_s) == (0, 60.0, 0.0)
     assert reported.phase is protocol.Phase.STARTING
 
 
-def test_a_rank_that_only_saves_says_no_more_than_that() -> None:
+def test_rank_that_only_saves_reports_that_phase() -> None:
     """Its phase is STARTING before and after, as it never reports a step."""
     node = Node(0, (0, 1))
     node.report(0, 1.0, step(1))

@@ -124,7 +124,7 @@ def test_two_racks_that_add_up_are_better_than_one_that_does_not() -> None:
 
 
 @pytest.mark.parametrize("summing", [("r0",), ("r0", "r1", "r2"), ("r1",)])
-def test_nobody_goes_farther_for_nothing(summing: tuple[str, ...]) -> None:
+def test_no_rank_moves_farther_without_gain(summing: tuple[str, ...]) -> None:
     """The first rack adds up as well, or the others together are too small."""
     found = admitted(racks(8, 4, 4), *summing)
     assert {name[:2] for name in found.nodes} == {"n0"}

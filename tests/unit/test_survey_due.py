@@ -38,7 +38,7 @@ def test_unplaced_nodes_are_due_and_all_if_verified() -> None:
     assert due.of(labelled, NEVER, NOW_S) == set()
 
 
-def test_what_only_links_devices_says_nothing_of_the_network() -> None:
+def test_source_of_device_links_has_no_network_topology() -> None:
     islands = SourceReport("cliques", Provenance.TOLD, islands={"a": "i", "b": "i"})
     assert due.of(of([islands]), WHEN_UNTOLD, NOW_S) == {*"abcd"}
 
@@ -54,7 +54,7 @@ def test_one_node_alone_is_never_due() -> None:
     assert due.of(of([], "a"), ALWAYS, NOW_S) == set()
 
 
-def test_idle_nodes_and_two_of_each_known_domain_are_chosen() -> None:
+def test_idle_nodes_and_two_of_each_domain_are_chosen() -> None:
     racks = dict.fromkeys("abcd", "r1") | dict.fromkeys("efg", "r2")
     fabric = of([reported(racks)], "abcdefgxyz")
     assert due.chosen(fabric, {*"xyz"}, {*"abcdefgxy"}, least=3) == tuple("abefxy")

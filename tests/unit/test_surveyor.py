@@ -150,7 +150,7 @@ async def test_due_nodes_are_measured_once_after_settling() -> None:
     assert not await office.look(2 * BETWEEN)
 
 
-async def test_where_it_is_to_be_never_nobody_is_wanted() -> None:
+async def test_mode_never_selects_no_node() -> None:
     office = Office(mode="Never")
     assert not await office.look(PATIENCE)
     assert not office.probe_tasks.selected
@@ -186,7 +186,7 @@ async def test_a_node_that_a_job_takes_meanwhile_is_left_alone() -> None:
     assert office.placed(office.nodes.keys() - {taken})
 
 
-async def test_agents_that_never_come_are_waited_for_and_told() -> None:
+async def test_absent_agents_are_awaited_and_reported() -> None:
     office = Office()
     missing = {*sorted(office.nodes)[:3]}
     office.probe_tasks.present -= missing
@@ -212,7 +212,7 @@ async def test_vanished_agent_is_reported_at_once() -> None:
     assert await office.look(SETTLED + 1)
 
 
-async def test_where_nobody_runs_agents_nothing_is_told() -> None:
+async def test_cluster_without_agents_has_no_survey_problem() -> None:
     office = Office()
     office.probe_tasks.present.clear()
     assert not await office.look(2 * PATIENCE)
@@ -264,7 +264,7 @@ async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
     assert office.placed(office.nodes)
 
 
-async def test_what_nobody_could_read_again_is_not_kept_and_told(
+async def test_unreadable_survey_is_not_stored_and_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(documents, "CHARACTERS_MAX", 500)
@@ -284,7 +284,7 @@ async def test_busy_nodes_are_queried_once_for_all_failures() -> None:
     assert max(office.asked.values()) <= 3
 
 
-async def test_without_the_place_to_keep_it_nobody_is_measured() -> None:
+async def test_no_survey_without_its_config_map() -> None:
     office = Office()
     office.discovery.files_changed(office.given, None)
     assert not await office.look(PATIENCE)
@@ -305,7 +305,7 @@ async def test_uplinks_are_saturated_only_if_allowed_and_idle() -> None:
     assert not busy.discovery.found.fabric.links[-1].leaving
 
 
-async def test_only_those_stand_by_who_may_be_measured() -> None:
+async def test_only_measurable_nodes_are_selected_to_poll() -> None:
     office = Office()
     name = sorted(office.nodes)[0]
     office.busy = {name}
@@ -315,7 +315,7 @@ async def test_only_those_stand_by_who_may_be_measured() -> None:
     assert not office.probe_tasks.selected
 
 
-async def test_all_busy_nodes_are_told_to_wait() -> None:
+async def test_busy_nodes_are_reported_as_waiting() -> None:
     office = Office()
     office.busy = {*office.nodes}
     assert not await office.look(PATIENCE)

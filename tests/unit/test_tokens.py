@@ -82,7 +82,7 @@ async def test_token_of_live_pod_names_its_bearer(algorithm: str) -> None:
     assert bearer == Bearer(POD, "system:serviceaccount:team:default", "n0", (AUDIENCE,))
 
 
-async def test_known_token_is_verified_once(checker: Checker) -> None:
+async def test_cached_token_is_verified_once(checker: Checker) -> None:
     token = checker.made()
     assert [checker.status(token) for _ in range(3)] == [200] * 3
     assert checker.checked("good") == 1.0

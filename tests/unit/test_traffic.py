@@ -117,14 +117,14 @@ def test_racks_with_more_capacity_win_for_shorter_step() -> None:
     assert predicted(found).others_us == 0
 
 
-def test_who_sends_little_moves_nobody_to_larger_racks() -> None:
+def test_small_sender_moves_no_job_to_larger_racks() -> None:
     nodes = blocks((4, 4, 6, 6))
     found = admitted(nodes, running(0, 0, 1, workload=WORKS))
     assert racks_of(found) == {"n0-0", "n0-1"}
     assert predicted(found).others_us < 0.01 * predicted(found).placed_us
 
 
-def test_who_fits_one_rack_does_not_mind_what_leaves_it() -> None:
+def test_job_in_one_rack_ignores_traffic_that_leaves_it() -> None:
     found = admitted(blocks((4, 8), (8, 8)), running(1, 0, 1), running(0, 0, 1))
     assert predicted(found).others_us == 0
     assert racks_of(found) == {"n0-1"}
@@ -158,7 +158,7 @@ def test_a_gang_of_the_same_decision_counts_as_well() -> None:
 
 
 @pytest.mark.parametrize("times", [1.0, 0.5])
-def test_where_all_may_leave_nobody_is_in_the_way(times: float) -> None:
+def test_uplinks_without_limit_have_no_contention(times: float) -> None:
     beside = predicted(admitted(blocks((4, 4)), running(0, 0, 1), times=times))
     assert beside == predicted(admitted(blocks((4, 4)), times=times))
 
@@ -169,7 +169,7 @@ def test_a_job_that_lost_a_node_is_not_counted() -> None:
     assert predicted(admitted(nodes, gone)) == predicted(admitted(nodes))
 
 
-def test_of_machines_that_nobody_knows_no_traffic_is_known() -> None:
+def test_unknown_machines_have_no_known_traffic() -> None:
     nodes = tuple(replace(each, machine="abacus") for each in blocks((4, 4), (4, 4)))
     assert admitted(nodes, running(0, 0, 1)) == admitted(nodes)
 
@@ -200,7 +200,7 @@ def test_only_multi_node_jobs_with_workload_send() -> None:
     assert senders(replace(RUNS, nodes=NODES[:4])) == []
 
 
-def test_a_turn_places_a_job_around_those_that_run() -> None:
+def test_cycle_places_a_job_around_running_ones() -> None:
     nodes = blocks((4, 4), (4, 4))
     record = replace(RUNS, nodes=running(0, 0, 1).nodes)
     ours, others = seen(job=gang()), seen(record, name="b", job=replace(gang(), uid="b"))

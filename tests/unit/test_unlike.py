@@ -80,7 +80,7 @@ def test_slow_memory_makes_no_product_faster() -> None:
         assert kernels.product_s(its, slow, Precision.HALF) >= even_s
 
 
-def test_whose_rails_lead_elsewhere_sends_by_the_others() -> None:
+def test_node_with_misaligned_rails_uses_the_others() -> None:
     slow = DGX_H100.at_speed(RelativeSpeed(rails=0.75))
     assert slow.network.bandwidth == pytest.approx(0.75 * DGX_H100.network.bandwidth)
     none = DGX_H100.at_speed(RelativeSpeed(rails=0.0))
@@ -121,7 +121,7 @@ def test_a_bounce_is_as_slow_as_its_slowest_part() -> None:
     assert collectives.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
 
 
-def test_unlike_makers_with_direct_adapters_send_directly() -> None:
+def test_makers_with_direct_adapters_send_directly() -> None:
     reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct="its maker"))
     assert collectives.joined([DGX_H100, reached]).network == DGX_H100.network
     assert (
@@ -129,7 +129,7 @@ def test_unlike_makers_with_direct_adapters_send_directly() -> None:
     )
 
 
-def test_nobody_adds_up_what_unlike_kinds_send() -> None:
+def test_heterogeneous_kinds_have_no_in_network_reduction() -> None:
     both = collectives.joined([DGX_H100.reducing(), HGX_H800.reducing()])
     assert (both.nvls, both.sharp_s) == (None, None)
     at_speed = collectives.joined(

@@ -70,7 +70,7 @@ def test_whatever_is_wrong_is_one_line(jobs: Jobs, pod: reporting.Raw) -> None:
         ),
     ],
 )
-def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, words: str) -> None:
+def test_profile_that_does_not_fit_is_reported(jobs: Jobs, profile: str, words: str) -> None:
     model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
     workload = {
         "transformer": model,
@@ -82,7 +82,7 @@ def test_a_profile_that_is_of_no_such_job_is_told(jobs: Jobs, profile: str, word
     assert words in (jobs.why_unreadable("a-uid") or "")
 
 
-def test_job_is_known_once_readable_and_never_older(jobs: Jobs) -> None:
+def test_job_is_cached_once_readable_and_never_older(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a", pod=BROKEN, metadata={"resourceVersion": "10"}))
     jobs.absorb(reporting.raw_job("a", metadata={"resourceVersion": "9"}))
     assert jobs.get("a-uid") is None
@@ -91,7 +91,7 @@ def test_job_is_known_once_readable_and_never_older(jobs: Jobs) -> None:
     assert jobs.unreadable() == ()
 
 
-def test_what_it_asked_for_before_goes_on_to_hold(jobs: Jobs) -> None:
+def test_earlier_spec_stays_in_force(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("a", spec={"suspend": True}))
     newer = {"resourceVersion": "2", "generation": 2}
     status = {"phase": "Suspended", "attempt": 3, "endedAttempt": 3}
@@ -144,7 +144,7 @@ RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1
     ],
     ids=str,
 )
-def test_invalid_status_changes_nothing_known(jobs: Jobs, changes: reporting.Raw, why: str) -> None:
+def test_invalid_status_changes_no_record(jobs: Jobs, changes: reporting.Raw, why: str) -> None:
     jobs.absorb(reporting.raw_job("a", status=RUNS))
     newer = {"resourceVersion": "2"}
     jobs.absorb(reporting.raw_job("a", metadata=newer, status=RUNS | changes))

@@ -146,7 +146,7 @@ async def test_answer_to_a_bind_is_no_violation() -> None:
         assert held(copy) == {"bound": (1, "n1")}
 
 
-async def test_watch_that_stands_still_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_watch_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified, "REACH_S", 2 * verified.POLL_S)
     server = Server(9, pod("changed", 1))
     async with watching(server) as copy:

@@ -78,7 +78,7 @@ def test_invalid_termination_message_leaves_exit_code(message: str) -> None:
     assert (found.code, found.rank, found.exit_code) == (CauseCode.RANK_FAILED, 0, 3)
 
 
-def test_a_termination_message_says_which_rank_ended_and_how() -> None:
+def test_termination_message_has_the_rank_and_its_end() -> None:
     seen = Watched(num_nodes=1)
     reported = protocol.Failure(0, 139, signal="SIGSEGV", last_lines="core dumped")
     seen.pod(0, phase="Failed", ended=ended(139, protocol.encode(reported).decode()))
@@ -88,7 +88,7 @@ def test_a_termination_message_says_which_rank_ended_and_how() -> None:
 
 
 @given(st.text() | st.dictionaries(st.text(), st.text() | st.integers()).map(json.dumps))
-def test_whatever_a_pod_leaves_behind_a_turn_is_taken(message: str) -> None:
+def test_any_termination_message_stops_no_cycle(message: str) -> None:
     seen = Watched(num_nodes=1)
     seen.pod(0, phase="Failed", ended=ended(1, message))
     assert seen.cause().code is CauseCode.RANK_FAILED
@@ -186,7 +186,7 @@ def test_a_failure_reported_with_0_is_none() -> None:
     assert isinstance(seen.verdict(after_s=5.0), Ongoing)
 
 
-def test_a_kubelets_words_are_cut_to_what_a_condition_holds() -> None:
+def test_kubelet_message_is_cut_to_the_condition_limit() -> None:
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     waiting = {"reason": "E" * 4096, "message": "x" * 4096}
     seen.pod(0, containerStatuses=[{"name": "main", "state": {"waiting": waiting}}])
@@ -313,7 +313,7 @@ def test_launcher_that_comes_back_late_keeps_its_attempt() -> None:
     assert seen.verdict() == Ongoing()
 
 
-def test_frozen_launcher_whose_rank_alone_reports_is_found() -> None:
+def test_frozen_launcher_with_one_reporting_rank_is_found() -> None:
     """The ranks of the other node report nothing, and wait."""
     seen = Watched(num_nodes=2)
     seen.run_cycle()

@@ -49,7 +49,7 @@ async def test_two_busy_tasks_delay_others_by_both_time_slices() -> None:
     assert SLICE_S < loop.waited_s <= 2 * (SLICE_S + STEP_S)
 
 
-async def test_what_is_done_within_a_slice_gives_way_to_nobody() -> None:
+async def test_work_within_a_slice_does_not_yield() -> None:
     loop = Shared()
     other = asyncio.create_task(loop.somebody_else())
     await asyncio.sleep(0)
