@@ -1,4 +1,4 @@
-"""Fabric: what was found of the network, which placement keeps jobs together on."""
+"""Fabric: the topology of the network, which the scheduler places jobs by."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFLICTS_MAX = 16
 FAULTS_MAX = 16
 NETWORKS_MAX = 8
 SOURCES_MAX = 32
-INSIDES_MAX = 16
+HARDWARE_MAX = 16
 SLOW_MAX = 16
 AGE_HOURS_MAX = 8760
 
@@ -45,20 +45,20 @@ LabelKey = Annotated[
     ),
 ]
 Level = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
-"""What a level of the fabric is called: the node label that tells of it, or the source's name."""
+"""Name of a topology level: the node label that it is read from, or the name in its source."""
 
 
 class Probing(Part):
-    """Whether agents on the nodes measure how well these reach each other."""
+    """Whether node agents measure latency and bandwidth between nodes."""
 
-    mode: Literal["Never", "WhenUntold", "Always"] = "WhenUntold"
-    """Never; only where no other source says where a node stands; or of every node, to hold what is
-    told against it. Nodes that jobs run on are not measured."""
+    mode: Literal["Never", "WhenUnknown", "Always"] = "WhenUnknown"
+    """When nodes are measured. Never; WhenUnknown: nodes without topology information from another
+    source; Always: all nodes, to verify the other sources. Nodes that run jobs are not measured."""
     max_age_hours: Annotated[int, Field(ge=1, le=AGE_HOURS_MAX)] = 168
-    """How old what was measured of a node may become before it is measured again, in hours."""
+    """Age in hours at which the measurements of a node expire and it is measured again."""
     uplinks: bool = False
-    """Whether the links that lead out of each domain are filled too, for a few seconds, to see how
-    many nodes can send out of it at once; only while no job runs."""
+    """Whether to measure the uplinks of each domain under load for a few seconds, to find how many
+    nodes can send out of it at once. Only done while no job runs."""
     networks: Annotated[
         tuple[Annotated[str, Field(max_length=CIDR_LENGTH_MAX)], ...],
         Field(
@@ -77,7 +77,7 @@ class Probing(Part):
 
 
 class FabricSpec(Part):
-    """What the site says of its network; more of it in files (ConfigMaps)."""
+    """Configuration of topology discovery. ConfigMaps hold further files."""
 
     levels: Annotated[
         tuple[LabelKey, ...],
@@ -86,10 +86,10 @@ class FabricSpec(Part):
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = ()
-    """Node labels of the site's own choice whose values name the domains that a node stands in, the
-    coarsest first. Labels that clusters commonly carry are found without being named here."""
+    """Additional node labels whose values name the domains of a node, the coarsest first. Common
+    topology labels are read without being listed here."""
     probing: Probing = Probing()
-    """Whether agents on the nodes measure how well these reach each other."""
+    """Whether node agents measure latency and bandwidth between nodes."""
 
 
 class Span(Part):
@@ -98,16 +98,17 @@ class Span(Part):
     level: Level
     """Name of the level."""
     domains: Count
-    """Number of its domains that the nodes stand in; each node of no known domain counts as one."""
+    """Number of its domains that have nodes of the job; each node without a known domain counts as
+    one."""
 
 
 class LevelDomains(Part):
-    """What was found at one level."""
+    """Domains of one level."""
 
     level: Level
     """Name of the level."""
     source: Level
-    """Who told of it."""
+    """Name of the source."""
     count: Count
     """Number of different domains."""
     smallest: Count
@@ -115,20 +116,20 @@ class LevelDomains(Part):
     largest: Count
     """Nodes in the largest domain."""
     filled: Count = 0
-    """Nodes that others than this source told of."""
+    """Nodes whose domain is from another source than this one."""
 
 
-class Islands(Part):
+class ScaleUpDomains(Part):
     """Domains of device links, such as NVLink, that reach beyond one node."""
 
     source: Level
-    """Who told of them."""
+    """Name of the source."""
     count: Count
-    """Number of islands."""
+    """Number of scale-up domains."""
     smallest: Count
-    """Nodes on the smallest island."""
+    """Nodes in the smallest domain."""
     largest: Count
-    """Nodes on the largest island."""
+    """Nodes in the largest domain."""
 
 
 class Adapters(Part):
@@ -141,10 +142,10 @@ class Adapters(Part):
 
 
 class NetworkFound(Part):
-    """What follows from the cables that one source tells of."""
+    """Properties of one network, derived from the cables that one source reports."""
 
     source: Level
-    """Who told of them."""
+    """Name of the source."""
     hosts: Count
     """Number of hosts with a cable."""
     rails: Count
@@ -154,78 +155,78 @@ class NetworkFound(Part):
     oversubscription: Annotated[
         tuple[Annotated[str, Field(max_length=32)], ...], Field(max_length=LEVELS_MAX)
     ] = ()
-    """What can come from below the switches of each tier over what can leave them upwards, such as
-    2:1, from the hosts outwards."""
+    """Ratio of downlink to uplink bandwidth of the switches of each tier, such as 2:1, from the
+    hosts outwards."""
     reducing_switches: Count = 0
-    """Number of switches that were seen to reduce data on its way (SHARP)."""
+    """Number of switches with in-network reduction (SHARP)."""
     faults: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
-    """What is amiss in the cables; the first of them, if there are more."""
+    """Cabling faults; the first of them, if there are more."""
     fault_count: Count = 0
     """Number of all faults."""
 
 
-class RailAstray(Part):
-    """A node's rail that does not lead where those of the nodes beside it do."""
+class MiscabledRail(Part):
+    """A rail that is cabled to a switch of another rail than on neighbouring nodes."""
 
     node: Name
     """Name of the node."""
     rail: Count
     """Number of the rail."""
     message: Sentence
-    """By which adapter, and why."""
+    """The adapter, and the reason."""
 
 
 class RailsFound(Part):
-    """Whether the rails of nodes lead where they should."""
+    """Rail alignment of the nodes."""
 
     nodes: Count
     """Number of nodes whose rails are known."""
     aligned: Count
-    """Number of those all of whose rails lead where those of their neighbours do."""
-    astray: Annotated[tuple[RailAstray, ...], Field(max_length=FAULTS_MAX)] = ()
-    """Rails that do not; the first of them, if there are more."""
+    """Number of nodes without miscabled rails."""
+    miscabled: Annotated[tuple[MiscabledRail, ...], Field(max_length=FAULTS_MAX)] = ()
+    """Miscabled rails; the first of them, if there are more."""
 
 
 class SourceFound(Part):
-    """One source of facts, and what it tells."""
+    """One source of topology information."""
 
     source: Level
     """Name of the source: a family of labels, or a ConfigMap and what its file holds."""
-    basis: Literal["Measured", "Told", "Declared", "Seen"]
-    """How it came to know, the most trusted last: by measuring how well nodes reach each other, by
-    something that told it some time ago, by the site's own people, by seeing who is plugged in
-    where."""
+    provenance: Literal["Measured", "Imported", "Declared", "Seen"]
+    """How the source got its information, the most trusted last. Measured: by probes between nodes.
+    Imported: from labels and files that other tools wrote. Declared: by the administrators of the
+    site. Seen: from switches and adapters."""
     nodes: Count
-    """Number of the cluster's nodes that it knows of."""
+    """Number of the cluster's nodes that it covers."""
     tiers: Annotated[tuple[Level, ...], Field(max_length=LEVELS_MAX)] = ()
-    """What it calls its tiers, from the nodes outwards."""
+    """Names of its tiers, from the nodes outwards."""
     time: Time | None = None
-    """When its file was written last, or for probes when the node that waits longest was measured;
-    not there where nobody knows."""
+    """Time of the last write to its file; for probes, time of the oldest measurement of a node.
+    Absent if unknown."""
     remarks: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
-    """What it shows that nobody can use."""
+    """Contents that were left out, with the reason."""
 
 
-class AgentsHeard(Part):
-    """How many agents told of their nodes since this operator leads."""
+class AgentCounts(Part):
+    """Node agents that reported since the current leader started."""
 
     nodes: Count
-    """Number of nodes whose agent was heard."""
+    """Number of nodes whose agent reported."""
     silent: Count = 0
-    """Number of those of which nothing was heard for fifteen minutes."""
+    """Number of agents without a report for fifteen minutes."""
 
 
-class InsideFound(Part):
-    """What nodes of one kind are inside."""
+class NodeHardware(Part):
+    """Hardware of the nodes of one kind."""
 
     nodes: Count
-    """Number of nodes that are so."""
+    """Number of nodes of this kind."""
     first: Name
     """Name of the first of them."""
     found: Sentence
     """Accelerators and what links them, adapters that are rails, and those that are front-end."""
     unknown: Annotated[tuple[Sentence, ...], Field(max_length=FAULTS_MAX)] = ()
-    """What no source says of the first of them."""
+    """Properties of the first of them that no source reports."""
 
 
 class SlowFound(Part):
@@ -234,35 +235,35 @@ class SlowFound(Part):
     node: Name
     """Name of its node."""
     message: Sentence
-    """What was measured of it, beside what is usual."""
+    """The measured and the usual speed."""
 
 
 class ConflictFound(Part):
-    """Two sources that have one node in different places, or see different things inside of it."""
+    """A node for which two sources report different domains or different hardware."""
 
     node: Name
-    """Name of the node, the first where there are more like it."""
+    """Name of the node; of the first one, if there are several."""
     level: Level
-    """Level of the fabric that they differ at, or the fact of a part inside of the node."""
+    """Topology level, or hardware property, that differs."""
     source: Level
-    """The source that does not count."""
+    """The less trusted source, which is not used."""
     message: Sentence
-    """What it says, and what counts instead, by whom."""
+    """The value that it reports, the value that is used, and the source of that."""
 
 
 class Problem(Part):
-    """What could not be made out of one node, or of one file."""
+    """Something in a node or a file that could not be read."""
 
     node: Name | None = None
     """Name of the node."""
     key: Annotated[str, Field(max_length=LEVEL_LENGTH_MAX)]
     """Level, allocatable resource, or the file with its ConfigMap."""
     message: Sentence
-    """What is wrong with it, and what counts instead."""
+    """The error, and the value that is used instead."""
 
 
 class FabricStatus(Part):
-    """What was found in the cluster."""
+    """Discovered topology of the cluster."""
 
     nodes: Count | None = None
     """Number of nodes."""
@@ -270,46 +271,45 @@ class FabricStatus(Part):
     """Number of domains of each level, the coarsest first, and of rails."""
     domains: Annotated[tuple[LevelDomains, ...], Field(max_length=LEVELS_MAX)] = ()
     """The levels, the coarsest first."""
-    islands: Islands | None = None
-    """Domains of device links that reach beyond one node."""
+    scale_up_domains: ScaleUpDomains | None = None
+    """Domains of device links, such as NVLink, that reach beyond one node."""
     networks: Annotated[tuple[NetworkFound, ...], Field(max_length=NETWORKS_MAX)] = ()
-    """Rails, speeds and faults, where a source knows of cables."""
+    """Rails, speeds and faults of each network whose cables a source reports."""
     rails: RailsFound | None = None
-    """Whose rails lead where they should; none where no rails are known."""
+    """Rail alignment; absent if no rails are known."""
     sources: Annotated[tuple[SourceFound, ...], Field(max_length=SOURCES_MAX)] = ()
-    """Who tells what, the most trusted first."""
-    agents: AgentsHeard | None = None
-    """Who tells what is inside of nodes."""
-    insides: Annotated[tuple[InsideFound, ...], Field(max_length=INSIDES_MAX)] = ()
-    """What nodes are inside, where somebody has looked: the most frequent kinds, if there are
-    more."""
+    """Sources of topology information, the most trusted first."""
+    agents: AgentCounts | None = None
+    """Node agents."""
+    hardware: Annotated[tuple[NodeHardware, ...], Field(max_length=HARDWARE_MAX)] = ()
+    """Hardware of the nodes by kind; the most frequent kinds, if there are more."""
     measured_nodes: Count | None = None
-    """Number of nodes whose devices somebody measured."""
+    """Number of nodes whose devices were benchmarked."""
     slow: Annotated[tuple[SlowFound, ...], Field(max_length=SLOW_MAX)] = ()
     """Devices that are slower than most of their kind; the slowest, if there are more."""
     slow_count: Count | None = None
     """Number of all such devices."""
     conflicts: Annotated[tuple[ConflictFound, ...], Field(max_length=CONFLICTS_MAX)] = ()
-    """Where sources disagree; the first of them, if there are more."""
+    """Conflicts between sources; the first of them, if there are more."""
     conflict_count: Count | None = None
-    """Number of nodes in conflicts, at each level, and of facts inside of nodes."""
+    """Number of conflicts: nodes at each level, and hardware properties."""
     problems: Annotated[tuple[Problem, ...], Field(max_length=PROBLEMS_MAX)] = ()
-    """What could not be made out of files and nodes; the first of them, if there are more."""
+    """Errors in files and nodes; the first of them, if there are more."""
     problem_count: Count | None = None
     """Number of all such problems."""
 
 
 class Fabric(Resource):
-    """What was found of the network, which placement keeps jobs together on. There is one, named
-    default."""
+    """Fabric describes the topology of the cluster's network, by which jobs are placed. There is
+    one, named default."""
 
     model_config = ConfigDict(json_schema_extra=singleton("Fabric"))
 
     kind: Literal["Fabric"] = "Fabric"
     spec: FabricSpec = FabricSpec()
-    """What the site says of its network."""
+    """Configuration of topology discovery."""
     status: FabricStatus | None = None
-    """What was found; written by the operator."""
+    """Discovered topology; written by the operator."""
 
 
 DEFINITION = Definition(

@@ -31,10 +31,10 @@ class Spread(Part):
 
 
 class Topology(Part):
-    """Where the nodes of a job have to stand on the network, beside being as near to each other as
-    can be. A tier is a level of the Fabric by name, or whatever the names: nearest, the finest
-    level that nodes share, such as racks, or second or third, those around it; or island, the
-    domains of device links, such as NVLink, that reach beyond one node."""
+    """Topology constraints of a job, whose nodes are always placed as near to each other as
+    possible. A tier is the name of a level of the Fabric, or one of: nearest, the finest level
+    whose domains have several nodes, such as racks; second or third, the levels around it;
+    scale-up-domain, the domains of device links, such as NVLink, that reach beyond one node."""
 
     required: Tier | None = None
     """Tier of which one domain has to hold all nodes; the job waits until one can."""

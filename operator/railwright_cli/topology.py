@@ -20,7 +20,7 @@ from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
 from railwright_topology import fabric, graphs, outline
-from railwright_topology.fabric import Fabric, Told
+from railwright_topology.fabric import Fabric, Facts
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats, labels
 from railwright_topology.sources.formats import File
@@ -96,7 +96,7 @@ def _of_the_cluster(job: str) -> View:
     cluster = ClusterReader()
     nodes, stored = cluster.labels(), cluster.fabric()
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
-    sources: list[Told] = list(labels.source_reports(nodes, levels))
+    sources: list[Facts] = list(labels.source_reports(nodes, levels))
     problems = []
     for file in cluster.files():
         try:
@@ -123,7 +123,7 @@ def _sources(status: Mapping[str, Any]) -> Iterator[str]:
     for each in status.get("sources") or ():
         since = f" {each['time']}" if each.get("time") else ""
         nodes = tree.count(each["nodes"], "node")
-        yield f"{each['source']}: {nodes}, {each['basis'].lower()}{since}"
+        yield f"{each['source']}: {nodes}, {each['provenance'].lower()}{since}"
     if agents := status.get("agents"):
         silent = f", {agents['silent']:,} of them silent" if agents.get("silent") else ""
         yield f"agents: {tree.count(agents['nodes'], 'node')}{silent}"
@@ -153,7 +153,7 @@ def _findings(view: View) -> Iterator[str]:
 
 def _json(view: View) -> dict[str, Any]:
     found = view.fabric
-    scale_up = found.merged_topology.islands
+    scale_up = found.merged_topology.scale_up_domains
     return {
         "levels": found.levels,
         "nodes": dict(found.places),
@@ -165,7 +165,7 @@ def _json(view: View) -> dict[str, Any]:
             for network in found.networks
         ],
         "hardware": [_hardware(found, *kind) for kind in outline.kinds(found.inventories)],
-        "benchmarks": dict(found.rates),
+        "benchmarks": dict(found.benchmarks),
         "relativeSpeeds": dict(found.relative_speeds),
         "findings": [*_findings(view)],
         "graph": nx.node_link_data(graphs.of(found), edges="edges"),

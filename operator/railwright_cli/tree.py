@@ -11,7 +11,7 @@ from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.networks import Network
 from railwright_topology.port_assignment import natural
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 NOWHERE = "in no known domain"
 
@@ -25,7 +25,7 @@ def summary(fabric: Fabric) -> Iterator[str]:
         others = f"; {count(len(tier.filled), 'node')} by others" if tier.filled else ""
         domains = count(len(sizes), "domain")
         yield f"  {name}: {domains} of {_sizes(sizes.values())} ({tier.source}{others})"
-    if (scale_up := fabric.merged_topology.islands) and ISLAND not in fabric.levels:
+    if (scale_up := fabric.merged_topology.scale_up_domains) and SCALE_UP not in fabric.levels:
         found = count(len({*scale_up.domains.values()}), "scale-up domain")
         yield f"  {found} of {count(len(scale_up.domains), 'node')} ({scale_up.source})"
     for network in fabric.networks:
@@ -37,29 +37,29 @@ def summary(fabric: Fabric) -> Iterator[str]:
 
 def findings(fabric: Fabric) -> Iterator[str]:
     """Conflicts of sources, faults, and what a source has that cannot be used."""
-    for its in topology_merge.alike(fabric.merged_topology.conflicts):
+    for its in topology_merge.group_conflicts(fabric.merged_topology.conflicts):
         nodes = fold(conflict.node for conflict in its)
-        yield f"{nodes}: {topology_merge.told(its[0])} ({its[0].level})"
+        yield f"{nodes}: {topology_merge.describe(its[0])} ({its[0].level})"
     for source, name in fabric.merged_topology.unmatched:
         fits = f"{name} is not used: it fits between none of the tiers of sources before {source}"
-        yield fits if name != ISLAND else f"{topology_merge.CROSSING}, by {source}"
+        yield fits if name != SCALE_UP else f"{topology_merge.CROSSING}, by {source}"
     for network in fabric.networks:
         yield from network.faults
     for source_report in fabric.source_reports:
         yield from (f"{source_report.source}: {each}" for each in source_report.strange)
     by_node = [
-        (hardware_inventory.told(conflict), node) for node, conflict in fabric.inner_conflicts()
+        (hardware_inventory.describe(conflict), node) for node, conflict in fabric.inner_conflicts()
     ]
     for node, found in fabric.inventories.items():
         by_node += ((each, node) for each in found.remarks)
         by_node += ((f"no source has {what}", node) for what in found.unknown)
     yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(_grouped(by_node).items()))
-    yield from fabric.strangers
+    yield from fabric.remarks
 
 
 def describe_slow_devices(fabric: Fabric) -> Iterator[str]:
     """Devices that are slower than most of their kind, the slowest first."""
-    yield from (f"{each.node}: {slow_devices.told(each)}" for each in fabric.slow)
+    yield from (f"{each.node}: {slow_devices.describe(each)}" for each in fabric.slow)
 
 
 def count(number: int, what: str) -> str:
@@ -88,7 +88,7 @@ def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
         return branch.add(f"{count(len(nodes), 'node')} {fold(nodes)} {where}{its}")
 
     def grow(branch: Tree, nodes: Sequence[str], level: int, above: str) -> None:
-        nowhere = "in no scale-up domain" if fabric.levels[level] == ISLAND else NOWHERE
+        nowhere = "in no scale-up domain" if fabric.levels[level] == SCALE_UP else NOWHERE
         for domain, its in domains_at(fabric, level, nodes).items():
             where = f"in {short(domain, above)}" if domain != UNKNOWN else nowhere
             inner = add(branch, where, its)
@@ -125,14 +125,15 @@ def _network(network: Network) -> Iterator[str]:
         reducing = sum(switch.reduces for switch in switches)
         yield line + (f", {reducing:,} reduce (SHARP)" if reducing else "")
     for speed, adapters in network.speeds().items():
-        yield f"    {count(adapters, 'adapter')} at {speeds.told(speed) if speed else 'no speed'}"
+        text = speeds.text(speed) if speed else "no speed"
+        yield f"    {count(adapters, 'adapter')} at {text}"
 
 
 def _rails(fabric: Fabric) -> Iterator[str]:
     """How many nodes have aligned rails, and the miscabled rails of the others."""
     if fabric.rails:
         miscabled = [
-            (each.told, node) for node, its in fabric.rails.items() for each in its.miscabled
+            (each.description, node) for node, its in fabric.rails.items() for each in its.miscabled
         ]
         aligned = len(fabric.rails) - len({node for _, node in miscabled})
         yield f"  rails: aligned on {aligned:,} of {count(len(fabric.rails), 'node')}"

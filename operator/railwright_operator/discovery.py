@@ -21,8 +21,8 @@ from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_topology import fabric, slow_devices
-from railwright_topology.fabric import Fabric, Told
-from railwright_topology.parts import DeviceBenchmark, HardwareReport, HardwareReports
+from railwright_topology.fabric import Fabric, Facts
+from railwright_topology.parts import Benchmarks, HardwareReport, HardwareReports
 from railwright_topology.sources import formats, hardware_documents, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
@@ -54,11 +54,11 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file. ``told`` is its newest valid content, ``time`` when that was written, and ``problem``
-    why its current content is invalid; each is empty if there is none."""
+    """A file. ``facts`` is its newest valid content, ``time`` when that was written, and
+    ``problem`` why its current content is invalid; each is empty if there is none."""
 
     file: File
-    told: tuple[Told, ...] = ()
+    facts: tuple[Facts, ...] = ()
     problem: str = ""
     time: str = ""
 
@@ -90,29 +90,29 @@ class _Report:
     digest: bytes
     shared: bytes
     hardware_reports: tuple[HardwareReport, ...]
-    rates: tuple[DeviceBenchmark, ...]
+    benchmarks: Benchmarks
 
 
 @dataclass(slots=True)
 class _Agent:
-    """The last report of one node's agent. ``rates`` stay until other benchmarks replace them."""
+    """The last report of one node's agent. ``benchmarks`` stay until others replace them."""
 
     received_s: float = 0.0
     refused: str = ""
     report: _Report | None = None
-    rates: tuple[DeviceBenchmark, ...] = ()
+    benchmarks: Benchmarks = ()
 
     def take(self, report: _Report) -> bool:
         """Store the report; return whether the hardware or a benchmark changed."""
-        last, rates = self.report, self.rates
+        last, benchmarks = self.report, self.benchmarks
         self.refused = ""
         if last is not None and last.digest == report.digest:
             return False
-        self.report, self.rates = (
+        self.report, self.benchmarks = (
             report,
-            slow_devices.held(rates, report.rates, report.hardware_reports),
+            slow_devices.held(benchmarks, report.benchmarks, report.hardware_reports),
         )
-        return last is None or last.shared != report.shared or self.rates != rates
+        return last is None or last.shared != report.shared or self.benchmarks != benchmarks
 
 
 class Discovery:
@@ -124,7 +124,7 @@ class Discovery:
         self._clock = clock
         self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
-        self._given: dict[str, FilesRecord] = {}
+        self._files_by_uid: dict[str, FilesRecord] = {}
         self._news = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
         self._configured: tuple[str, ...] = ()
@@ -156,14 +156,14 @@ class Discovery:
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
         """Take in a change of a ConfigMap with files; None means absent."""
         if old is not None:
-            self._given.pop(old.uid, None)
+            self._files_by_uid.pop(old.uid, None)
         if new is not None:
-            self._given[new.uid] = new
+            self._files_by_uid[new.uid] = new
         self._news.set()
 
     def is_given(self, name: str) -> bool:
         """Whether a ConfigMap with files has this name."""
-        return any(record.name == name for record in self._given.values())
+        return any(record.name == name for record in self._files_by_uid.values())
 
     async def receive_report(self, node: str, document: str) -> bool:
         """Store the report of a node's agent; return whether the node exists. Raises WiringError
@@ -240,8 +240,8 @@ class Discovery:
         """Read the files that changed. Reads run one after the other."""
         async with self._reading:
             self._news.clear()
-            given = self._given.values()
-            files = [(file, record.time) for record in given for file in record.files]
+            files_given = self._files_by_uid.values()
+            files = [(file, record.time) for record in files_given for file in record.files]
             read = await asyncio.to_thread(_read_all, files, self._read)
             self._stale |= read != self._read
             self._read = read
@@ -276,7 +276,7 @@ class Discovery:
                 for node, agent in self._agents.items()
                 if agent.report
             },
-            {node: agent.rates for node, agent in self._agents.items() if agent.rates},
+            {node: agent.benchmarks for node, agent in self._agents.items() if agent.benchmarks},
         )
         try:
             self.found = await asyncio.to_thread(
@@ -306,8 +306,8 @@ def _put_together(
     configured: tuple[str, ...],
     before: FabricState,
 ) -> FabricState:
-    told = [each for one in read for each in one.told]
-    everything = [*labels.source_reports(nodes, configured), agents, *told]
+    facts = [each for one in read for each in one.facts]
+    everything = [*labels.source_reports(nodes, configured), agents, *facts]
     found = fabric.of(nodes.keys(), everything, before.fabric)
     return FabricState(before.fabric if found == before.fabric else found, read)
 
@@ -315,7 +315,7 @@ def _put_together(
 def _parse_report(document: str, digest: bytes) -> _Report:
     read = hardware_documents.parse(document)
     shared = _digest(hardware_documents.written(Document(read.hardware_reports, read.refused)))
-    return _Report(digest, shared, hardware_documents.of(read), read.rates)
+    return _Report(digest, shared, hardware_documents.of(read), read.benchmarks)
 
 
 def _digest(document: str) -> bytes:

@@ -44,7 +44,7 @@ class TopologyHash:
 
 def _digest(fabric: Fabric, relative_speeds: tuple[tuple[str, RelativeSpeed], ...]) -> str:
     links = [
-        [level, _rough(its.oversubscription), _rooms(its), sorted(its.summing)]
+        [level, _rough(its.oversubscription), _rooms(its), sorted(its.reducing)]
         for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))
     ]
     uneven = [

@@ -22,7 +22,7 @@ from railwright_scheduler.placement.constraints import UNLIMITED, ResolvedConstr
 from railwright_scheduler.placement.domains import Domains
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -92,7 +92,7 @@ class Cluster:
     @property
     def scale_up_level(self) -> int:
         """The level of scale-up domains in the tree; -1 if there is none."""
-        return self.levels.index(ISLAND) + 1 if ISLAND in self.levels else -1
+        return self.levels.index(SCALE_UP) + 1 if SCALE_UP in self.levels else -1
 
     def devices(self, nodes: Ints) -> frozenset[str]:
         """The kinds of devices that these nodes (columns) have."""
@@ -303,8 +303,8 @@ def _reducing(links: tuple[Links, ...], nodes: tuple[Node, ...], tree: Domains) 
     for level, its in enumerate(links):
         domains = tree.of_node[level + 1]
         reducing = np.zeros(int(domains.max(initial=-1)) + 1, dtype=np.bool_)
-        if its.summing:
-            reducing[domains] = [node.domains[level] in its.summing for node in nodes]
+        if its.reducing:
+            reducing[domains] = [node.domains[level] in its.reducing for node in nodes]
         yield reducing
 
 

@@ -29,7 +29,7 @@ from railwright_scheduler.model.decisions import (
     TooLarge,
 )
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, Taint, TopologyConstraints
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 _BINARY_UNITS = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _DIGITS_EXACT = 5
@@ -140,10 +140,10 @@ def _missing(reason: QueueMissing | PriorityClassMissing) -> str:
 
 
 def _no_tier(reason: TierMissing) -> str:
-    if reason.tier == ISLAND:
+    if reason.tier == SCALE_UP:
         return (
-            f"no tier {reason.tier!r}: no islands are known that lie in the network's levels, or "
-            "around them; the Fabric's status has what is known"
+            f"no tier {reason.tier!r}: no scale-up domains are known that nest with the network's "
+            "levels; the Fabric's status lists the known ones"
         )
     if not reason.existing:
         return f"no tier {reason.tier!r}: of this network no levels are known"

@@ -26,7 +26,7 @@ from fixtures.planted_network import adjusted_rand_index
 from fixtures.shaped_network import Speeds
 from railwright_testbed import requirements
 from railwright_topology import fabric, networks
-from railwright_topology.fabric import Told
+from railwright_topology.fabric import Facts
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats, ibnetdiscover, labels
 from railwright_topology.sources.formats import File
@@ -79,7 +79,7 @@ def main() -> None:
     )
 
 
-def _correct(site: Site, reported: Iterable[Told]) -> float:
+def _correct(site: Site, reported: Iterable[Facts]) -> float:
     """The share of (node, tier) with the company that was planted; worst of the tiers."""
     found = site_fixtures.groups(fabric.of(site.paths.keys(), reported).places)
     if len(found) != len(site.groups):
@@ -127,7 +127,7 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
         }
         by_plan = truth | {host: claimed[host] for host in wrong[:FALSE]}
         by_labels = truth | {host: claimed[host] for host in wrong[FALSE:]}
-        reported: list[Told] = [network, *_plan(by_plan), *_labels(by_labels)]
+        reported: list[Facts] = [network, *_plan(by_plan), *_labels(by_labels)]
         conflicts = fabric.of(hosts, reported).merged_topology.conflicts
         seen = {(conflict.node, conflict.source) for conflict in conflicts}
         expected = {(host, "plan") for host in wrong[:FALSE]}
@@ -138,7 +138,7 @@ def _falsified(network: Network, hosts: list[str]) -> tuple[int, int, int]:
     return planted, found, invented
 
 
-def _plan(claimed: Mapping[str, str]) -> tuple[Told, ...]:
+def _plan(claimed: Mapping[str, str]) -> tuple[Facts, ...]:
     racks: dict[str, list[str]] = {}
     for host, group in claimed.items():
         racks.setdefault(group, []).append(host)
@@ -147,7 +147,7 @@ def _plan(claimed: Mapping[str, str]) -> tuple[Told, ...]:
     return formats.read(File("", "plan.yaml", text))
 
 
-def _labels(claimed: Mapping[str, str]) -> tuple[Told, ...]:
+def _labels(claimed: Mapping[str, str]) -> tuple[Facts, ...]:
     return labels.source_reports(
         {host: {labels.OWN_LEVELS[-1]: group} for host, group in claimed.items()}
     )

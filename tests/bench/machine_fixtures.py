@@ -43,7 +43,7 @@ def score_sources(machines_count: int) -> Iterator[tuple[str, int, float]]:
         shares = [_share(source, machine, read(machine)) for machine in planted]
         yield name, len(shares), min(shares)
     yield "hccl.json", *_rank_tables(machines_count)
-    yield "rates.json", *_rates(machines_count)
+    yield "benchmarks.json", *_benchmarks(machines_count)
 
 
 def falsified(count: int) -> tuple[int, int, int]:
@@ -107,7 +107,7 @@ def _everything(machine: Machine) -> list[HardwareReport]:
         nccl_topology.parse(machine_files.nccl_topology(machine)),
     ]
     text = json.dumps({"node": json.loads(hardware_documents.written(Document(tuple(reports))))})
-    (read,) = formats.read(File("", "inside.json", text))
+    (read,) = formats.read(File("", "hardware.json", text))
     assert isinstance(read, HardwareReports)
     return [*read.by_host["node"]]
 
@@ -129,7 +129,7 @@ READERS: dict[str, tuple[str, Callable[[Machine], list[HardwareReport]]]] = {
         "description",
         lambda machine: [described.parse_own(machine_files.description(machine))],
     ),
-    "inside.json": ("all", _everything),
+    "hardware.json": ("all", _everything),
 }
 
 
@@ -149,7 +149,7 @@ def _rank_tables(count: int) -> tuple[int, float]:
     return len(shares), min(shares)
 
 
-def _rates(count: int) -> tuple[int, float]:
+def _benchmarks(count: int) -> tuple[int, float]:
     """Servers of eight devices that differ by 3 %, and one in each eighth server that is slow."""
     rng = Random(0)
     planted: dict[str, tuple[DeviceBenchmark, ...]] = {}
@@ -168,23 +168,25 @@ def _rates(count: int) -> tuple[int, float]:
                 slow.add((node, usual.device, "memory_bytes_per_s"))
         planted[node] = tuple(devices)
     documents = {
-        node: json.loads(hardware_documents.written(Document(rates=its)))
+        node: json.loads(hardware_documents.written(Document(benchmarks=its)))
         for node, its in planted.items()
     }
-    found = fabric.of([*planted], formats.read(File("", "rates.json", json.dumps(documents))))
+    found = fabric.of([*planted], formats.read(File("", "benchmarks.json", json.dumps(documents))))
     seen = {(each.node, each.device, each.fact) for each in found.slow}
     shares: list[float] = []
     for node, its in planted.items():
         expected = {*its, *(each for each in slow if each[0] == node)}
-        read = {*found.rates[node], *(each for each in seen if each[0] == node)}
+        read = {*found.benchmarks[node], *(each for each in seen if each[0] == node)}
         shares.append(len(expected & read) / len(expected | read))
     return len(shares), min(shares)
 
 
 def _devices(rng: Random) -> Iterator[DeviceBenchmark]:
     for bus in rng.sample(range(0x10, 0xF0), 8):
-        rates = (int(usual * rng.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11))
-        yield DeviceBenchmark(f"0000:{bus:02x}:00.0", "H100", "torch", *rates)
+        benchmarks = (
+            int(usual * rng.uniform(0.985, 1.015)) for usual in (660 * 10**12, 29 * 10**11)
+        )
+        yield DeviceBenchmark(f"0000:{bus:02x}:00.0", "H100", "torch", *benchmarks)
 
 
 def _ports(found: HardwareInventory) -> Iterator[tuple[int | None, int | None, int]]:

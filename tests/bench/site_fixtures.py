@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from railwright_topology.fabric import Told
+from railwright_topology.fabric import Facts
 from railwright_topology.sources import formats, labels
 from railwright_topology.sources.formats import File
 
@@ -86,7 +86,7 @@ def planted(random: Random, *, halls: int = 3) -> Site:
     return Site({node: paths[node] for node in nodes})
 
 
-def read_sources(site: Site) -> Iterator[tuple[str, Site, list[Told]]]:
+def read_sources(site: Site) -> Iterator[tuple[str, Site, list[Facts]]]:
     """Each source by its name, what it can tell of the site, and what is read of it."""
     for family, keys in FAMILIES.items():
         part = site.up_to(len(keys))

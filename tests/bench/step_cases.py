@@ -71,7 +71,7 @@ class StepCase:
             tuple(nodes),
             ("default",),
             (self._job(),),
-            (Links(block), Links(rack, summing=adding)),
+            (Links(block), Links(rack, reducing=adding)),
         )
 
     def _job(self) -> Job:

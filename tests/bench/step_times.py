@@ -73,7 +73,7 @@ def _case(case: StepCase) -> Figures:
     orders = [*_orders(world, hall, ours)]
     figures: Figures = {"name": case.name, "nodes": case.nodes, "ours_cpu_s": round(took_s, 2)}
     if case.reducing:
-        unknown = tuple(replace(each, summing=frozenset()) for each in world.links)
+        unknown = tuple(replace(each, reducing=frozenset()) for each in world.links)
         unknowing = _decided(replace(world, links=unknown), hall)
         figures["other_nodes_without_sharp"] = len({*unknowing.tolist()} - {*ours.tolist()})
         orders.append(_order("unknowing", world, hall, unknowing))

@@ -73,7 +73,7 @@ def _agents(
     for name, node in places.items():
         (folder / name).mkdir()
         (folder / name / "token").write_text(tokens.token(node))
-        command = [sys.executable, "-m", "railwright_agent", "tell", f"--root={folder / name}"]
+        command = [sys.executable, "-m", "railwright_agent", "report", f"--root={folder / name}"]
         command += [f"--operator=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
         commands[name] = network.inside(name, *command)
     running: list[Process] = []

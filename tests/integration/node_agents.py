@@ -44,7 +44,7 @@ class NodeAgents:
         if not root.exists():
             machine_files.write_sysfs(root, machine_files.sysfs(machine))
         (root / "token").write_text(self.token(node))
-        command = [sys.executable, "-m", "railwright_agent", "tell", f"--root={root}"]
+        command = [sys.executable, "-m", "railwright_agent", "report", f"--root={root}"]
         command += [f"--operator={self._site.operator.url}", f"--token-file={root / 'token'}"]
         if bind:
             command.append(f"--bind={bind}")

@@ -138,7 +138,7 @@ async def test_standby_or_unsynced_operator_makes_agent_retry(
 
 async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path) -> None:
     teller = await _teller(world, tmp_path)
-    command = [sys.executable, "-m", "railwright_agent", "tell"]
+    command = [sys.executable, "-m", "railwright_agent", "report"]
     options = [f"--operator={teller.operator}", f"--token-file={teller.token_file}"]
     agent = await asyncio.create_subprocess_exec(*command, *options)
     try:
@@ -147,7 +147,7 @@ async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path
         agent.terminate()
         await agent.wait()
     assert {*world.inventories} == {"n1"}
-    sources = {look.source for look in world.inventories["n1"].hardware_reports}
+    sources = {report.source for report in world.inventories["n1"].hardware_reports}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
 
 
@@ -177,13 +177,13 @@ async def test_agent_reports_device_benchmark_unless_busy(
             )
 
     await asyncio.to_thread(agent)
-    reported = world.inventories["n1"].rates
+    reported = world.inventories["n1"].benchmarks
     busy = " ".join(stated).replace(",", " ").split()
-    measured = {rates.device for rates in reported}
+    measured = {benchmarks.device for benchmarks in reported}
     assert measured.isdisjoint(busy)
     assert CPU not in measured or measured == {CPU}
     assert measured or busy
-    assert all(rates.flop_per_s > 0 < rates.memory_bytes_per_s for rates in reported)
+    assert all(benchmarks.flop_per_s > 0 < benchmarks.memory_bytes_per_s for benchmarks in reported)
 
 
 async def _teller(world: Heartbeats, folder: Path) -> OperatorClient:

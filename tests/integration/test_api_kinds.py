@@ -164,7 +164,7 @@ def test_fabric_is_a_singleton_without_site_labels(admin: ApiClient) -> None:
     path = manifests.path(names.FABRICS) + manifests.ASK
     stored = Fabric.model_validate(admin.post(path, fabric))
     assert stored.spec.levels == ()
-    assert stored.spec.probing.mode == "WhenUntold"
+    assert stored.spec.probing.mode == "WhenUnknown"
     with pytest.raises(ApiError, match=r"other.* is not .*default.*a cluster has one Fabric"):
         admin.post(path, manifests.cluster_object("Fabric", "other"))
     for levels, words in (
@@ -175,7 +175,7 @@ def test_fabric_is_a_singleton_without_site_labels(admin: ApiClient) -> None:
         with pytest.raises(ApiError, match=words):
             admin.post(path, manifests.cluster_object("Fabric", levels=levels))
     for probing, words in (
-        ({"mode": "Sometimes"}, '"Never", "WhenUntold", "Always"'.replace('"', r'\\"')),
+        ({"mode": "Sometimes"}, '"Never", "WhenUnknown", "Always"'.replace('"', r'\\"')),
         ({"maxAgeHours": 0}, "greater than or equal to 1"),
         ({"maxAgeHours": 8761}, "less than or equal to 8760"),
         ({"uplinks": "yes"}, "must be of type boolean"),

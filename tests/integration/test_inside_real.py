@@ -28,7 +28,7 @@ def printed() -> str:
 
 
 @pytest.fixture(scope="module")
-def look(printed: str) -> HardwareReport:
+def report(printed: str) -> HardwareReport:
     return hwloc.parse(printed)
 
 
@@ -41,17 +41,17 @@ def network_devices() -> set[str]:
     }
 
 
-def test_both_see_the_network_devices_that_are_there(look: HardwareReport) -> None:
+def test_both_see_the_network_devices_that_are_there(report: HardwareReport) -> None:
     own = sysfs.parse(kernel.sections(Path("/")))
     adapters = {part.pci for part in own.parts if part.kind == "adapter"}
     assert adapters == network_devices()
-    assert {part.pci for part in look.parts if part.kind == "adapter"} == adapters
+    assert {part.pci for part in report.parts if part.kind == "adapter"} == adapters
 
 
-def test_both_sources_agree_on_all_shared_facts(look: HardwareReport) -> None:
+def test_both_sources_agree_on_all_shared_facts(report: HardwareReport) -> None:
     own = sysfs.parse(kernel.sections(Path("/")))
-    assert own.hides_tree == look.hides_tree
-    found = hardware_inventory.of([own, look])
+    assert own.hides_tree == report.hides_tree
+    found = hardware_inventory.of([own, report])
     assert not found.conflicts
     assert {*own.parts} or not network_devices()
 
@@ -63,11 +63,11 @@ def test_virtual_machine_is_found_by_its_processor() -> None:
 
 
 def test_the_agents_command_prints_what_can_be_read_again(printed: str) -> None:
-    command = [sys.executable, "-m", "railwright_agent", "inside"]
+    command = [sys.executable, "-m", "railwright_agent", "hardware"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     document = hardware_documents.parse(answer.stdout)
     assert document.refused == ()
-    sources = {look.source for look in document.hardware_reports}
+    sources = {report.source for report in document.hardware_reports}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
     if network_devices():
         assert {"sysfs", "hwloc"} <= sources

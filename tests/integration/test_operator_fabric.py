@@ -134,7 +134,7 @@ def test_topology_file_places_nodes_and_reloads_in_seconds(ground: Site, bare: F
     assert [source] == [
         {
             "source": "site/topology.conf",
-            "basis": "Told",
+            "provenance": "Imported",
             "nodes": 16,
             "tiers": ["site/topology.conf tier 1"],
             "remarks": [],
@@ -220,7 +220,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     bare.clear()
     why = "rail 1 is astray at mlx5_1: it has no cable"
     odd = {"node": bare.nodes[9], "rail": 1, "message": why}
-    assert status["rails"] == {"nodes": 16, "aligned": 15, "astray": [odd]}
+    assert status["rails"] == {"nodes": 16, "aligned": 15, "miscabled": [odd]}
     reported = command_line.topology(ground)
     assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in reported
     topology = {"rails": "Aligned"}
@@ -232,26 +232,28 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     assert sorted(bound)[1] == [node for node in bare.nodes[8:] if node != bare.nodes[9]]
 
 
-def test_islands_are_a_tier_that_jobs_can_name(ground: Site, bare: Floor) -> None:
-    """Two racks of two islands each, but for the last node."""
+def test_scale_up_domains_are_a_tier_that_jobs_can_name(ground: Site, bare: Floor) -> None:
+    """Two racks of two scale-up domains each, but for the last node."""
     clique = "nvidia.com/gpu.clique"
     for at, node in enumerate(bare.nodes):
         labels: dict[str, str | None] = {names.LABEL_RACK: f"r{at // 8}"}
         if at < 15:
             labels[clique] = f"6f4a-07.{at // 4}"
         _label(ground, node, labels)
-    status = _until(ground, lambda status: status.get("summary") == "2; 4 islands", "islands")
-    assert [each["level"] for each in status["domains"]] == [names.LABEL_RACK, "island"]
-    assert status["islands"]["smallest"] == 3
-    islands = [bare.nodes[at : at + 4] for at in (0, 4, 8)]
-    held = bare.apply("held", nodes=4, topology={"required": "island"}).until_bound()
-    assert held["nodes"] in islands
+    status = _until(
+        ground, lambda status: status.get("summary") == "2; 4 scale-up domains", "scale_up_domains"
+    )
+    assert [each["level"] for each in status["domains"]] == [names.LABEL_RACK, "scale-up-domain"]
+    assert status["scaleUpDomains"]["smallest"] == 3
+    scale_up = [bare.nodes[at : at + 4] for at in (0, 4, 8)]
+    held = bare.apply("held", nodes=4, topology={"required": "scale-up-domain"}).until_bound()
+    assert held["nodes"] in scale_up
     assert held["racks"] == 1
-    segment = {"tier": "island", "nodes": 4}
+    segment = {"tier": "scale-up-domain", "nodes": 4}
     runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_bound()["nodes"]
-    assert sorted([held["nodes"], runs[:4], runs[4:]]) == islands
-    more = bare.apply("more", nodes=4, topology={"required": "island"})
-    more.until_said("all in one domain of island; 3 stand so now, 4 if all were free")
+    assert sorted([held["nodes"], runs[:4], runs[4:]]) == scale_up
+    more = bare.apply("more", nodes=4, topology={"required": "scale-up-domain"})
+    more.until_said("all in one domain of scale-up-domain; 3 stand so now, 4 if all were free")
     assert bare.apply("last", nodes=4).until_bound()["nodes"] == bare.nodes[12:]
 
 

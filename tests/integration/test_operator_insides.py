@@ -49,7 +49,7 @@ def test_agent_inventory_and_its_conflicts_are_on_fabric(
         ),
     )
     waiting.until(
-        lambda: sum(each["nodes"] for each in _status(site).get("insides", [])) == 2,
+        lambda: sum(each["nodes"] for each in _status(site).get("hardware", [])) == 2,
         "the insides of two nodes",
         deadline_s=40,
         evidence=lambda: str(_status(site)),
@@ -57,7 +57,7 @@ def test_agent_inventory_and_its_conflicts_are_on_fabric(
     status = _status(site)
     assert status["agents"]["silent"] == 0
     assert status["agents"]["nodes"] >= 2
-    (kind,) = status["insides"]
+    (kind,) = status["hardware"]
     assert kind["found"] == "8 accelerators 10de:2330, 8 rails at 200 Gb/s, 2 front-end at 200 Gb/s"
     assert kind["unknown"] == ["how accelerators are linked beside PCIe"]
     (conflict,) = [each for each in status["conflicts"] if each["node"] == other]
@@ -71,7 +71,7 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     slow = replace(usual, flop_per_s=403 * 10**12)
     name = floor.nodes[2]
     for node in floor.nodes:
-        agents.report_document(node, Document(rates=(slow if node == name else usual,)))
+        agents.report_document(node, Document(benchmarks=(slow if node == name else usual,)))
     waiting.until(
         lambda: _status(site).get("slow"),
         "a slow node",
@@ -83,7 +83,7 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     assert status["slow"] == [{"node": name, "message": reported}]
     assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
     assert f"- {name}: {reported}\n" in command_line.topology(site)
-    agents.report_document(name, Document(rates=(usual,)))
+    agents.report_document(name, Document(benchmarks=(usual,)))
     waiting.until(
         lambda: _status(site)["slowCount"] == 0,
         "nobody slow any more",

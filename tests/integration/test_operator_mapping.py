@@ -146,7 +146,7 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
         tight.until_said("all in one domain of nearest; 2 stand so now, 3 if all were free")
         wide = floor.apply("wide", nodes=4, topology={"required": "nearest"})
         wide.until_said("at most 3 such nodes stand so: numNodes <= 3")
-        lost = floor.apply("lost", nodes=1, topology={"preferred": "island"})
+        lost = floor.apply("lost", nodes=1, topology={"preferred": "scale-up-domain"})
         assert lost.until_reason("TierNotFound")
         apart.delete()
         assert tight.until_bound()["nodes"] == floor.nodes[2:]

@@ -122,7 +122,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     agents.stop()
 
     # When untold: they stand by, are sent to each other, and what they find is on the Fabric.
-    ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "WhenUntold"}}})
+    ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "WhenUnknown"}}})
     _until_due(ground, NODES)
     rails.start(agents)
     status = _until(
@@ -132,7 +132,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
         180,
     )
     (source,) = status["sources"]
-    assert source["basis"] == "Measured"
+    assert source["provenance"] == "Measured"
     assert source["nodes"] == NODES
     assert source["time"].endswith("Z")
     assert status["problems"] == []

@@ -160,7 +160,7 @@ async def test_a_proof_is_worth_nothing_a_second_time() -> None:
 
         writer.write = record  # type: ignore[assignment, method-assign]
         request = handshake.Request(handshake.ProbeKind.LATENCY, 1.0)
-        await handshake.ask(reader, writer, KEY, request)
+        await handshake.begin(reader, writer, KEY, request)
         writer.close()
         again, replay = await asyncio.open_connection(HOST, port)
         await handshake.receive(again)
@@ -210,7 +210,7 @@ async def test_key_of_an_errand_is_sealed() -> None:
     seen: list[bytes] = []
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        read.append(await handshake.answer(reader, writer, TOKEN))
+        read.append(await handshake.accept(reader, writer, TOKEN))
         writer.close()
 
     async with await asyncio.start_server(respond, HOST, 0) as server:
@@ -223,7 +223,7 @@ async def test_key_of_an_errand_is_sealed() -> None:
             write(data)
 
         writer.write = record  # type: ignore[assignment, method-assign]
-        await handshake.ask(reader, writer, KEY, request)
+        await handshake.begin(reader, writer, KEY, request)
         writer.close()
     assert read == [request]
     assert request.key is not None

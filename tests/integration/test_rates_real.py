@@ -31,7 +31,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def processors(root: Path, by: str) -> DeviceBenchmark:
     """What is measured of them now."""
-    (found,) = benchmark.measure(root).rates
+    (found,) = benchmark.measure(root).benchmarks
     assert found.device == CPU
     assert found.by.split()[0] == by
     return found
@@ -51,10 +51,10 @@ def test_torch_and_numpy_measure_same_processors_in_same_units(
 
 
 def test_command_output_can_be_read_and_has_each_device_once() -> None:
-    command = [sys.executable, "-m", "railwright_agent", "rates"]
+    command = [sys.executable, "-m", "railwright_agent", "benchmark"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     document = hardware_documents.parse(answer.stdout)
-    reported = [*(each.device for each in document.rates), *document.busy]
+    reported = [*(each.device for each in document.benchmarks), *document.busy]
     assert reported == [CPU] or CPU not in reported
     assert reported
     assert len({*reported}) == len(reported)

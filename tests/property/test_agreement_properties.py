@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fixtures.examples import examples
 from railwright_topology import topology_merge
-from railwright_topology.source_reports import ISLAND, Provenance, SourceReport
+from railwright_topology.source_reports import SCALE_UP, Provenance, SourceReport
 from railwright_topology.topology_merge import MergedTopology
 
 NODES = [f"n{number:02d}" for number in range(16)]
@@ -18,24 +18,24 @@ NODES = [f"n{number:02d}" for number in range(16)]
 
 @st.composite
 def source_reports(draw: st.DrawFn, source: str) -> SourceReport:
-    """Nested tiers over some of the nodes, not quite those of the others; and maybe islands."""
+    """Nested tiers over some of the nodes, and maybe scale-up domains."""
     size = draw(st.sampled_from((2, 3, 4)))
     heights = range(1, draw(st.integers(1, 3)) + 1)
     tiers = [{node: at // size**height for at, node in enumerate(NODES)} for height in heights]
     moved = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from(NODES), max_size=3))
-    known = draw(st.sets(st.sampled_from(NODES), min_size=1))
-    island = draw(st.sampled_from((0, 0, 2, 3, 4, 8)))
+    nodes = draw(st.sets(st.sampled_from(NODES), min_size=1))
+    scale_up = draw(st.sampled_from((0, 0, 2, 3, 4, 8)))
     return SourceReport(
         source,
         draw(st.sampled_from(Provenance)),
         tuple(
-            {node: f"{source}{tier[moved.get(node, node)]}" for node in sorted(known)}
+            {node: f"{source}{tier[moved.get(node, node)]}" for node in sorted(nodes)}
             for tier in tiers
         ),
         {
-            node: f"{source}{NODES.index(moved.get(node, node)) // island}"
-            for node in sorted(known)
-            if island
+            node: f"{source}{NODES.index(moved.get(node, node)) // scale_up}"
+            for node in sorted(nodes)
+            if scale_up
         },
     )
 
@@ -45,7 +45,7 @@ SITES = st.integers(1, 4).flatmap(
 )
 
 
-def standing(found: MergedTopology, node: str) -> list[str]:
+def placed(found: MergedTopology, node: str) -> list[str]:
     """Its domains, where it has any, from the nearest tier outwards."""
     return [tier.domains.get(node, "") for tier in found.tiers]
 
@@ -82,14 +82,14 @@ def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
             if (source_report.source, source_report.name(tier)) in unused:
                 continue
             for node in domains:
-                assert any(standing(found, node)) or (source_report.source, node) in differing
+                assert any(placed(found, node)) or (source_report.source, node) in differing
 
 
 @settings(max_examples=examples(300))
 @given(SITES)
 def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[SourceReport, ...]) -> None:
     found = topology_merge.of(site)
-    tiers = {tier.name: tier for tier in (*found.tiers, found.islands) if tier}
+    tiers = {tier.name: tier for tier in (*found.tiers, found.scale_up_domains) if tier}
     for conflict in found.conflicts:
         assert tiers[conflict.level].domains.get(conflict.node, "") == conflict.held
         assert conflict.theirs != conflict.held
@@ -99,7 +99,9 @@ def test_a_conflict_tells_where_the_node_stands_in_the_end(site: tuple[SourceRep
 def test_one_source_alone_is_taken_as_it_is(source_report: SourceReport) -> None:
     found = topology_merge.of([source_report])
     if not found.conflicts:
-        network = [tier for tier in found.tiers if tier.name != ISLAND]
+        network = [tier for tier in found.tiers if tier.name != SCALE_UP]
         assert [tier.domains for tier in network] == list(source_report.tiers)
-        assert (found.islands.domains if found.islands else {}) == source_report.islands
+        assert (
+            found.scale_up_domains.domains if found.scale_up_domains else {}
+        ) == source_report.scale_up_domains
     assert not any(tier.filled for tier in found.tiers)

@@ -32,7 +32,7 @@ from railwright_scheduler.placement.constraints import (
 )
 from railwright_scheduler.placement.domains import Domains
 from railwright_topology.miscabling import MiscabledRail, Rails
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 
 @st.composite
@@ -201,13 +201,13 @@ def _is_spread(nodes: Iterable[Node], most: int) -> bool:
 
 
 @st.composite
-def islanders(draw: st.DrawFn) -> Snapshot:
-    """One gang that asks for islands, which are in racks or around some; some nodes are on none."""
-    inside = draw(st.booleans())
-    inner = [UNKNOWN_DOMAIN, "i0", "i1"] if inside else ["r0", "r1"]
-    outer = ["r0", "r1", UNKNOWN_DOMAIN] if inside else ["i0", "i1", UNKNOWN_DOMAIN]
+def scale_up_gangs(draw: st.DrawFn) -> Snapshot:
+    """A gang constrained to scale-up domains, inside or around racks; some nodes are in none."""
+    in_racks = draw(st.booleans())
+    inner = [UNKNOWN_DOMAIN, "i0", "i1"] if in_racks else ["r0", "r1"]
+    outer = ["r0", "r1", UNKNOWN_DOMAIN] if in_racks else ["i0", "i1", UNKNOWN_DOMAIN]
     paths = st.tuples(st.sampled_from(outer), st.sampled_from(inner))
-    levels = ("rack", ISLAND) if inside else (ISLAND, "rack")
+    levels = ("rack", SCALE_UP) if in_racks else (SCALE_UP, "rack")
     complete = paths.map(
         lambda path: scale_up_domains.resolve_domains(
             levels, (path[0], path[1] and path[0] + path[1])
@@ -219,13 +219,13 @@ def islanders(draw: st.DrawFn) -> Snapshot:
     constraints = draw(
         st.sampled_from(
             [
-                TopologyConstraints(required=ISLAND),
-                TopologyConstraints(segment=size, segment_tier=ISLAND),
-                TopologyConstraints(spread=size, spread_tier=ISLAND),
+                TopologyConstraints(required=SCALE_UP),
+                TopologyConstraints(segment=size, segment_tier=SCALE_UP),
+                TopologyConstraints(spread=size, spread_tier=SCALE_UP),
                 TopologyConstraints(
-                    segment=size, segment_tier=ISLAND, spread=2, spread_tier=ISLAND
+                    segment=size, segment_tier=SCALE_UP, spread=2, spread_tier=SCALE_UP
                 ),
-                TopologyConstraints(required="rack", segment=size, segment_tier=ISLAND),
+                TopologyConstraints(required="rack", segment=size, segment_tier=SCALE_UP),
             ]
         )
     )
@@ -241,24 +241,24 @@ def islanders(draw: st.DrawFn) -> Snapshot:
 
 
 @settings(deadline=None, max_examples=examples(150))
-@given(islanders())
+@given(scale_up_gangs())
 def test_gang_gets_scale_up_domains_if_any_choice_does(
     snapshot: Snapshot,
 ) -> None:
     (pending_job,) = snapshot.jobs
-    rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(ISLAND)
+    rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(SCALE_UP)
 
     def are_so(nodes: tuple[Node, ...]) -> bool:
         constraints, on = pending_job.constraints, Counter(node.domains[scale_up] for node in nodes)
         if any(node.used[GPU] for node in nodes):
             return False
         if (
-            constraints.segment > 1 or constraints.spread or constraints.required == ISLAND
+            constraints.segment > 1 or constraints.spread or constraints.required == SCALE_UP
         ) and NO_SCALE_UP_DOMAIN in on:
             return False
-        if constraints.required == ISLAND and len(on) > 1:
+        if constraints.required == SCALE_UP and len(on) > 1:
             return False
-        # Segments come out even, so islands of whole ones are enough.
+        # Segments come out even, so scale-up domains of whole ones are enough.
         if constraints.segment > 1 and any(count % constraints.segment for count in on.values()):
             return False
         if constraints.spread and max(on.values()) > constraints.spread:

@@ -49,7 +49,7 @@ def test_host_is_in_one_domain_of_a_tier_and_tiers_nest(
 @given(plugged())
 def test_every_sound_plug_is_of_a_rail_or_there_are_none(cables: list[Cable]) -> None:
     found = layers.of(wiring(cables))
-    at_the_edge = [up for up in found.plugs.sound if found.tiers[up.switch] == 1]
+    at_the_edge = [up for up in found.ports.sound if found.tiers[up.switch] == 1]
     assert not found.rails or all(found.rail(uplink) is not None for uplink in at_the_edge)
 
 

@@ -49,8 +49,8 @@ def source_reports(draw: st.DrawFn) -> SourceReport:
 
 def chain(length: int) -> list[tuple[str, str]]:
     """Hosts at the end of a long way of switches."""
-    plugs = [(f"{node} mlx5_0", "s0") for node in NODES]
-    return [*plugs, *((f"s{at}", f"s{at + 1}") for at in range(length))]
+    uplinks = [(f"{node} mlx5_0", "s0") for node in NODES]
+    return [*uplinks, *((f"s{at}", f"s{at + 1}") for at in range(length))]
 
 
 def accepted(found: Fabric, *files: FileRead) -> None:
@@ -90,7 +90,7 @@ LOOKS = st.builds(
 @given(
     st.dictionaries(
         st.sampled_from([*NODES[:3], "elsewhere"]),
-        st.lists(LOOKS, max_size=2, unique_by=lambda look: look.source).map(tuple),
+        st.lists(LOOKS, max_size=2, unique_by=lambda report: report.source).map(tuple),
     ),
     WORDS,
 )
@@ -108,15 +108,15 @@ async def problems(found: FabricState, agents: AgentSummary = HEARD_NONE, *unsur
 
 
 RATE = st.sampled_from([0, 1, 10**9, 2 * 10**15, 10**18 - 1])
-RATES = st.builds(DeviceBenchmark, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
+BENCHMARKS = st.builds(DeviceBenchmark, st.just(CPU), WORDS, st.just("torch"), RATE, RATE)
 
 
 @settings(max_examples=examples(30))
-@given(st.lists(RATES, min_size=len(NODES), max_size=len(NODES)), WORDS)
+@given(st.lists(BENCHMARKS, min_size=len(NODES), max_size=len(NODES)), WORDS)
 def test_any_rates_of_devices_give_a_status_that_is_taken(
-    rates: list[DeviceBenchmark], model: str
+    benchmarks: list[DeviceBenchmark], model: str
 ) -> None:
-    its = (replace(each, model=model) for each in rates)
+    its = (replace(each, model=model) for each in benchmarks)
     by_node = {node: (each,) for node, each in zip(NODES, its, strict=True)}
     other = {NODES[0]: (DeviceBenchmark(CPU, model, "torch", 1, 1),)}
     accepted(

@@ -60,7 +60,7 @@ WRITTEN: dict[str, tuple[Callable[[Machine], str], Callable[[str], HardwareRepor
         ),
         lambda text: next(
             iter(hardware_documents.parse(text).hardware_reports),
-            HardwareReport("none", Provenance.TOLD),
+            HardwareReport("none", Provenance.IMPORTED),
         ),
     ),
 }
@@ -85,10 +85,10 @@ def reordered(text: str, random: Random) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def alike(look: HardwareReport) -> HardwareReport:
+def equal(report: HardwareReport) -> HardwareReport:
     """Remarks have the lines of the text as it is."""
-    links = tuple(sorted(look.links, key=lambda link: link.ends))
-    return replace(look, links=links, remarks=())
+    links = tuple(sorted(report.links, key=lambda link: link.ends))
+    return replace(report, links=links, remarks=())
 
 
 @given(MACHINES, st.randoms(use_true_random=False))
@@ -97,7 +97,7 @@ def test_the_order_of_what_is_written_does_not_matter(machine: Machine, random: 
     for name in ("nccl", "hwloc"):
         write, read = WRITTEN[name]
         text = write(machine)
-        assert alike(read(reordered(text, random))) == alike(read(text))
+        assert equal(read(reordered(text, random))) == equal(read(text))
     text = machine_files.description(machine)
     turned = json.dumps(shuffled(json.loads(text), random))
     assert described.parse_own(turned) == described.parse_own(text)
@@ -126,8 +126,8 @@ def test_the_order_of_sources_and_of_their_parts_does_not_matter(
 ) -> None:
     reported = hardware_reports(machine)
     turned = [
-        replace(look, parts=tuple(random.sample(look.parts, len(look.parts))))
-        for look in random.sample(reported, len(reported))
+        replace(report, parts=tuple(random.sample(report.parts, len(report.parts))))
+        for report in random.sample(reported, len(reported))
     ]
     assert hardware_inventory.of(turned) == hardware_inventory.of(reported)
 
@@ -149,7 +149,7 @@ def test_one_false_fact_is_one_conflict_and_the_others_stay(
     found, true = hardware_inventory.of(reported), hardware_inventory.of(hardware_reports(machine))
     if found.parts == true.parts:
         (conflict,) = found.conflicts
-        assert (conflict.fact, conflict.said, conflict.source) == (
+        assert (conflict.fact, conflict.reported, conflict.source) == (
             "numa",
             str(stated + 1),
             reported[at].source,
@@ -209,7 +209,7 @@ def test_broken_document_is_refused_with_place_and_rule_or_read(
 @given(st.text(max_size=60) | MACHINES.map(machine_files.description))
 @settings(max_examples=examples(40), deadline=None)
 def test_files_of_a_site_are_refused_or_read(text: str) -> None:
-    for file in ("hccl.json", "inside.json", "inside.yaml"):
+    for file in ("hccl.json", "hardware.json", "hardware.yaml"):
         found = tried(lambda file=file: formats.read(File("site", file, text)))  # type: ignore[misc]
         if isinstance(found, WiringError):
             assert str(found).startswith(f"site/{file}")
@@ -238,7 +238,7 @@ PARTS = st.builds(
 
 
 @st.composite
-def any_looks(draw: st.DrawFn) -> HardwareReport:
+def any_reports(draw: st.DrawFn) -> HardwareReport:
     parts = draw(st.lists(PARTS, max_size=5, unique_by=lambda part: part.id))
     pairs = [pair(one.id, other.id) for at, one in enumerate(parts) for other in parts[:at]]
     some = st.lists(st.sampled_from(pairs), unique=True) if pairs else st.just([])
@@ -263,7 +263,7 @@ def any_looks(draw: st.DrawFn) -> HardwareReport:
     )
 
 
-@given(st.lists(any_looks(), max_size=3, unique_by=lambda look: look.source), st.lists(TEXTS))
+@given(st.lists(any_reports(), max_size=3, unique_by=lambda report: report.source), st.lists(TEXTS))
 @settings(max_examples=examples(60), deadline=None)
 def test_what_an_agent_writes_is_read_as_it_was(
     reported: list[HardwareReport], refused: list[str]
@@ -271,6 +271,6 @@ def test_what_an_agent_writes_is_read_as_it_was(
     document = Document(tuple(reported), tuple(refused))
     found = hardware_documents.parse(hardware_documents.written(document))
     assert found.refused == document.refused
-    for look, original in zip(found.hardware_reports, document.hardware_reports, strict=True):
-        assert {*look.links} == {*original.links}
-        assert replace(look, links=()) == replace(original, links=())
+    for report, original in zip(found.hardware_reports, document.hardware_reports, strict=True):
+        assert {*report.links} == {*original.links}
+        assert replace(report, links=()) == replace(original, links=())

@@ -13,13 +13,13 @@ from railwright_topology.parts import DeviceBenchmark
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 NODES = [f"n{number}" for number in range(6)]
-Told = dict[str, tuple[DeviceBenchmark, ...]]
+Benchmarks = dict[str, tuple[DeviceBenchmark, ...]]
 
 RATE = st.one_of(st.just(0), st.integers(1, 10**16), st.integers(90, 110).map(lambda n: n * 10**12))
 
 
 @st.composite
-def rates(draw: st.DrawFn) -> Told:
+def benchmarks(draw: st.DrawFn) -> Benchmarks:
     """Devices of two models on some nodes."""
 
     def device(at: int) -> DeviceBenchmark:
@@ -30,12 +30,12 @@ def rates(draw: st.DrawFn) -> Told:
     return {node: tuple(map(device, range(count))) for node, count in counts.items()}
 
 
-def of(reported: Told) -> dict[str, RelativeSpeed]:
+def of(reported: Benchmarks) -> dict[str, RelativeSpeed]:
     return slow_devices.of(slow_devices.slow(reported, NODES))
 
 
-@given(rates())
-def test_a_pace_is_never_above_one_and_never_nothing(reported: Told) -> None:
+@given(benchmarks())
+def test_a_pace_is_never_above_one_and_never_nothing(reported: Benchmarks) -> None:
     for relative_speed in of(reported).values():
         assert relative_speed != EVEN
         assert 0 < relative_speed.products <= 1
@@ -43,8 +43,10 @@ def test_a_pace_is_never_above_one_and_never_nothing(reported: Told) -> None:
         assert relative_speed.rails == 1
 
 
-@given(rates(), st.randoms(use_true_random=False))
-def test_the_order_and_the_names_of_nodes_change_nothing(reported: Told, random: object) -> None:
+@given(benchmarks(), st.randoms(use_true_random=False))
+def test_the_order_and_the_names_of_nodes_change_nothing(
+    reported: Benchmarks, random: object
+) -> None:
     shuffled = [*reported.items()]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     names = dict(zip(NODES, reversed(NODES), strict=True))
@@ -54,8 +56,8 @@ def test_the_order_and_the_names_of_nodes_change_nothing(reported: Told, random:
     }
 
 
-@given(rates(), st.integers(1, 1000))
-def test_a_kind_that_is_so_many_times_as_fast_is_as_even(reported: Told, factor: int) -> None:
+@given(benchmarks(), st.integers(1, 1000))
+def test_a_kind_that_is_so_many_times_as_fast_is_as_even(reported: Benchmarks, factor: int) -> None:
     def scaled(each: DeviceBenchmark) -> DeviceBenchmark:
         if each.model != "one":
             return each
@@ -75,19 +77,19 @@ def test_a_kind_that_is_so_many_times_as_fast_is_as_even(reported: Told, factor:
     st.data(),
 )
 def test_one_slower_device_makes_just_its_node_slower(
-    nodes: int, devices: int, rate: int, share: float, data: st.DataObject
+    nodes: int, devices: int, value: int, share: float, data: st.DataObject
 ) -> None:
     noise = st.floats(0.98, 1.02)
     node = data.draw(st.integers(0, nodes - 1))
     reported = {
         NODES[n]: [
-            DeviceBenchmark(f"xpu:{at}", "one", "torch", int(rate * data.draw(noise)), rate)
+            DeviceBenchmark(f"xpu:{at}", "one", "torch", int(value * data.draw(noise)), value)
             for at in range(devices)
         ]
         for n in range(nodes)
     }
     reported[NODES[node]][0] = replace(
-        reported[NODES[node]][0], flop_per_s=max(1, int(rate * share))
+        reported[NODES[node]][0], flop_per_s=max(1, int(value * share))
     )
     found = of({name: tuple(its) for name, its in reported.items()})
     assert [*found] == [NODES[node]]
@@ -99,11 +101,11 @@ SOURCES = st.sampled_from(["agents", "a/agents", "site/agents"])
 
 
 @settings(max_examples=examples(50))
-@given(st.lists(st.tuples(SOURCES, rates()), max_size=4), st.randoms(use_true_random=False))
+@given(st.lists(st.tuples(SOURCES, benchmarks()), max_size=4), st.randoms(use_true_random=False))
 def test_order_of_sources_changes_neither_result_nor_conflicts(
-    reported: list[tuple[str, Told]], random: object
+    reported: list[tuple[str, Benchmarks]], random: object
 ) -> None:
-    def together(sources: list[tuple[str, Told]]) -> dict[str, list[slow_devices.Measured]]:
+    def together(sources: list[tuple[str, Benchmarks]]) -> dict[str, list[slow_devices.Measured]]:
         return {
             node: [(source, its[node]) for source, its in sources if node in its] for node in NODES
         }

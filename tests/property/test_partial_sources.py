@@ -48,11 +48,11 @@ def below(site: Site, name: str) -> frozenset[str]:
 
 
 def chains(source_report: SourceReport, but: frozenset[str]) -> dict[str, tuple[list[str], str]]:
-    """The domains of each node outwards, each once, and its island."""
+    """The domains of each node outwards, each once, and its scale-up domain."""
     return {
         node: (
             list(dict.fromkeys(tier[node] for tier in source_report.tiers if node in tier)),
-            source_report.islands.get(node, ""),
+            source_report.scale_up_domains.get(node, ""),
         )
         for node in source_report.nodes - but
     }
@@ -282,7 +282,7 @@ def test_one_bad_server_or_device_changes_only_its_server(count: int, data: st.D
     for server in servers:
         if server != touched:
             assert found.by_host[server] == whole.by_host[server]
-            assert others.islands[server] == pods.islands[server]
+            assert others.scale_up_domains[server] == pods.scale_up_domains[server]
 
 
 def cables(found: Wiring, touched: frozenset[str]) -> tuple[set[object], set[object]]:

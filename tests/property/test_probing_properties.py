@@ -13,7 +13,7 @@ from fixtures.examples import examples
 from fixtures.planted_network import adjusted_rand_index, planted, survey, truths
 from railwright_topology import fabric
 from railwright_topology.probing import findings
-from railwright_topology.probing.readings import FULL_LOOKS, Reading
+from railwright_topology.probing.readings import SAMPLES_MAX, Reading
 from railwright_topology.probing.survey import FEW_NODES, PAIRS, Survey
 from railwright_topology.sources import labels, probes
 
@@ -72,8 +72,8 @@ def test_rounds_are_disjoint_and_the_budget_is_kept(
         assert len(pairs) <= at_once
         assert len({node for pair in pairs for node in pair}) == 2 * len(pairs)
         found.record({pair: network.probe(pair) for pair in pairs})
-    assert found.pairs == len(network.looks) <= most
-    assert max(network.looks.values(), default=0) <= FULL_LOOKS + 2
+    assert found.pairs == len(network.probes) <= most
+    assert max(network.probes.values(), default=0) <= SAMPLES_MAX + 2
     findings.of(found)
 
 

@@ -56,7 +56,7 @@ def test_the_kernel_and_the_tools_that_are_there_are_asked(root: Path, tools: Pa
     given = HardwareSources(root, root / "own.yaml", root / "topology.xml")
     document = gathering.gather(given)
     assert document.refused == ()
-    assert [look.source for look in document.hardware_reports] == [
+    assert [report.source for report in document.hardware_reports] == [
         "sysfs",
         "nvidia-smi",
         "NCCL topology",
@@ -76,7 +76,7 @@ def test_failing_tool_is_reported_and_the_rest_is_read(root: Path, tools: Path) 
     document = gathering.gather(
         HardwareSources(root, root / "none.yaml", root / "topology.xml"), deadline_s=0.2
     )
-    assert [look.source for look in document.hardware_reports] == ["sysfs"]
+    assert [report.source for report in document.hardware_reports] == ["sysfs"]
     assert document.refused == (
         "nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader: no answer in 0.2 s",
         "lstopo-no-graphics --of xml: ended with 3",
@@ -90,13 +90,13 @@ def test_a_tree_that_a_cloud_gives_is_found_where_nccl_finds_it(root: Path, tool
     path.parent.mkdir(parents=True)
     path.write_text(machine_files.nccl_topology(MACHINE))
     document = gathering.gather(HardwareSources(root))
-    assert [look.source for look in document.hardware_reports] == ["sysfs", "NCCL topology"]
+    assert [report.source for report in document.hardware_reports] == ["sysfs", "NCCL topology"]
 
 
 def test_amds_accelerators_are_asked_of_their_driver(root: Path, tools: Path) -> None:
     machine_files.write_kfd(root, machine_files.kfd(MACHINE))
     document = gathering.gather(HardwareSources(root))
-    assert [look.source for look in document.hardware_reports] == ["sysfs", "KFD"]
+    assert [report.source for report in document.hardware_reports] == ["sysfs", "KFD"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_text_or_too_large_is_told(
 def test_the_command_prints_one_document(
     root: Path, tools: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["agent", "inside", "--root", os.fspath(root)])
+    monkeypatch.setattr("sys.argv", ["agent", "hardware", "--root", os.fspath(root)])
     assert agent.main() == 0
     text = capsys.readouterr().out
     assert json.loads(text)["version"] == 1

@@ -30,7 +30,7 @@ DOCUMENT = Document(
         sysfs.parse(machine_files.sysfs(MACHINE)),
         hwloc.parse(machine_files.hwloc(MACHINE)),
     ),
-    rates=(
+    benchmarks=(
         DeviceBenchmark(MACHINE.gpus[0].address, "H100", "torch 9.9", 10**16, 3 * 10**12),
         DeviceBenchmark(CPU, "Xeon", "torch 9.9", 10**12),
         DeviceBenchmark("xpu:0", "Max 1550", "torch 9.9", memory_bytes_per_s=10**12),
@@ -48,62 +48,89 @@ def edited(edit: Callable[[Any], object]) -> str:
         return str(refused)
 
 
-def look(stated: Any) -> Any:
-    return stated["looks"][0]
+def report(stated: Any) -> Any:
+    return stated["reports"][0]
 
 
 def near(stated: Any) -> Any:
-    return look(stated)["near"]
+    return report(stated)["near"]
 
 
 def part(stated: Any) -> Any:
-    return look(stated)["parts"][0]
+    return report(stated)["parts"][0]
 
 
-def rates(stated: Any) -> Any:
-    return stated["rates"][0]
+def benchmarks(stated: Any) -> Any:
+    return stated["benchmarks"][0]
 
 
 @pytest.mark.parametrize(
     ("edit", "rule"),
     [
-        (lambda d: d.update(version=0), "version: this is read, and later ones: 1"),
-        (lambda d: d.update(version=True), "version: this is read, and later ones: 1"),
-        (lambda d: d.update(looks={}), "looks: a list of up to 16 stands here"),
-        (lambda d: d.update(looks=d["looks"] * 2), "looks: each source is there once"),
+        (lambda d: d.update(version=0), "version: expected 1 or later"),
+        (lambda d: d.update(version=True), "version: expected 1 or later"),
+        (lambda d: d.update(reports={}), "reports: a list of up to 16 stands here"),
+        (lambda d: d.update(reports=d["reports"] * 2), "reports: each source may occur once"),
         (lambda d: d.update(refused=[1]), "refused[0]: up to 1024 printable characters"),
-        (lambda d: look(d).update(basis="GUESSED"), "looks[0].basis: one of these stands here"),
-        (lambda d: look(d).update(source=""), "looks[0].source: a text stands here"),
-        (lambda d: look(d).update(virtual="no"), "looks[0].virtual: true, false or null"),
-        (lambda d: look(d).update(parts=[part(d)] * 257), "parts: a list of up to 256 stands here"),
-        (lambda d: look(d).update(parts=[part(d)] * 2), "each part has an id of its own"),
-        (lambda d: near(d).__setitem__(0, "1"), "looks[0].near[0]: 0 digits from 0 to 5"),
-        (lambda d: near(d).__setitem__(1, "9"), "looks[0].near[1]: 1 digits from 0 to 5"),
+        (
+            lambda d: report(d).update(provenance="GUESSED"),
+            "reports[0].provenance: one of these stands here",
+        ),
+        (lambda d: report(d).update(source=""), "reports[0].source: a text stands here"),
+        (lambda d: report(d).update(virtual="no"), "reports[0].virtual: true, false or null"),
+        (
+            lambda d: report(d).update(parts=[part(d)] * 257),
+            "parts: a list of up to 256 stands here",
+        ),
+        (lambda d: report(d).update(parts=[part(d)] * 2), "part ids are not unique"),
+        (
+            lambda d: near(d).__setitem__(0, "1"),
+            "reports[0].near[0]: expected 0 digits from 0 to 5",
+        ),
+        (
+            lambda d: near(d).__setitem__(1, "9"),
+            "reports[0].near[1]: expected 1 digits from 0 to 5",
+        ),
         (lambda d: near(d).pop(), "links and distances are left out"),
-        (lambda d: part(d).update(pci="17"), "looks[0].parts[0].pci: '17' is no PCI address"),
+        (lambda d: part(d).update(pci="17"), "reports[0].parts[0].pci: '17' is no PCI address"),
         (lambda d: part(d).update(kind="toaster"), "parts[0].kind: one of these stands here"),
         (lambda d: part(d).update(numa=-1), "parts[0].numa: a whole number below"),
         (lambda d: part(d).update(numa=1.0), "parts[0].numa: a whole number below"),
         (lambda d: part(d).update(bytes_per_s=1 << 60), "bytes_per_s: a whole number below"),
         (
-            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[0, 99]]}]),
-            "looks[0].links[0].between: 0, 99: two of",
+            lambda d: report(d).update(links=[{"technology": "NVLink", "between": [[0, 99]]}]),
+            "reports[0].links[0].between: 0, 99: expected two ascending",
         ),
         (
-            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[1, 0]]}]),
-            "1, 0: two of",
+            lambda d: report(d).update(links=[{"technology": "NVLink", "between": [[1, 0]]}]),
+            "1, 0: expected two ascending",
         ),
         (
-            lambda d: look(d).update(links=[{"technology": "NVLink", "between": [[1]]}]),
-            "between[0]: two parts stand here",
+            lambda d: report(d).update(links=[{"technology": "NVLink", "between": [[1]]}]),
+            "between[0]: expected two parts",
         ),
-        (lambda d: d.update(rates={}), "rates: a list of up to 256 stands here"),
-        (lambda d: d.update(rates=[rates(d)] * 2), "rates: each device is there once"),
-        (lambda d: rates(d).update(device="gpu 0"), "rates[0].device: 'gpu 0' is no PCI address"),
-        (lambda d: rates(d).update(model=""), "rates[0].model: a text stands here"),
-        (lambda d: rates(d).update(by=None), "rates[0].by: up to 1024 printable characters"),
-        (lambda d: rates(d).update(flop_per_s=1e12), "rates[0].flop_per_s: a whole number below"),
-        (lambda d: rates(d).update(flop_per_s=10**18), "rates[0].flop_per_s: a whole number below"),
+        (lambda d: d.update(benchmarks={}), "benchmarks: a list of up to 256 stands here"),
+        (
+            lambda d: d.update(benchmarks=[benchmarks(d)] * 2),
+            "benchmarks: each device may occur once",
+        ),
+        (
+            lambda d: benchmarks(d).update(device="gpu 0"),
+            "benchmarks[0].device: 'gpu 0' is neither a PCI address",
+        ),
+        (lambda d: benchmarks(d).update(model=""), "benchmarks[0].model: a text stands here"),
+        (
+            lambda d: benchmarks(d).update(by=None),
+            "benchmarks[0].by: up to 1024 printable characters",
+        ),
+        (
+            lambda d: benchmarks(d).update(flop_per_s=1e12),
+            "benchmarks[0].flop_per_s: a whole number below",
+        ),
+        (
+            lambda d: benchmarks(d).update(flop_per_s=10**18),
+            "benchmarks[0].flop_per_s: a whole number below",
+        ),
         (lambda d: d.update(busy=[""]), "busy[0]: a text stands here"),
     ],
 )
@@ -117,23 +144,23 @@ def test_document_of_later_version_is_read() -> None:
     }
     assert hardware_documents.parse(json.dumps(stated)) == DOCUMENT
     link = {"technology": "Photons", "between": [[0, 1]]}
-    document = {"version": 1, "looks": [look(stated) | {"links": [link]}]}
+    document = {"version": 1, "reports": [report(stated) | {"links": [link]}]}
     (found,) = hardware_documents.parse(json.dumps(document)).hardware_reports
     assert [each.technology for each in found.links] == [Technology.OTHER]
 
 
 def test_what_is_not_json_is_refused_with_its_line() -> None:
     with pytest.raises(WiringError, match=r"^agents, line 2: no whole JSON document"):
-        hardware_documents.parse('{"version": 1,\n"looks"}')
+        hardware_documents.parse('{"version": 1,\n"reports"}')
 
 
 def test_nodes_that_are_the_same_inside_are_read_once() -> None:
     stated = json.loads(hardware_documents.written(DOCUMENT))
     text = json.dumps({f"node-{n}": stated for n in range(4)})
-    (hardware_reports,) = formats.read(File("site", "inside.json", text))
+    (hardware_reports,) = formats.read(File("site", "hardware.json", text))
     assert isinstance(hardware_reports, HardwareReports)
     assert hardware_reports.source == "site/agents"
-    assert [look.source for look in hardware_reports.by_host["node-0"]] == [
+    assert [report.source for report in hardware_reports.by_host["node-0"]] == [
         "site/sysfs",
         "site/hwloc",
     ]
@@ -149,19 +176,20 @@ def test_a_document_is_read_as_it_was_written() -> None:
 def test_a_document_has_no_field_that_says_nothing() -> None:
     """Who does not know rates yet reads the documents of agents that measure nothing."""
     plain = json.loads(hardware_documents.written(Document(DOCUMENT.hardware_reports)))
-    assert {*plain} == {"version", "looks"}
+    assert {*plain} == {"version", "reports"}
     assert hardware_documents.parse(hardware_documents.written(Document())) == Document()
 
 
 def test_equal_nodes_of_different_speed_are_read_once() -> None:
     stated = json.loads(hardware_documents.written(DOCUMENT))
     nodes = {
-        f"node-{n}": {**stated, "rates": [{**rates(stated), "flop_per_s": n}]} for n in range(4)
+        f"node-{n}": {**stated, "benchmarks": [{**benchmarks(stated), "flop_per_s": n}]}
+        for n in range(4)
     }
-    (hardware_reports,) = formats.read(File("site", "inside.json", json.dumps(nodes)))
+    (hardware_reports,) = formats.read(File("site", "hardware.json", json.dumps(nodes)))
     assert isinstance(hardware_reports, HardwareReports)
     assert len({id(its) for its in hardware_reports.by_host.values()}) == 1
-    assert [its[0].flop_per_s for its in hardware_reports.rates.values()] == [0, 1, 2, 3]
+    assert [its[0].flop_per_s for its in hardware_reports.benchmarks.values()] == [0, 1, 2, 3]
 
 
 def test_benchmarks_measured_apart_change_no_inventory() -> None:
@@ -169,36 +197,36 @@ def test_benchmarks_measured_apart_change_no_inventory() -> None:
         {
             "node-1": {
                 "version": 1,
-                "rates": [rates(json.loads(hardware_documents.written(DOCUMENT)))],
+                "benchmarks": [benchmarks(json.loads(hardware_documents.written(DOCUMENT)))],
             }
         }
     )
-    (hardware_reports,) = formats.read(File("site", "rates.json", text))
+    (hardware_reports,) = formats.read(File("site", "benchmarks.json", text))
     found = fabric.of(["node-1"], [hardware_reports])
-    assert found.rates == {"node-1": DOCUMENT.rates[:1]}
+    assert found.benchmarks == {"node-1": DOCUMENT.benchmarks[:1]}
     assert not found.inventories
 
 
 def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:
     document = Document(DOCUMENT.hardware_reports, ("nvidia-smi topo -m: no answer in 20 s",))
     text = json.dumps({"node-1": json.loads(hardware_documents.written(document))})
-    (hardware_reports,) = formats.read(File("", "inside.json", text))
+    (hardware_reports,) = formats.read(File("", "hardware.json", text))
     found = fabric.of(["node-1"], [hardware_reports])
     assert found.inventories["node-1"].remarks == ("agent: nvidia-smi topo -m: no answer in 20 s",)
 
 
 def test_the_file_of_many_nodes_names_the_one_that_is_refused() -> None:
     with pytest.raises(
-        WiringError, match=r"^inside.json, line 1: a: version: this is read, and later ones: 1"
+        WiringError, match=r"^hardware.json, line 1: a: version: expected 1 or later"
     ):
-        formats.read(File("", "inside.json", '{"a": {"looks": 0}}'))
-    with pytest.raises(WiringError, match="stand in an object, each under its name"):
-        formats.read(File("", "inside.json", "[]"))
+        formats.read(File("", "hardware.json", '{"a": {"reports": 0}}'))
+    with pytest.raises(WiringError, match="expected an object with the documents"):
+        formats.read(File("", "hardware.json", "[]"))
 
 
 def test_more_remarks_than_are_read_are_not_written() -> None:
     many = HardwareReport(
-        "x", Provenance.TOLD, remarks=tuple(f"remark\x1b {n}" for n in range(100))
+        "x", Provenance.IMPORTED, remarks=tuple(f"remark\x1b {n}" for n in range(100))
     )
     (read,) = hardware_documents.parse(
         hardware_documents.written(Document((many,)))

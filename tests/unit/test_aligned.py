@@ -31,10 +31,10 @@ def rail_assignments(cables: Sequence[Cable]) -> dict[str, Rails]:
     }
 
 
-def replugged(host: str, *plugs: tuple[int, str]) -> list[Cable]:
+def replugged(host: str, *uplinks: tuple[int, str]) -> list[Cable]:
     """Rails of a host into other switches; into none where that is empty."""
-    gone = {f"{host} mlx5_{rail}" for rail, _ in plugs}
-    more = [(f"{host} mlx5_{rail}", switch) for rail, switch in plugs if switch]
+    gone = {f"{host} mlx5_{rail}" for rail, _ in uplinks}
+    more = [(f"{host} mlx5_{rail}", switch) for rail, switch in uplinks if switch]
     return [*(cable for cable in SOUND if cable[0] not in gone), *more]
 
 
@@ -63,7 +63,7 @@ def test_a_rail_astray_is_told_with_its_adapter_and_why(port: tuple[int, str], w
     found = rail_assignments(replugged("node-0003", port))
     assert miscabled(found) == {"node-0003": [1]}
     (only,) = found["node-0003"].miscabled
-    assert only.told == f"rail 1 is astray at mlx5_1: {why}"
+    assert only.description == f"rail 1 is astray at mlx5_1: {why}"
     assert found["node-0003"].share == 0.75
 
 
@@ -200,7 +200,7 @@ def reported(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> HardwareRep
         )
         for node, its in nodes.items()
     }
-    return HardwareReports("site/inside.yaml", by_host)
+    return HardwareReports("site/hardware.yaml", by_host)
 
 
 ALL_UP = [(f"mlx5_{rail}", True) for rail in range(4)]
@@ -215,7 +215,7 @@ def inner(odd: dict[str, Iterable[tuple[str, bool | None]]], count: int = 12) ->
 def test_cable_down_and_missing_adapter_are_miscabled() -> None:
     found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
     assert miscabled(found) == {"a": [2], "b": [1]}
-    assert [each.told for node in "ab" for each in found[node].miscabled] == [
+    assert [each.description for node in "ab" for each in found[node].miscabled] == [
         "rail 2 is astray at mlx5_2: its cable is down",
         "rail 1 is astray at mlx5_1: it is not there, and on a rail in others of the node's kind",
     ]
@@ -243,7 +243,7 @@ def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]
         for node, parts in by_host.items()
     }
     found = fabric.of(
-        declared.keys(), [HardwareReports("site/inside.yaml", hardware_reports)]
+        declared.keys(), [HardwareReports("site/hardware.yaml", hardware_reports)]
     ).rails
     return {node: rails.order for node, rails in found.items()}
 

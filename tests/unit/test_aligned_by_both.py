@@ -53,12 +53,12 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
 
 def test_adapter_from_both_sources_counts_once_on_its_cable_rail() -> None:
     found = of_both(paired("mlx5_2"), down("mlx5_2"))
-    assert [each.told for each in found.miscabled] == [
+    assert [each.description for each in found.miscabled] == [
         "rail 1 is astray at mlx5_2: it has no cable"
     ]
     assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
     found = of_both(paired(), down("mlx5_2"))
-    assert [each.told for each in found.miscabled] == [
+    assert [each.description for each in found.miscabled] == [
         "rail 1 is astray at mlx5_2: its cable is down"
     ]
 
@@ -74,16 +74,18 @@ def test_two_adapters_whose_rails_have_one_number_are_two() -> None:
 def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
     names = [f"ib{at}" for at in (3, 2, 1, 0)]
     found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.miscabled] == ["rail 0 is astray at ib1: it has no cable"]
+    assert [each.description for each in found.miscabled] == [
+        "rail 0 is astray at ib1: it has no cable"
+    ]
     found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
-    assert [each.told for each in found.miscabled] == [
+    assert [each.description for each in found.miscabled] == [
         "rail 0 is astray at mlx5_2: its cable is down"
     ]
 
 
 def test_adapters_without_common_name_match_by_equal_numbering() -> None:
-    alike = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
-    found = of_both(paired("ib2", called="ib{}"), alike)
+    equal = down("mlx5_2", "mlx5_3", rails=(0, 0, 1, 1))
+    found = of_both(paired("ib2", called="ib{}"), equal)
     assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_3")]
     found = of_both(paired("ib2", called="ib{}"), down("mlx5_1"))
     assert [(each.rail, each.adapter) for each in found.miscabled] == [(1, "ib2"), (1, "mlx5_1")]
@@ -151,7 +153,7 @@ def test_absent_usual_adapter_is_reported_on_its_cable_rail() -> None:
     network = networks.of(wiring(paired("mlx5_3")))
     counts = {f"h{at}": 4 for at in range(24)} | {"h3": 3}
     (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].miscabled
-    assert only.told == (
+    assert only.description == (
         "rail 1 is astray at mlx5_3: it is not there, and on a rail in others of the node's kind"
     )
 

@@ -16,7 +16,7 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_topology.links import Links
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 RACKS = """
     node  block  rack  gpu
@@ -130,8 +130,8 @@ def test_job_behind_a_reservation_is_reported_as_such() -> None:
     assert "b waits, BlockedByReservation: needs 5 nodes and 5 can take one now" in found
 
 
-ISLANDS = """
-    node  block  rack  island  gpu
+SCALE_UP_DOMAINS = """
+    node  block  rack  scale-up-domain  gpu
     n0    b0     r0    i0      8
     n1    b0     r0    i0      8
     n2    b0     r0    i1      8
@@ -147,7 +147,7 @@ ISLANDS = """
     nC    b1     r2    i3      8
 """
 PODS = """
-    node  island  rack  gpu
+    node  scale-up-domain  rack  gpu
     n0    p0      r0    8
     n1    p0      r0    8
     n2    p0      r1    8
@@ -166,72 +166,76 @@ PODS = """
 @pytest.mark.parametrize(
     ("asked", "nodes", "where"),
     [
-        ("required=island", 3, "n2 n3 n4"),
+        ("required=scale-up-domain", 3, "n2 n3 n4"),
         ("required=nearest", 4, "n5 n6 n7 n8"),
-        ("required=nearest,segment=2@island", 4, "n9 nA nB nC"),
+        ("required=nearest,segment=2@scale-up-domain", 4, "n9 nA nB nC"),
         ("required=second", 7, "n2 n3 n4 n5 n6 n7 n8"),
-        ("preferred=island", 3, "n2 n3 n4"),
-        ("preferred=island", 4, "n5 n6 n7 n8"),
-        ("segment=2@island", 8, "n0 n1 n2 n3 n9 nA nB nC"),
-        ("spread=1@island", 4, "n0 n2 n9 nB"),
-        ("spread=1@island,required=rack", 2, "n9 nB"),
+        ("preferred=scale-up-domain", 3, "n2 n3 n4"),
+        ("preferred=scale-up-domain", 4, "n5 n6 n7 n8"),
+        ("segment=2@scale-up-domain", 8, "n0 n1 n2 n3 n9 nA nB nC"),
+        ("spread=1@scale-up-domain", 4, "n0 n2 n9 nB"),
+        ("spread=1@scale-up-domain,required=rack", 2, "n9 nB"),
         ("-", 3, "n2 n3 n4"),
     ],
 )
-def test_islands_inside_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
-    assert placed(asked, nodes, racks=ISLANDS).partition(", ")[0] == f"a starts on {where}"
+def test_scale_up_domains_inside_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
+    assert placed(asked, nodes, racks=SCALE_UP_DOMAINS).partition(", ")[0] == f"a starts on {where}"
 
 
 @pytest.mark.parametrize(
     ("asked", "nodes", "where"),
     [
-        ("required=island", 3, "n4 n5 n6"),
-        ("required=island", 4, "n0 n1 n2 n3"),
+        ("required=scale-up-domain", 3, "n4 n5 n6"),
+        ("required=scale-up-domain", 4, "n0 n1 n2 n3"),
         ("required=nearest", 2, "n7 n8"),
-        ("preferred=island", 5, "n7 n8 n9 nA nB"),
-        ("preferred=island", 4, "n0 n1 n2 n3"),
-        ("segment=3@island", 6, "n0 n2 n3 n4 n5 n6"),
-        ("spread=2@island", 4, "n0 n1 n4 n5"),
+        ("preferred=scale-up-domain", 5, "n7 n8 n9 nA nB"),
+        ("preferred=scale-up-domain", 4, "n0 n1 n2 n3"),
+        ("segment=3@scale-up-domain", 6, "n0 n2 n3 n4 n5 n6"),
+        ("spread=2@scale-up-domain", 4, "n0 n1 n4 n5"),
     ],
 )
-def test_islands_around_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
+def test_scale_up_domains_around_racks_are_a_tier(asked: str, nodes: int, where: str) -> None:
     assert placed(asked, nodes, racks=PODS).partition(", ")[0] == f"a starts on {where}"
 
 
 def test_nodes_without_scale_up_domain_do_not_count_for_one() -> None:
-    assert placed("required=island", 4, racks=ISLANDS).endswith(
-        "all in one domain of island; at most 3 such nodes stand so: numNodes <= 3"
+    assert placed("required=scale-up-domain", 4, racks=SCALE_UP_DOMAINS).endswith(
+        "all in one domain of scale-up-domain; at most 3 such nodes stand so: numNodes <= 3"
     )
-    assert "at most 8 such nodes stand so" in placed("segment=2@island", 10, racks=ISLANDS)
-    assert "at most 4 such nodes stand so" in placed("spread=1@island", 5, racks=ISLANDS)
-    assert placed("required=nearest", 1, racks="node island gpu\n n0 i0 8\n n1 i0 8").startswith(
-        "a waits, TierNotFound: no tier 'nearest'"
+    assert "at most 8 such nodes stand so" in placed(
+        "segment=2@scale-up-domain", 10, racks=SCALE_UP_DOMAINS
     )
+    assert "at most 4 such nodes stand so" in placed(
+        "spread=1@scale-up-domain", 5, racks=SCALE_UP_DOMAINS
+    )
+    assert placed(
+        "required=nearest", 1, racks="node scale-up-domain gpu\n n0 i0 8\n n1 i0 8"
+    ).startswith("a waits, TierNotFound: no tier 'nearest'")
 
 
-def test_ranks_that_send_the_most_share_islands_by_themselves() -> None:
+def test_heavy_senders_share_scale_up_domains_by_default() -> None:
     """Stages first, so that replicas of a stage are apart in the network's order."""
     nodes = tuple(node(f"n{at:02d}", "r0", f"i{at // 4}") for at in range(16))
     model = Transformer(80, 8192, 64, 8, 128, 28_672, 128_256, gated=True)
     recipe = Recipe(8192, 1, 256, framework=Framework.MEGATRON_PIPELINE_FIRST)
     workload = Workload(model, Parallelism(tensor=8, pipeline=4, data=4), recipe)
     asked = job("a", num_nodes=16, ranks_per_node=8, workload=workload)
-    (found,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack", ISLAND))).admitted
+    (found,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack", SCALE_UP))).admitted
     assert found.score is not None
-    assert [each.level for each in found.score.crossing] == ["rack", ISLAND]
+    assert [each.level for each in found.score.crossing] == ["rack", SCALE_UP]
     crossing = found.score.crossing[-1]
     assert 0 < crossing.placed < crossing.network_order / 2
 
 
 def test_network_without_scale_up_domains_is_reported() -> None:
-    assert placed("required=island", 2) == (
-        "a waits, TierNotFound: no tier 'island': no islands are known that lie in the network's "
-        "levels, or around them; the Fabric's status has what is known"
+    assert placed("required=scale-up-domain", 2) == (
+        "a waits, TierNotFound: no tier 'scale-up-domain': no scale-up domains are known that "
+        "nest with the network's levels; the Fabric's status lists the known ones"
     )
 
 
 def test_rack_with_most_free_nodes_is_reported() -> None:
-    busy = ISLANDS.replace("nB    b1     r2    i3      8", "nB    b1     r2    i3    0/8")
+    busy = SCALE_UP_DOMAINS.replace("nB    b1     r2    i3      8", "nB    b1     r2    i3    0/8")
     table = f"{busy}\n job nodes gpu constraints\n a 12 8 - \n b 13 8 -"
     found = outcome(decide(world(table))).splitlines()
     assert found[1].endswith("0 of 13 nodes can take one now; 13 busy")
@@ -363,10 +367,10 @@ def test_satisfiable_preference_is_kept_over_shorter_step() -> None:
     assert found.spans == (1, 2)
 
 
-def test_one_node_of_no_island_is_a_rack() -> None:
-    """Each node is alone in its rack, and islands are around racks: one node is what may start."""
-    nodes = (node("n0", "no island", "r0"), node("n1", "no island", "r1"))
+def test_one_node_of_no_scale_up_domain_is_a_rack() -> None:
+    """Each node is alone in its rack, inside a scale-up domain: a job of one node may start."""
+    nodes = (node("n0", "no scale-up domain", "r0"), node("n1", "no scale-up domain", "r1"))
     for count in (1, 2):
         asked = job("a", num_nodes=count, constraints=TopologyConstraints(required="rack"))
-        found = decide(cluster(*nodes, jobs=(asked,), levels=(ISLAND, "rack")))
+        found = decide(cluster(*nodes, jobs=(asked,), levels=(SCALE_UP, "rack")))
         assert len(found.admitted) == (count == 1)

@@ -48,7 +48,7 @@ def test_domain_of_everything_or_one_node_is_not_probed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "rates", "leaving"),
+    ("nodes", "speeds", "leaving"),
     [
         (4, [50.0, 50.0, 50.0, 50.0], 2.0),
         (4, [100.0, 100.0, 100.0, 100.0], 4.0),
@@ -60,10 +60,10 @@ def test_domain_of_everything_or_one_node_is_not_probed() -> None:
     ],
 )
 def test_what_all_reach_together_is_what_the_uplinks_let_out(
-    nodes: int, rates: list[float | None], leaving: float | None
+    nodes: int, speeds: list[float | None], leaving: float | None
 ) -> None:
     """One alone reaches 100 bytes a second."""
-    pairs = tuple((f"a{at}", f"b{at}") for at in range(len(rates)))
+    pairs = tuple((f"a{at}", f"b{at}") for at in range(len(speeds)))
     crowd = ContentionProbe(0, "a", nodes, pairs, ("a0", "a1"))
-    assert crowd.leaving(rates, 100.0) == leaving
-    assert crowd.leaving(rates, None) is None
+    assert crowd.leaving(speeds, 100.0) == leaving
+    assert crowd.leaving(speeds, None) is None

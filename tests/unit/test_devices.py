@@ -145,10 +145,10 @@ def test_nameless_function_beside_a_named_one_is_virtual() -> None:
         function("0d:00.1", "8086:1593"),
         function("0e:00.1", "8086:1593"),
     )
-    look = hwloc.parse(
+    report = hwloc.parse(
         f'<topology version="2.0"><object type="Machine">{"".join(shown)}</object></topology>'
     )
-    assert [part.pci[5:] for part in look.parts] == [
+    assert [part.pci[5:] for part in report.parts] == [
         *("0b:00.0", "0c:00.0", "0c:00.1", "0d:00.0", "0d:00.1", "0e:00.1")
     ]
 
@@ -215,9 +215,9 @@ def test_nccl_alone_shows_both_ports() -> None:
 
 def test_speed_in_another_unit_is_left_out_alone() -> None:
     text = DUAL.replace('speed="200000" port="1"', 'speed="200000000" port="1"')
-    look = nccl_topology.parse(text)
-    assert [part.bytes_per_s for part in look.parts] == [0, 25_000_000_000]
-    assert look.remarks == (
+    report = nccl_topology.parse(text)
+    assert [part.bytes_per_s for part in report.parts] == [0, 25_000_000_000]
+    assert report.remarks == (
         "line 3: speed='200000000': expected 0 to 10000000 Mb/s: the speed is left out",
     )
 
@@ -227,13 +227,13 @@ def test_device_without_a_class_loses_nothing_else() -> None:
       <pci busid="0000:15:00.0"><pci busid="0000:17:00.0"><gpu dev="0"/></pci>
       <pci busid="0000:18:00.0"><nic><net name="mlx5_0"/></nic></pci>
       <pci busid="0000:19:00.0"/></pci></cpu></system>"""
-    look = nccl_topology.parse(bridge)
-    assert {part.id: part.kind for part in look.parts} == {
+    report = nccl_topology.parse(bridge)
+    assert {part.id: part.kind for part in report.parts} == {
         "0000:17:00.0": ACCELERATOR,
         "0000:18:00.0": ADAPTER,
     }
-    assert look.distances == {("0000:17:00.0", "0000:18:00.0"): 1}
-    assert look.remarks == (
+    assert report.distances == {("0000:17:00.0", "0000:18:00.0"): 1}
+    assert report.remarks == (
         "line 4: 0000:19:00.0 has no class and nothing below it: it is left out",
     )
 
@@ -241,17 +241,17 @@ def test_device_without_a_class_loses_nothing_else() -> None:
 @pytest.mark.parametrize(("version", "remarks"), [("1", 0), ("2", 0), ("3", 1), ("", 1)])
 def test_each_version_of_nccl_is_read(version: str, remarks: int) -> None:
     """RCCL writes 2, and every dump of an AMD machine was refused once."""
-    look = nccl_topology.parse(DUAL.replace('version="2"', f'version="{version}"'))
-    assert len(look.parts) == 2
-    assert len(look.remarks) == remarks
+    report = nccl_topology.parse(DUAL.replace('version="2"', f'version="{version}"'))
+    assert len(report.parts) == 2
+    assert len(report.remarks) == remarks
 
 
 def test_types_of_hwloc_3_are_bits() -> None:
-    look = hwloc.parse(
+    report = hwloc.parse(
         '<topology version="3.0"><object type="Machine"><object type="PCIDev"'
         ' pci_busid="0000:17:00.0" pci_type="0207 [15b3:1021] [0:0] a1">'
         '<object type="OSDev" name="ib0" osdev_type="16"/>'
         '<object type="OSDev" name="mlx5_0" osdev_type="32"/></object></object></topology>'
     )
-    assert [part.names for part in look.parts] == [("mlx5_0", "ib0")]
-    assert not look.remarks
+    assert [part.names for part in report.parts] == [("mlx5_0", "ib0")]
+    assert not report.remarks

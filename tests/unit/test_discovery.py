@@ -34,8 +34,10 @@ OTHER = HardwareReport("sysfs", Provenance.SEEN, (Part("npu", Kind.ACCELERATOR),
 PLAIN = HardwareReport("sysfs", Provenance.SEEN, (Part("nic", Kind.ADAPTER),))
 
 
-def document(*hardware_reports: HardwareReport, rates: tuple[DeviceBenchmark, ...] = ()) -> str:
-    return hardware_documents.written(Document(hardware_reports, rates=rates))
+def document(
+    *hardware_reports: HardwareReport, benchmarks: tuple[DeviceBenchmark, ...] = ()
+) -> str:
+    return hardware_documents.written(Document(hardware_reports, benchmarks=benchmarks))
 
 
 @pytest.fixture
@@ -80,11 +82,13 @@ class Site4:
         await self.discovery.refresh()
         return dict(self.discovery.found.fabric.places)
 
-    async def told_rates(self, look: HardwareReport = PLAIN, /, **speeds: int) -> None:
+    async def told_rates(self, report: HardwareReport = PLAIN, /, **speeds: int) -> None:
         """Agents tell how many billion operations a second their processors reach."""
         for node, speed in speeds.items():
-            rates = (DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-            assert await self.discovery.receive_report(node, document(look, rates=rates))
+            benchmarks = (DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed * 10**9),)
+            assert await self.discovery.receive_report(
+                node, document(report, benchmarks=benchmarks)
+            )
 
     @property
     def problem(self) -> str:
@@ -126,7 +130,7 @@ async def test_never_readable_file_leaves_labels_in_force() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "rule"),
     [
-        ("fabric.txt", CONF, "these are: hccl.json, ibnetdiscover.txt"),
+        ("fabric.txt", CONF, "hccl.json, ibnetdiscover.txt"),
         ("topology.conf.gz", b"SwitchName=s1", "is no text"),
         ("topology.conf.gz", gzip.compress(CONF.encode(), mtime=0)[:-9], "ended before the end"),
         ("topology.conf", b"\xff\xfe\x00", "is no text"),
@@ -233,7 +237,7 @@ async def test_equal_nodes_of_different_speed_share_inventory() -> None:
     await site.told_rates(n0=100, n1=101, n2=50, n3=102)
     await site.gathered()
     found = site.discovery.found.fabric
-    assert len({id(inside) for inside in found.inventories.values()}) == 1
+    assert len({id(hardware) for hardware in found.inventories.values()}) == 1
     assert found.relative_speeds == {"n2": RelativeSpeed(products=0.5)}
 
 
@@ -252,7 +256,7 @@ async def test_restarted_agent_leaves_benchmarks_of_its_nodes() -> None:
     assert not site.discovery.found.fabric.relative_speeds
     site.discovery.node_changed(site.nodes["n2"], None)
     await site.places()
-    assert {*site.discovery.found.fabric.rates} == {"n0", "n1", "n3"}
+    assert {*site.discovery.found.fabric.benchmarks} == {"n0", "n1", "n3"}
 
 
 @pytest.mark.usefixtures("at_once")
@@ -282,14 +286,14 @@ async def test_absent_node_is_not_reported_and_removed_is_forgotten() -> None:
     site.discovery.node_changed(site.nodes["n0"], None)
     await site.discovery.refresh()
     assert not site.discovery.found.fabric.inventories
-    assert not site.discovery.found.fabric.strangers
+    assert not site.discovery.found.fabric.remarks
 
 
 @pytest.mark.usefixtures("at_once")
 async def test_invalid_document_leaves_earlier_facts() -> None:
     site = Site4()
     await site.discovery.receive_report("n0", document(LOOK))
-    with pytest.raises(WiringError, match="agents: version: this is read, and later ones: 1"):
+    with pytest.raises(WiringError, match="agents: version: expected 1 or later"):
         await site.discovery.receive_report("n0", "{}")
     await site.gathered()
     assert site.discovery.found.fabric.inventories["n0"].parts[0].id == "gpu"

@@ -64,9 +64,9 @@ def test_scale_adds_replicas_with_the_same_work(
     answer = json.loads(output(capsys, str(small), *DGX, "-o", "json", "--scale", "2,16,128"))
     assert [each["nodes"] for each in answer["scale"]] == [2, 16, 128]
     assert answer["scale"][0]["stepSeconds"] == answer["stepSeconds"]
-    rates = [each["tokensPerRank"] for each in answer["scale"]]
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] > 0.3 * rates[0]
+    benchmarks = [each["tokensPerRank"] for each in answer["scale"]]
+    assert benchmarks == sorted(benchmarks, reverse=True)
+    assert benchmarks[-1] > 0.3 * benchmarks[0]
 
 
 def test_graph_has_ranks_and_bytes_between_them(

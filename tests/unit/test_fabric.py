@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.clos import Clos, wiring
 from railwright_topology import fabric, networks
-from railwright_topology.fabric import UNKNOWN, Fabric, Told
+from railwright_topology.fabric import UNKNOWN, Fabric, Facts
 from railwright_topology.links import Links
-from railwright_topology.source_reports import ISLAND, Provenance, SourceReport
+from railwright_topology.source_reports import SCALE_UP, Provenance, SourceReport
 from railwright_topology.sources import labels
 
 CLOS = Clos(blocks=2, groups=2, hosts=4, rails=4, leaves=2, spines=2)
@@ -63,17 +63,21 @@ def test_domain_counts_nodes_that_can_send_out() -> None:
     )
 
 
-def test_as_many_leave_an_island_as_leave_what_lies_in_it() -> None:
+def test_scale_up_domain_has_oversubscription_of_tier_inside() -> None:
     around = SourceReport(
-        "nvl", Provenance.TOLD, islands={host: f"i{at // 8}" for at, host in _numbered()}
+        "nvl",
+        Provenance.IMPORTED,
+        scale_up_domains={host: f"i{at // 8}" for at, host in _numbered()},
     )
-    inside = SourceReport(
-        "nvl", Provenance.TOLD, islands={host: f"i{at // 2}" for at, host in _numbered()}
+    inner = SourceReport(
+        "nvl",
+        Provenance.IMPORTED,
+        scale_up_domains={host: f"i{at // 2}" for at, host in _numbered()},
     )
     alone = fabric.of(HOSTS, [NETWORK])
-    for islands, at in ((around, 2), (inside, 3)):
-        found = fabric.of(HOSTS, [NETWORK, islands])
-        assert found.levels.index(ISLAND) == at
+    for scale_up, at in ((around, 2), (inner, 3)):
+        found = fabric.of(HOSTS, [NETWORK, scale_up])
+        assert found.levels.index(SCALE_UP) == at
         assert found.nearest == (3 if at == 2 else 2)
         links = [*alone.links]
         links.insert(at, Links(alone.links[at].oversubscription if at < 3 else 1.0))
@@ -124,15 +128,15 @@ def test_an_address_and_a_node_of_another_site_are_somebody_else(node: str, host
 
 def test_one_name_in_two_places_is_two_racks() -> None:
     plan = SourceReport("plan", Provenance.DECLARED, ({"a": "b/r0"}, {"a": "b"}))
-    conf = SourceReport("conf", Provenance.TOLD, ({"x": "r0", "y": "r0"}, {"x": "b", "y": "b"}))
+    conf = SourceReport("conf", Provenance.IMPORTED, ({"x": "r0", "y": "r0"}, {"x": "b", "y": "b"}))
     found = fabric.of(["a", "x", "y"], [plan, conf])
     assert len(found.sizes("axy", 1)) == 2
     assert found.places["x"] == found.places["y"] != found.places["a"]
 
 
 def test_sources_of_one_name_are_numbered_whatever_their_order() -> None:
-    one = SourceReport("topology.conf", Provenance.TOLD, ({"a": "r0", "b": "r0"},))
-    other = SourceReport("topology.conf", Provenance.TOLD, ({"a": "r0", "b": "r1"},))
+    one = SourceReport("topology.conf", Provenance.IMPORTED, ({"a": "r0", "b": "r0"},))
+    other = SourceReport("topology.conf", Provenance.IMPORTED, ({"a": "r0", "b": "r1"},))
     found = fabric.of("ab", [one, other])
     assert found == fabric.of("ab", [other, one])
     assert [each.source for each in found.source_reports] == ["topology.conf", "topology.conf (2)"]
@@ -148,5 +152,5 @@ def test_hosts_without_node_and_shared_names_are_reported() -> None:
 
 def test_the_order_of_sources_and_nodes_changes_nothing() -> None:
     nodes = {host: {RACK: f"r{at // 4}"} for at, host in enumerate(HOSTS)}
-    reported: list[Told] = [*labels.source_reports(nodes), NETWORK]
+    reported: list[Facts] = [*labels.source_reports(nodes), NETWORK]
     assert fabric.of(HOSTS, reported) == fabric.of(HOSTS[::-1], reported[::-1])

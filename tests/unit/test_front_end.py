@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright_topology import fabric, front_end, networks
-from railwright_topology.fabric import Told
+from railwright_topology.fabric import Facts
 from railwright_topology.networks import Network
 from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
 from railwright_topology.source_reports import Provenance
@@ -87,7 +87,7 @@ def test_host_with_another_name_is_found_by_first_name() -> None:
 def test_hosts_that_are_no_nodes_are_told() -> None:
     found = fabric.of(HOSTS[:1], [hardware_reports(HOSTS)])
     assert [*found.inventories] == HOSTS[:1]
-    assert found.strangers == ("agents: no node of the cluster: 7 of 8, the first is node-1",)
+    assert found.remarks == ("agents: no node of the cluster: 7 of 8, the first is node-1",)
 
 
 def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
@@ -99,7 +99,7 @@ def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
 
 
 def test_network_with_unchanged_cables_is_not_derived_again() -> None:
-    reported: list[Told] = [networks.of(wiring()), hardware_reports(HOSTS)]
+    reported: list[Facts] = [networks.of(wiring()), hardware_reports(HOSTS)]
     before = fabric.of(HOSTS, reported)
     after = fabric.of(HOSTS, reported, before)
     assert after.networks[0] is before.networks[0]

@@ -19,13 +19,13 @@ XPU = replace(GPUS[0], device="xpu:0")
 XEON = DeviceBenchmark(CPU, "Xeon", "torch 9.9", 2 * 10**12, 3 * 10**11)
 
 
-def look(*addresses: str) -> tuple[HardwareReport, ...]:
+def report(*addresses: str) -> tuple[HardwareReport, ...]:
     parts = (Part(address, Kind.ACCELERATOR, address) for address in addresses)
     adapter = Part("0000:99:00.0", Kind.ADAPTER, "0000:99:00.0")
     return (HardwareReport("sysfs", Provenance.SEEN, (*parts, adapter)),)
 
 
-BOTH = look(*(each.device for each in GPUS))
+BOTH = report(*(each.device for each in GPUS))
 
 
 def test_what_was_told_stays_while_an_agent_has_not_measured_yet() -> None:
@@ -39,11 +39,11 @@ def test_rates_that_are_told_anew_count_for_their_device_alone() -> None:
 
 
 def test_a_device_that_a_node_shows_no_more_has_no_rates() -> None:
-    assert slow_devices.held(GPUS, (), look(GPUS[1].device)) == GPUS[1:]
+    assert slow_devices.held(GPUS, (), report(GPUS[1].device)) == GPUS[1:]
 
 
 def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
-    assert slow_devices.held(GPUS, (), look()) == GPUS
+    assert slow_devices.held(GPUS, (), report()) == GPUS
 
 
 def test_an_agent_is_believed_about_devices_that_its_looks_show() -> None:

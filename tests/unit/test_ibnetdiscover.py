@@ -125,8 +125,8 @@ def test_adapters_of_one_name_are_none_of_anybodys() -> None:
 def test_switches_of_one_name_or_none_are_told_apart() -> None:
     boards = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "MF0;core:CS8500/L01/U1")
     assert ibnetdiscover.parse(boards).switches[0].name == "core/L01/U1"
-    alike = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "spine")
-    assert [switch.name for switch in ibnetdiscover.parse(alike).switches] == [
+    equal = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "spine")
+    assert [switch.name for switch in ibnetdiscover.parse(equal).switches] == [
         "spine S-a1",
         "spine S-a2",
     ]

@@ -109,18 +109,18 @@ def test_nccl_omission_has_its_rule(before: str, after: str, rule: str) -> None:
 
 
 def test_amds_links_are_xgmi() -> None:
-    look = nccl_topology.parse(NCCL.replace("nvlink", "xgmi").replace("0x030200", "0x120000"))
-    assert [link.technology for link in look.links] == [Technology.XGMI]
-    assert look.tells == {Technology.XGMI}
+    report = nccl_topology.parse(NCCL.replace("nvlink", "xgmi").replace("0x030200", "0x120000"))
+    assert [link.technology for link in report.links] == [Technology.XGMI]
+    assert report.complete == {Technology.XGMI}
 
 
 def test_adapters_that_are_used_as_one_are_there_once() -> None:
     text = """<system version="1"><cpu numaid="0"><pci busid="0000:18:00.0" class="0x020700"><nic>
       <net name="mlx5_0"/><net name="mlx5_0+mlx5_1"/></nic></pci><nic><net name="mlx5_1"/></nic>
       </cpu></system>"""
-    look = nccl_topology.parse(text)
-    assert [part.names for part in look.parts] == [("mlx5_0",), ("mlx5_1",)]
-    assert look.remarks == ("line 2: mlx5_0+mlx5_1 is on an adapter that is there already",)
+    report = nccl_topology.parse(text)
+    assert [part.names for part in report.parts] == [("mlx5_0",), ("mlx5_1",)]
+    assert report.remarks == ("line 2: mlx5_0+mlx5_1 is on an adapter that is there already",)
 
 
 def test_a_file_of_several_nodes_is_refused() -> None:
@@ -137,18 +137,18 @@ def test_what_a_cloud_gives_has_no_names_and_no_links() -> None:
       <pci busid="0001:00:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>
       <pci busid="0101:00:00.0" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16"/>
     </pci></cpu></system>"""
-    look = nccl_topology.parse(text)
-    assert look.distances == {("0001:00:00.0", "0101:00:00.0"): Distance.SWITCH}
-    assert look.parts[1].layer == Layer.INFINIBAND
-    assert look.parts[0].pcie_bytes_per_s == 63_015_384_615
-    assert not look.tells
+    report = nccl_topology.parse(text)
+    assert report.distances == {("0001:00:00.0", "0101:00:00.0"): Distance.SWITCH}
+    assert report.parts[1].layer == Layer.INFINIBAND
+    assert report.parts[0].pcie_bytes_per_s == 63_015_384_615
+    assert not report.complete
 
 
 def test_a_link_to_an_accelerator_that_is_not_shown_is_told() -> None:
     text = NCCL.replace(NCCL[NCCL.index('<pci busid="0000:3d') : NCCL.index("</cpu>")], "")
-    look = nccl_topology.parse(text)
-    assert not look.links
-    assert look.remarks == ("0000:17:00.0 and 0000:3d:00.0 are linked: not both are known",)
+    report = nccl_topology.parse(text)
+    assert not report.links
+    assert report.remarks == ("0000:17:00.0 and 0000:3d:00.0 are linked: not both are known",)
 
 
 def test_further_ports_and_rails_that_nccl_tells_of() -> None:
@@ -196,26 +196,26 @@ NIC Legend:
 
 
 def test_matrix_without_inventory_names_parts_by_number() -> None:
-    look = nvidia_smi.parse(MATRIX)
-    assert [part.id for part in look.parts] == ["GPU0", "GPU1", "mlx5_0"]
-    assert [part.numa for part in look.parts] == [0, None, None]
-    assert look.distances == {
+    report = nvidia_smi.parse(MATRIX)
+    assert [part.id for part in report.parts] == ["GPU0", "GPU1", "mlx5_0"]
+    assert [part.numa for part in report.parts] == [0, None, None]
+    assert report.distances == {
         ("GPU0", "mlx5_0"): Distance.SWITCH,
         ("GPU1", "mlx5_0"): Distance.SYSTEM,
     }
-    assert look.links == (Link(("GPU0", "GPU1"), Technology.NVLINK, 4),)
+    assert report.links == (Link(("GPU0", "GPU1"), Technology.NVLINK, 4),)
 
 
 def test_parts_of_unknown_distance_are_left_out() -> None:
-    look = nvidia_smi.parse(MATRIX.replace("SYS", "N/A"))
-    assert look.distances == {("GPU0", "mlx5_0"): Distance.SWITCH}
+    report = nvidia_smi.parse(MATRIX.replace("SYS", "N/A"))
+    assert report.distances == {("GPU0", "mlx5_0"): Distance.SWITCH}
 
 
 def test_older_drivers_head_their_columns_with_device_names() -> None:
     text = "\tGPU0\tmlx5_0\tCPU Affinity\nGPU0\t X \tSOC\t0-7\nmlx5_0\tSOC\t X \t\n"
-    look = nvidia_smi.parse(text)
-    assert look.distances == {("GPU0", "mlx5_0"): Distance.SYSTEM}
-    assert look.parts[1].names == ("mlx5_0",)
+    report = nvidia_smi.parse(text)
+    assert report.distances == {("GPU0", "mlx5_0"): Distance.SYSTEM}
+    assert report.parts[1].names == ("mlx5_0",)
 
 
 @pytest.mark.parametrize(
@@ -312,11 +312,11 @@ kinds:
 """
     hardware_reports = described.parse(text)
     assert sorted(hardware_reports.by_host) == ["npu-01", "npu-02"]
-    (look,) = hardware_reports.by_host["npu-01"]
+    (report,) = hardware_reports.by_host["npu-01"]
     ends = ("accelerator 0", "accelerator 1")
-    assert look.links == (Link(ends, Technology.HCCS, 7, 196_000_000_000),)
-    assert look.distances == {("accelerator 0", "roce0"): Distance.SWITCH}
-    assert look.tells == {Technology.HCCS}
+    assert report.links == (Link(ends, Technology.HCCS, 7, 196_000_000_000),)
+    assert report.distances == {("accelerator 0", "roce0"): Distance.SWITCH}
+    assert report.complete == {Technology.HCCS}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
 
-LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, summing=frozenset({"r0", "r1"}))
+LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, reducing=frozenset({"r0", "r1"}))
 FABRIC = Fabric(("rack",), {"n0": ("r0",)}, links=(LINKS,))
 NODES = (node("n0", "r0"), node("n1", "r1"))
 
@@ -25,7 +25,7 @@ def digest(fabric: Fabric = FABRIC, nodes: tuple[Node, ...] = NODES) -> str:
 
 
 def test_hash_does_not_depend_on_order() -> None:
-    other = replace(LINKS, leaving={"r1": 2.0, "r0": 1.0}, summing=frozenset({"r1", "r0"}))
+    other = replace(LINKS, leaving={"r1": 2.0, "r0": 1.0}, reducing=frozenset({"r1", "r0"}))
     assert digest(replace(FABRIC, links=(other,))) == digest()
     busy = (replace(NODES[0], used={GPU: 8}), NODES[1], node("n2", "r1"))
     assert digest(replace(FABRIC, places={}), busy) == digest()
@@ -47,7 +47,7 @@ def test_hash_ignores_differences_of_measurement() -> None:
         {"leaving": {"r0": 1.0, "r1": 1.5}},
         {"leaving": {"r0": 1.0}},
         {"oversubscription": 4.0},
-        {"summing": frozenset({"r0"})},
+        {"reducing": frozenset({"r0"})},
     ],
 )
 def test_hash_changes_with_links(changes: dict[str, object]) -> None:

@@ -97,10 +97,10 @@ def test_each_family_counts_from_its_own_end(keys: tuple[str, ...], source: str)
         ("oci.oraclecloud.com/host.gpu_memory_fabric_id", "oci rdma"),
     ],
 )
-def test_an_accelerator_domain_is_an_island_and_no_tier(key: str, source: str) -> None:
+def test_an_accelerator_domain_is_a_scale_up_domain_and_no_tier(key: str, source: str) -> None:
     found = only({"a": {key: "6f4a-07.1"}, "b": {key: "6f4a-07.2"}, "c": {}})
     assert found.source == f"{source} labels"
-    assert found.islands == {"a": "6f4a-07.1", "b": "6f4a-07.2"}
+    assert found.scale_up_domains == {"a": "6f4a-07.1", "b": "6f4a-07.2"}
     assert not found.tiers
     assert found.strange == (f"no {key}: 1 of 3 nodes, the first is c",)
 
@@ -146,20 +146,21 @@ def test_two_families_give_two_accounts_to_compare() -> None:
     ]
 
 
-def test_islands_inside_an_island_are_told_and_not_kept() -> None:
+def test_sub_domain_labels_are_reported_and_not_read() -> None:
     domain = "accelerator.topograph.run/domain"
     within = "accelerator.topograph.run/sub-domain"
     found = only({"a": {domain: "d", within: "d1"}, "b": {domain: "d", within: "d2"}})
-    assert found.islands == {"a": "d", "b": "d"}
+    assert found.scale_up_domains == {"a": "d", "b": "d"}
     assert found.strange == (
-        f"{within}, and islands inside an island are not told apart: 2 of 2 nodes, the first is a",
+        f"{within} is not read: scale-up domains are not divided further: "
+        "2 of 2 nodes, the first is a",
     )
 
 
 @pytest.mark.parametrize("value", ["00000000-0000-0000-0000-000000000000.0", "0.32766", ".1"])
-def test_a_clique_of_no_cluster_is_no_island(value: str) -> None:
+def test_a_clique_of_no_cluster_is_no_scale_up_domain(value: str) -> None:
     found = only({"a": {CLIQUE: value}, "b": {CLIQUE: value}, "c": {CLIQUE: "00a0-00.0"}})
-    assert found.islands == {"c": "00a0-00.0"}
+    assert found.scale_up_domains == {"c": "00a0-00.0"}
     assert found.strange == (f"{CLIQUE} of no cluster: 2 of 3 nodes, the first is a",)
 
 

@@ -186,7 +186,7 @@ def test_fabric_of_later_version_is_read() -> None:
     raw = reporting.raw_object("default", spec={"levels": ["rack"], "probing": probing, "more": 1})
     reporting.set_object(site, "fabrics", raw)
     assert site.levels == ("rack",)
-    assert site.probing.mode == "WhenUntold"
+    assert site.probing.mode == "WhenUnknown"
 
 
 def test_profile_of_later_version_is_read() -> None:

@@ -87,7 +87,7 @@ def test_a_host_that_lost_an_adapter_stays_of_its_kind() -> None:
     large = list(Clos(blocks=1, groups=1, hosts=16, rails=4).cables())
     found = of([cable for cable in large if cable[0] != "node-0003 mlx5_1"])
     assert rails(found) == FOUR
-    assert {*found.plugs.kinds.values()} == {("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")}
+    assert {*found.ports.kinds.values()} == {("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")}
 
 
 def test_one_host_of_other_names_renames_nobody() -> None:
@@ -116,7 +116,7 @@ def test_an_odd_plug_joins_neither_domains_nor_rails(port: list[Cable]) -> None:
     found = of([cable for cable in SOUND if cable[0] not in moved] + port)
     assert rails(found) == FOUR
     assert sizes(found) == sizes(of(SOUND))
-    assert {f"{up.host} {up.nic}" for up in found.plugs.odd} == moved
+    assert {f"{up.host} {up.nic}" for up in found.ports.odd} == moved
 
 
 def test_an_odd_plug_between_racks_joins_none() -> None:

@@ -34,10 +34,10 @@ ADDRESSES = ("0000:17:00.0", "0000:18:00.0", "0000:3d:00.0", "0000:3e:00.0")
 def test_comment_that_xml_forbids_is_passed_over(comment: str) -> None:
     """NCCL reads up to the next arrow, whatever stands before it."""
     text = f'<system version="2">{comment}<cpu numaid="x">{gpu(ADDRESSES[0], 0)}</cpu></system>'
-    look = nccl_topology.parse(f"{comment}\n{text}")
+    report = nccl_topology.parse(f"{comment}\n{text}")
     lines = 2 + 2 * comment.count("\n")
-    assert [part.id for part in look.parts] == [ADDRESSES[0]]
-    assert look.remarks == (f"line {lines}: numaid='x': expected a whole number",)
+    assert [part.id for part in report.parts] == [ADDRESSES[0]]
+    assert report.remarks == (f"line {lines}: numaid='x': expected a whole number",)
 
 
 def test_comment_without_an_end_is_not_xml() -> None:
@@ -49,45 +49,45 @@ def test_comment_without_an_end_is_not_xml() -> None:
 
 def test_bridge_in_two_elements_is_one_switch() -> None:
     one, near, other, far = ADDRESSES
-    look = nccl(
+    report = nccl(
         switch("0000:15:00.0", gpu(one, 0))
         + switch("0000:15:00.0", nic(near, "mlx5_0") + gpu(other, 1) + gpu(one, 2))
     )
-    assert [part.id for part in look.parts] == [one, near, other]
-    assert look.distances == dict.fromkeys(
+    assert [part.id for part in report.parts] == [one, near, other]
+    assert report.distances == dict.fromkeys(
         ((one, near), (one, other), (near, other)), Distance.SWITCH
     )
-    assert look.remarks == (
+    assert report.remarks == (
         "line 6: bridge 0000:15:00.0 is described twice: what is below both is below one switch",
         "line 9: 0000:17:00.0 is described twice",
     )
-    assert far not in look.remarks
+    assert far not in report.remarks
 
 
 def test_device_at_the_address_of_a_bridge_is_read() -> None:
-    look = nccl(switch(ADDRESSES[1], gpu(ADDRESSES[0], 0)) + nic(ADDRESSES[1], "mlx5_0"))
-    assert [part.id for part in look.parts] == [*ADDRESSES[:2]]
+    report = nccl(switch(ADDRESSES[1], gpu(ADDRESSES[0], 0)) + nic(ADDRESSES[1], "mlx5_0"))
+    assert [part.id for part in report.parts] == [*ADDRESSES[:2]]
 
 
 def test_second_gpu_of_one_address_adds_no_links() -> None:
     one, other, *_ = ADDRESSES
     there, back = (f'<nvlink target="{end}" count="4"/>' for end in (other, one))
-    look = nccl(gpu(one, 0, there) + gpu(one, 0, there) + gpu(other, 1, back))
-    assert [(link.ends, link.count) for link in look.links] == [((one, other), 4)]
-    assert look.remarks == ("line 4: 0000:17:00.0 is described twice",)
+    report = nccl(gpu(one, 0, there) + gpu(one, 0, there) + gpu(other, 1, back))
+    assert [(link.ends, link.count) for link in report.links] == [((one, other), 4)]
+    assert report.remarks == ("line 4: 0000:17:00.0 is described twice",)
 
 
 def test_link_to_itself_is_left_out() -> None:
     """A cloud's file has it where GPUs are linked in pairs: it says nothing of these links."""
-    look = nccl(
+    report = nccl(
         "".join(
             gpu(end, number, f'<nvlink target="{end}" count="12"/>')
             for number, end in enumerate(ADDRESSES[:2])
         )
     )
-    assert not look.links
-    assert not look.tells
-    assert look.remarks == tuple(
+    assert not report.links
+    assert not report.complete
+    assert report.remarks == tuple(
         f"line {line}: {end} is linked to itself: the link is left out"
         for line, end in enumerate(ADDRESSES[:2], 3)
     )
@@ -96,9 +96,9 @@ def test_link_to_itself_is_left_out() -> None:
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_file_without_links_does_not_say_that_there_are_none(version: str) -> None:
     """Clouds give such files of nodes with NVLink: NCCL adds the links that it finds."""
-    look = nccl(gpu(ADDRESSES[0], 0) + gpu(ADDRESSES[1], 1), version)
-    assert not look.tells
-    assert not look.remarks
+    report = nccl(gpu(ADDRESSES[0], 0) + gpu(ADDRESSES[1], 1), version)
+    assert not report.complete
+    assert not report.remarks
 
 
 @pytest.mark.parametrize("class_code", ["0x060000", "0x060400"])
@@ -106,27 +106,27 @@ def test_nets_at_a_bridge_are_no_adapter_of_its_address(class_code: str) -> None
     """A sandbox's file has them at the host bridge; NCCL puts those that it uses as one there."""
     nets = '<nic><net name="mlx5_0"/><net name="mlx5_1" speed="100000"/></nic>'
     inner = gpu(ADDRESSES[0], 0)
-    look = nccl(f'<pci busid="0000:00:00.0" class="{class_code}">\n{nets}{inner}</pci>\n')
-    assert [(part.id, part.pci, part.names) for part in look.parts] == [
+    report = nccl(f'<pci busid="0000:00:00.0" class="{class_code}">\n{nets}{inner}</pci>\n')
+    assert [(part.id, part.pci, part.names) for part in report.parts] == [
         (ADDRESSES[0], ADDRESSES[0], ()),
         ("mlx5_0", "", ("mlx5_0",)),
         ("mlx5_1", "", ("mlx5_1",)),
     ]
-    assert look.distances[(ADDRESSES[0], "mlx5_0")] == Distance.SWITCH
-    assert not look.remarks
+    assert report.distances[(ADDRESSES[0], "mlx5_0")] == Distance.SWITCH
+    assert not report.remarks
 
 
 def test_adapters_used_as_one_are_known_by_name() -> None:
     """NCCL leaves them out of a dump of what it uses."""
     one, near, *_ = ADDRESSES
     nets = '<nic><net name="mlx5_0+mlx5_1" speed="200000"/></nic>\n'
-    look = nccl(switch("0000:15:00.0", nets + gpu(one, 0) + nic(near, "mlx5_1")))
-    assert [(part.id, part.names, part.numa, part.bytes_per_s) for part in look.parts] == [
+    report = nccl(switch("0000:15:00.0", nets + gpu(one, 0) + nic(near, "mlx5_1")))
+    assert [(part.id, part.names, part.numa, part.bytes_per_s) for part in report.parts] == [
         (one, (), 0, 0),
         (near, ("mlx5_1",), 0, 0),
         ("mlx5_0", ("mlx5_0",), 0, 0),
     ]
-    assert look.remarks == ("line 4: mlx5_0+mlx5_1 stands for mlx5_0, known by name alone",)
+    assert report.remarks == ("line 4: mlx5_0+mlx5_1 stands for mlx5_0, known by name alone",)
     assert nccl(nets).remarks == (
         "line 3: mlx5_0+mlx5_1 stands for mlx5_0, mlx5_1, known by name alone",
     )
@@ -135,5 +135,5 @@ def test_adapters_used_as_one_are_known_by_name() -> None:
 
 def test_wireless_controller_of_nccl_is_no_adapter() -> None:
     """NCCL's sockets use any interface that is up, so its dumps list that of a wireless card."""
-    look = nccl(nic(ADDRESSES[0], "wlp9s0", "0x028000") + nic(ADDRESSES[1], "enp1s0", "0x020000"))
-    assert [(part.kind, part.names) for part in look.parts] == [(Kind.ADAPTER, ("enp1s0",))]
+    report = nccl(nic(ADDRESSES[0], "wlp9s0", "0x028000") + nic(ADDRESSES[1], "enp1s0", "0x020000"))
+    assert [(part.kind, part.names) for part in report.parts] == [(Kind.ADAPTER, ("enp1s0",))]

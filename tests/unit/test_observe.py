@@ -38,7 +38,7 @@ from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
 DETECT_S_MAX = 30.0
 
@@ -140,7 +140,7 @@ def test_node_has_rails_speed_devices_and_scale_up_domain() -> None:
     rails = Rails((0, 1, 2, 3), (MiscabledRail(1, "mlx5_1", "it has no cable"),))
     seen.fabric(
         Fabric(
-            levels=("rack", ISLAND),
+            levels=("rack", SCALE_UP),
             places={"n0": ("r0", ""), "n1": ("", "i0")},
             rails={"n1": rails},
             relative_speeds={"n1": RelativeSpeed(rails=rails.share)},

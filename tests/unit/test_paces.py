@@ -30,16 +30,16 @@ def site(**other: DeviceBenchmark) -> dict[str, tuple[DeviceBenchmark, ...]]:
     return {node: (other.get(node, H100),) for node in NODES}
 
 
-def slow_of(rates: Mapping[str, tuple[DeviceBenchmark, ...]]) -> tuple[Slow, ...]:
+def slow_of(benchmarks: Mapping[str, tuple[DeviceBenchmark, ...]]) -> tuple[Slow, ...]:
     """Who is slow of nodes that all have accelerators."""
-    return slow_devices.slow(rates, rates)
+    return slow_devices.slow(benchmarks, benchmarks)
 
 
 def test_a_slow_device_makes_its_node_slow_in_what_it_is_slow_at() -> None:
     found = slow_of(site(n3=replace(H100, flop_per_s=403 * 10**12)))
     assert found == (Slow("n3", H100.device, "H100", "flop_per_s", 403 * 10**12, H100.flop_per_s),)
     assert slow_devices.of(found) == {"n3": RelativeSpeed(products=0.61)}
-    assert slow_devices.told(found[0]) == (
+    assert slow_devices.describe(found[0]) == (
         "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
     )
 
@@ -49,11 +49,11 @@ def test_the_slowest_of_a_nodes_devices_counts() -> None:
         replace(H100, device="0000:18:00.0", memory_bytes_per_s=10**12),
         replace(H100, device="0000:19:00.0", memory_bytes_per_s=2 * 10**12),
     )
-    rates = site() | {"n1": (H100, *others)}
-    found = slow_of(rates)
+    benchmarks = site() | {"n1": (H100, *others)}
+    found = slow_of(benchmarks)
     assert [each.device for each in found] == ["0000:18:00.0", "0000:19:00.0"]
     assert slow_devices.of(found) == {"n1": RelativeSpeed(memory=0.34)}
-    assert slow_devices.told(found[0]).endswith(
+    assert slow_devices.describe(found[0]).endswith(
         "copies at 34 % of what most H100 do: 1 Tbytes/s of 2.9 Tbytes/s"
     )
 
@@ -64,8 +64,8 @@ def test_the_slowest_of_a_nodes_devices_counts() -> None:
 def test_what_differs_by_no_more_than_two_looks_is_no_slower(
     share: int, expected: dict[str, RelativeSpeed]
 ) -> None:
-    rates = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
-    assert slow_devices.of(slow_of(rates)) == expected
+    benchmarks = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
+    assert slow_devices.of(slow_of(benchmarks)) == expected
 
 
 def test_one_that_is_faster_than_most_makes_nobody_slow() -> None:
@@ -86,8 +86,8 @@ def test_few_nodes_are_no_rule_however_many_devices_they_have() -> None:
     assert not slow_of({"n0": (slow,), "n1": devices})
 
 
-@pytest.mark.parametrize("rate", [1, 10**17])
-def test_one_agent_that_makes_up_devices_has_one_vote(rate: int) -> None:
+@pytest.mark.parametrize("value", [1, 10**17])
+def test_one_agent_that_makes_up_devices_has_one_vote(value: int) -> None:
     """31 nodes with eight devices each, one of them slow, and one that tells of 256."""
 
     def devices(count: int, flop_per_s: int) -> tuple[DeviceBenchmark, ...]:
@@ -96,8 +96,8 @@ def test_one_agent_that_makes_up_devices_has_one_vote(rate: int) -> None:
         )
 
     honest = {f"n{number}": devices(8, H100.flop_per_s) for number in range(30)}
-    rates = honest | {"slow": devices(8, H100.flop_per_s // 2), "liar": devices(256, rate)}
-    found = slow_devices.of(slow_of(rates))
+    benchmarks = honest | {"slow": devices(8, H100.flop_per_s // 2), "liar": devices(256, value)}
+    found = slow_devices.of(slow_of(benchmarks))
     assert found.pop("slow") == RelativeSpeed(products=0.5)
     assert not {*found} - {"liar"}
 
@@ -114,59 +114,65 @@ def test_what_was_not_measured_is_not_slow() -> None:
 
 def test_what_hardly_moves_still_moves() -> None:
     (found,) = slow_of(site(n3=replace(H100, flop_per_s=1)))
-    assert found.relative_speed == slow_devices.PACE_MIN
+    assert found.relative_speed == slow_devices.RELATIVE_SPEED_MIN
 
 
-def reported(rates: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str) -> fabric.Fabric:
+def reported(
+    benchmarks: Mapping[str, tuple[DeviceBenchmark, ...]], *accelerated: str
+) -> fabric.Fabric:
     gpu = Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0")
     hardware_reports = {
         node: (HardwareReport("sysfs", Provenance.SEEN, (gpu,)),) for node in accelerated
     }
-    return fabric.of(NODES, [HardwareReports("agents", hardware_reports, rates)])
+    return fabric.of(NODES, [HardwareReports("agents", hardware_reports, benchmarks)])
 
 
 def test_the_processor_counts_where_there_is_no_accelerator() -> None:
     slow = replace(XEON, flop_per_s=10**12)
-    rates = {node: (XEON,) for node in NODES} | {"n1": (slow,), "n2": (slow,), "n3": (slow, H100)}
-    found = reported(rates, "n2")
+    benchmarks = {node: (XEON,) for node in NODES} | {
+        "n1": (slow,),
+        "n2": (slow,),
+        "n3": (slow, H100),
+    }
+    found = reported(benchmarks, "n2")
     assert found.relative_speeds == {"n1": RelativeSpeed(products=0.5)}
     assert [each.node for each in found.slow] == ["n1"]
 
 
 def test_late_accelerator_replaces_processor_in_speed() -> None:
-    rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
-    before = reported(rates)
+    benchmarks = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
+    before = reported(benchmarks)
     assert [*before.relative_speeds] == ["n1"]
     gpu = HardwareReport(
         "sysfs", Provenance.SEEN, (Part("0000:17:00.0", Kind.ACCELERATOR, "0000:17:00.0"),)
     )
-    after = fabric.of(NODES, [HardwareReports("agents", {"n1": (gpu,)}, rates)], before)
+    after = fabric.of(NODES, [HardwareReports("agents", {"n1": (gpu,)}, benchmarks)], before)
     assert (after.slow, after.relative_speeds) == ((), {})
 
 
 def test_processors_beside_accelerators_set_no_reference() -> None:
     """They wait for accelerators, or for whoever trains there."""
-    rates = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
-    assert not reported(rates, *NODES[2:]).slow
+    benchmarks = {node: (XEON,) for node in NODES} | {"n1": (replace(XEON, flop_per_s=10**12),)}
+    assert not reported(benchmarks, *NODES[2:]).slow
 
 
 def test_host_maps_to_node_of_its_first_name() -> None:
-    rates = {
+    benchmarks = {
         f"{node}.example.com": its for node, its in site(n3=replace(H100, flop_per_s=1)).items()
     }
-    found = reported(rates | {"elsewhere": (H100,)})
+    found = reported(benchmarks | {"elsewhere": (H100,)})
     assert [*found.relative_speeds] == ["n3"]
-    assert found.strangers == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
+    assert found.remarks == ("agents: no node of the cluster: 1 of 9, the first is elsewhere",)
 
 
 def test_two_sources_with_other_results_are_a_conflict() -> None:
     before = replace(H100, flop_per_s=800 * 10**12)
     file = HardwareReports("site/agents", {}, {"n3": (before, XEON)})
     found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])
-    assert found.rates["n3"] == (H100, XEON)
+    assert found.benchmarks["n3"] == (H100, XEON)
     ((node, conflict),) = found.inner_conflicts()
     assert (node, conflict.part, conflict.fact) == ("n3", H100.device, "flop_per_s")
-    assert (conflict.source, conflict.said) == ("site/agents", "800 TFLOP/s")
+    assert (conflict.source, conflict.reported) == ("site/agents", "800 TFLOP/s")
     assert (conflict.by, conflict.held) == ("agents", "660 TFLOP/s")
 
 
@@ -175,4 +181,4 @@ def test_equal_results_or_other_tools_are_no_conflict() -> None:
         file = HardwareReports("site/agents", {}, {"n3": (other,)})
         found = fabric.of(NODES, [file, HardwareReports("agents", {}, site())])
         assert not [*found.inner_conflicts()]
-        assert found.rates["n3"] == (H100,)
+        assert found.benchmarks["n3"] == (H100,)

@@ -125,7 +125,8 @@ def test_node_with_a_conflict_alone_is_outlined() -> None:
     calm = site(5, 20, 20)
     odd = {name: f"r{at // 20}" for at, name in enumerate(calm.places)} | {"gpu-0005": "r1"}
     on = fabric.of(
-        calm.places.keys(), [*calm.source_reports, SourceReport("labels", Provenance.TOLD, (odd,))]
+        calm.places.keys(),
+        [*calm.source_reports, SourceReport("labels", Provenance.IMPORTED, (odd,))],
     )
     assert [each.node for each in on.merged_topology.conflicts] == ["gpu-0005"]
     svg = drawn(on, running(Parallelism(tensor=8, data=2000), on))

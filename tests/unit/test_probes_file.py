@@ -45,7 +45,7 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     text = probes.written(found, {})
     (source_report,) = formats.read(File("", "probes.json", text))
     assert isinstance(source_report, SourceReport)
-    assert source_report.basis == Provenance.MEASURED
+    assert source_report.provenance == Provenance.MEASURED
     assert source_report.strange == found.strange == ("node-5: no probe of it reached anybody",)
     assert source_report.tiers == tuple(
         {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers
@@ -113,7 +113,7 @@ def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
     found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r3", "e": "r3", "f": "r3"})
     assert found.places["d"][-1] == "r3"
     assert [
-        (each.node, each.source, each.said, each.theirs, each.held, each.by)
+        (each.node, each.source, each.reported, each.theirs, each.held, each.by)
         for each in found.merged_topology.conflicts
         if each.level == RACK
     ] == [("d", "probes", "near c", "r2", "r3", "railwright labels")]

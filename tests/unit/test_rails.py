@@ -26,11 +26,11 @@ class Node:
         speed: int = FAST,
         layer: Layer = IB,
         farther: Distance | None = Distance.SYSTEM,
-        **known: object,
+        **facts: object,
     ) -> None:
         count = sum(part.kind == Kind.ACCELERATOR for part in self.parts)
         self.parts.append(
-            Part(name, Kind.ADAPTER, names=(name,), bytes_per_s=speed, layer=layer, **known)  # type: ignore[arg-type]
+            Part(name, Kind.ADAPTER, names=(name,), bytes_per_s=speed, layer=layer, **facts)  # type: ignore[arg-type]
         )
         for number in range(count):
             distance = Distance.SWITCH if number in beside else farther
@@ -68,17 +68,17 @@ def test_eight_equal_adapters_beside_accelerators_are_rails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "why"),
+    ("facts", "why"),
     [
         ({}, "beside no accelerator"),
         ({"speed": SLOW}, "beside no accelerator, slower"),
         ({"layer": ETH}, "beside no accelerator, Ethernet and not InfiniBand"),
     ],
 )
-def test_two_beside_none_are_front_end(known: dict[str, object], why: str) -> None:
+def test_two_beside_none_are_front_end(facts: dict[str, object], why: str) -> None:
     node = Node().rails()
     for name in ("mlx5_8", "mlx5_9"):
-        node.card(name, **known)  # type: ignore[arg-type]
+        node.card(name, **facts)  # type: ignore[arg-type]
     assert node.roles == RAILS | {"mlx5_8": FRONT_END, "mlx5_9": FRONT_END}
     assert node.placed["mlx5_8"].why == f"2 of its kind beside 8 rails: {why}"
     assert node.placed["mlx5_8"].near == ()

@@ -32,7 +32,7 @@ def test_each_accelerator_has_a_rail_of_its_own() -> None:
     assert found.placed["npu3 port"].near == ("npu3",)
     assert not found.links
     assert "how accelerators are linked beside PCIe" in found.unknown
-    assert not source_report.islands
+    assert not source_report.scale_up_domains
 
 
 def test_super_pod_is_a_scale_up_domain_linking_all_devices() -> None:
@@ -40,9 +40,9 @@ def test_super_pod_is_a_scale_up_domain_linking_all_devices() -> None:
     found = hardware_inventory.of(hardware_reports.by_host["a"])
     assert {link.technology for link in found.links} == {Technology.HCCS}
     assert len(found.links) == 28
-    assert source_report.islands == {"a": "0", "b": "0"}
+    assert source_report.scale_up_domains == {"a": "0", "b": "0"}
     whole = fabric.of("ab", [hardware_reports, source_report])
-    assert whole.merged_topology.islands is not None
+    assert whole.merged_topology.scale_up_domains is not None
     assert [*whole.inventories] == ["a", "b"]
 
 
@@ -86,7 +86,7 @@ def test_table_by_task_leaves_out_what_cannot_be() -> None:
     del stated["decode_device_list"][0]["server_id"]
     hardware_reports, source_report = read(stated)
     assert len(hardware_inventory.of(hardware_reports.by_host["a"]).accelerators) == 7
-    assert source_report.islands == {"b": "0"}
+    assert source_report.scale_up_domains == {"b": "0"}
     reported = " ".join(source_report.strange)
     for rule in (
         "node 'a' is in both '1' and '0'",

@@ -75,7 +75,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
 
 
 def devices(document: Document) -> list[str]:
-    return [each.device for each in document.rates]
+    return [each.device for each in document.benchmarks]
 
 
 def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -> None:
@@ -86,9 +86,9 @@ def test_every_idle_device_is_measured(root: Path, use: Callable[[Any], None]) -
     assert devices(document) == ADDRESSES
     assert not document.busy
     assert not document.refused
-    assert {each.by for each in document.rates} == {"torch 9.9"}
-    assert {each.model for each in document.rates} == {"GPU of a test"}
-    assert all(each.flop_per_s and each.memory_bytes_per_s for each in document.rates)
+    assert {each.by for each in document.benchmarks} == {"torch 9.9"}
+    assert {each.model for each in document.benchmarks} == {"GPU of a test"}
+    assert all(each.flop_per_s and each.memory_bytes_per_s for each in document.benchmarks)
     assert {*cuda.waited} == {0, 1, 2, 3}
     assert hardware_documents.parse(hardware_documents.written(document)) == document
 
@@ -274,7 +274,7 @@ def test_a_torch_that_cannot_be_loaded_is_told(
     assert document.refused[0] == (
         f"torch is there and cannot be loaded: {type(error).__name__}: {error}"
     )
-    assert document.rates[0].by.startswith("numpy ")
+    assert document.benchmarks[0].by.startswith("numpy ")
 
 
 def test_what_goes_wrong_with_a_device_is_told_whatever_it_is(
@@ -310,7 +310,7 @@ def test_numpy_measures_processors_without_torch(bare: Path, use: Callable[[Any]
     use(None)
     document = benchmark.measure(bare)
     assert devices(document) == [CPU]
-    assert document.rates[0].by.startswith("numpy ")
+    assert document.benchmarks[0].by.startswith("numpy ")
     assert not document.refused
 
 
@@ -319,7 +319,7 @@ def test_without_torch_no_accelerator_is_measured_which_is_told(
 ) -> None:
     use(None)
     document = benchmark.measure(root)
-    assert not document.rates
+    assert not document.benchmarks
     first = min(ADDRESSES)
     assert document.refused == (
         f"{first} and 3 more is not measured: torch is not there, or does not see it",

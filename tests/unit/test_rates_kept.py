@@ -13,7 +13,7 @@ from railwright_topology.parts import CPU, DeviceBenchmark
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
-RATES = DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**12, 10**10)
+BENCHMARKS = DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**12, 10**10)
 
 
 class Clock:
@@ -40,9 +40,9 @@ def test_rates_are_measured_once_and_again_after_a_day(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
-    clock.finds = Document(rates=(RATES,), refused=("a GPU is broken",))
+    clock.finds = Document(benchmarks=(BENCHMARKS,), refused=("a GPU is broken",))
     reported = clock.reported()
-    assert reported.rates == (RATES,)
+    assert reported.benchmarks == (BENCHMARKS,)
     assert reported.refused == ("of others", "a GPU is broken")
     assert clock.reported(after_s=benchmark.EVERY_S - 1) == reported
     assert clock.measured == 1
@@ -54,13 +54,13 @@ def test_busy_device_keeps_benchmark_and_is_retried_sooner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)
-    clock.finds = Document(rates=(RATES,))
+    clock.finds = Document(benchmarks=(BENCHMARKS,))
     clock.reported()
     clock.finds = Document(busy=(CPU,))
-    assert clock.reported(after_s=benchmark.EVERY_S).rates == (RATES,)
+    assert clock.reported(after_s=benchmark.EVERY_S).benchmarks == (BENCHMARKS,)
     assert clock.log == ["not measured while busy: cpu"]
-    clock.finds = Document(rates=(DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**11),))
-    assert clock.reported(after_s=benchmark.AGAIN_S).rates == clock.finds.rates
+    clock.finds = Document(benchmarks=(DeviceBenchmark(CPU, "a processor", "torch 9.9", 10**11),))
+    assert clock.reported(after_s=benchmark.AGAIN_S).benchmarks == clock.finds.benchmarks
 
 
 def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
@@ -69,20 +69,20 @@ def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
     clock = Clock(monkeypatch, tmp_path)
     clock.finds = Document(refused=("nvidia-smi: no answer",))
     assert clock.reported().refused == ("of others", "nvidia-smi: no answer")
-    clock.finds = Document(rates=(RATES,))
+    clock.finds = Document(benchmarks=(BENCHMARKS,))
     after = clock.reported(after_s=benchmark.AGAIN_S)
-    assert after == Document(refused=("of others",), rates=(RATES,))
+    assert after == Document(refused=("of others",), benchmarks=(BENCHMARKS,))
 
 
 def test_another_process_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "python"
-    own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent rates --root={tmp_path}' ] && ")
+    own.write_text(f"#!/bin/sh\n[ \"$*\" = '-m railwright_agent benchmark --root={tmp_path}' ] && ")
     with own.open("a") as script:
-        script.write(f"echo '{hardware_documents.written(Document(rates=(RATES,)))}'\n")
+        script.write(f"echo '{hardware_documents.written(Document(benchmarks=(BENCHMARKS,)))}'\n")
     own.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(own))
     reported = BenchmarkSchedule(tmp_path, clock=lambda: 0.0, log=lambda _: None).add_to(Document())
-    assert reported == Document(rates=(RATES,))
+    assert reported == Document(benchmarks=(BENCHMARKS,))
 
 
 def test_subprocess_measures_and_its_failure_is_reported(

@@ -188,14 +188,14 @@ def test_a_queue_made_again_outlives_the_late_news_of_the_first() -> None:
 
 async def test_silent_agents_are_one_problem_and_one_write() -> None:
     office = Office()
-    look = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
+    report = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
     for name in ("n1", "n2", "n3", "n4", "n5"):
         office.node(name)
-        await office.discovery.receive_report(name, hardware_documents.written(Document((look,))))
+        await office.discovery.receive_report(name, hardware_documents.written(Document((report,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 0}
     office.now_s = SILENT_S + 1
-    await office.discovery.receive_report("n1", hardware_documents.written(Document((look,))))
+    await office.discovery.receive_report("n1", hardware_documents.written(Document((report,))))
     status = await office.report()
     assert status["agents"] == {"nodes": 5, "silent": 4}
     assert status["problems"] == [
@@ -207,7 +207,7 @@ async def test_silent_agents_are_one_problem_and_one_write() -> None:
     ]
     before = office.store.count("patch")
     office.now_s += 60
-    await office.discovery.receive_report("n1", hardware_documents.written(Document((look,))))
+    await office.discovery.receive_report("n1", hardware_documents.written(Document((report,))))
     await office.report()
     assert office.store.count("patch") == before
 

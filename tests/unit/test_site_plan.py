@@ -21,7 +21,7 @@ domains:
     no: gpu-05,gpu-07
   block-b:
     rack-1: gpu-06
-islands:
+scaleUpDomains:
   nvl-[1-2]: gpu-[03-06]
 """
 
@@ -50,7 +50,7 @@ def test_the_format_is_documented_by_a_plan_that_is_one() -> None:
     found = plan.parse("\n".join(written))
     sizes = [sorted({*collections.Counter(tier.values()).values()}) for tier in found.tiers]
     assert sizes == [[9, 16], [256, 265]]
-    assert {*collections.Counter(found.islands.values()).values()} == {18}
+    assert {*collections.Counter(found.scale_up_domains.values()).values()} == {18}
 
 
 def test_two_thousand_nodes_take_ten_lines() -> None:
@@ -82,7 +82,7 @@ def test_two_thousand_nodes_take_ten_lines() -> None:
             8,
             "a mapping of names and their nodes",
         ),
-        ("islands:", "island:", 11, "'island' is no field of a plan"),
+        ("scaleUpDomains:", "scaleUpDomain:", 11, "'scaleUpDomain' is no field of a plan"),
         ("  block-b:\n", "  block-[b-c]:\n", 9, "neither a number nor a range"),
         ("  block-b:\n", "  block-[2-3]:\n", 9, "several of the innermost tier alone"),
         ("  block-b:\n", "  block/b:\n", 9, "no block has / in it"),

@@ -156,8 +156,8 @@ def test_a_rack_more_is_worth_a_step_that_is_shorter_by_it() -> None:
 
 
 def test_nodes_without_slow_ones_are_found_among_many_degrees() -> None:
-    paces = iter([0.5, 0.6, 0.7, 0.8, 0.9])
-    slow = {f"n0-{at}": RelativeSpeed(memory=next(paces)) for at in range(5)}
+    speeds = iter([0.5, 0.6, 0.7, 0.8, 0.9])
+    slow = {f"n0-{at}": RelativeSpeed(memory=next(speeds)) for at in range(5)}
     nodes = [
         replace(each, relative_speed=slow.get(each.name, each.relative_speed))
         for each in racks(8, 4, 4)

@@ -68,7 +68,7 @@ def test_a_tree_is_read_from_the_nodes_outwards() -> None:
     near = {node: leaf for leaf, nodes in leaves.items() for node in nodes}
     assert one(TREE) == SourceReport(
         "topology.conf",
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         (near, {node: spines[leaf] for node, leaf in near.items()}, dict.fromkeys(near, "top")),
     )
 

@@ -47,18 +47,22 @@ def adding(*names: str) -> Network:
 
 
 def test_a_domain_adds_up_if_all_its_switches_do() -> None:
-    assert adding("tor-0-0-0").summing() == (frozenset(),) * 3
-    assert adding("tor-0-0").summing() == (frozenset({"tor-0-0-[0-1]"}), frozenset(), frozenset())
+    assert adding("tor-0-0-0").reducing_domains() == (frozenset(),) * 3
+    assert adding("tor-0-0").reducing_domains() == (
+        frozenset({"tor-0-0-[0-1]"}),
+        frozenset(),
+        frozenset(),
+    )
     leaves = frozenset({"leaf-0-[0-1]-[0-1]"})
-    assert adding("tor-0", "leaf-0").summing()[1] == leaves
-    assert adding("tor-0-0", "leaf-0").summing()[1] == frozenset()
-    assert [len(names) for names in adding("tor", "leaf", "spine").summing()] == [4, 2, 1]
+    assert adding("tor-0", "leaf-0").reducing_domains()[1] == leaves
+    assert adding("tor-0-0", "leaf-0").reducing_domains()[1] == frozenset()
+    assert [len(names) for names in adding("tor", "leaf", "spine").reducing_domains()] == [4, 2, 1]
 
 
 def test_the_fabric_has_it_by_level_the_coarsest_first() -> None:
     found = fabric.of(HOSTS, [adding("tor-0", "leaf-0")])
     tors = frozenset({"tor-0-0-[0-1]", "tor-0-1-[0-1]"})
-    assert tuple(each.summing for each in found.links) == (
+    assert tuple(each.reducing for each in found.links) == (
         frozenset(),
         frozenset({"leaf-0-[0-1]-[0-1]"}),
         tors,
@@ -70,7 +74,7 @@ def test_rack_of_another_source_reduces_below_such_switches() -> None:
     racks = {host: f"rack {at // 4}" for at, host in enumerate(HOSTS)} | {HOSTS[0]: "rack 1"}
     labels = SourceReport("labels", Provenance.SEEN, (racks,), capacity=1 << 62)
     found = fabric.of(HOSTS, [labels, adding("tor-0")])
-    assert found.links[-1].summing == frozenset({"rack 0"})
+    assert found.links[-1].reducing == frozenset({"rack 0"})
 
 
 def test_all_groups_of_a_communicator_need_reducing_domains() -> None:
@@ -99,9 +103,9 @@ def racks(*free: int) -> tuple[Node, ...]:
     )
 
 
-def admitted(nodes: tuple[Node, ...], *summing: str) -> Admit:
+def admitted(nodes: tuple[Node, ...], *reducing: str) -> Admit:
     asked = job("a", num_nodes=8, ranks_per_node=8, workload=TWO_STAGES)
-    links = Links(4.0, summing=frozenset(summing))
+    links = Links(4.0, reducing=frozenset(reducing))
     (found,) = decide(Snapshot(("rack",), nodes, ("default",), (asked,), (links,))).admitted
     return found
 
@@ -123,8 +127,8 @@ def test_two_racks_that_add_up_are_better_than_one_that_does_not() -> None:
     assert step_us(found) < 0.99 * step_us(near)
 
 
-@pytest.mark.parametrize("summing", [("r0",), ("r0", "r1", "r2"), ("r1",)])
-def test_no_rank_moves_farther_without_gain(summing: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("reducing", [("r0",), ("r0", "r1", "r2"), ("r1",)])
+def test_no_rank_moves_farther_without_gain(reducing: tuple[str, ...]) -> None:
     """The first rack adds up as well, or the others together are too small."""
-    found = admitted(racks(8, 4, 4), *summing)
+    found = admitted(racks(8, 4, 4), *reducing)
     assert {name[:2] for name in found.nodes} == {"n0"}

@@ -14,17 +14,17 @@ from railwright_topology.source_reports import Provenance, SourceReport
 
 HOUR_S = 3600
 NOW_S = 1_000_000 * HOUR_S
-ALWAYS, WHEN_UNTOLD, NEVER = (
+ALWAYS, WHEN_UNKNOWN, NEVER = (
     Probing(mode="Always"),
-    Probing(mode="WhenUntold"),
+    Probing(mode="WhenUnknown"),
     Probing(mode="Never"),
 )
 
 
 def reported(
-    racks: Mapping[str, str], basis: Provenance = Provenance.TOLD, **times: int
+    racks: Mapping[str, str], provenance: Provenance = Provenance.IMPORTED, **times: int
 ) -> SourceReport:
-    return SourceReport("a source", basis, (racks,), times=times)
+    return SourceReport("a source", provenance, (racks,), times=times)
 
 
 def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
@@ -33,17 +33,17 @@ def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
 
 def test_unplaced_nodes_are_due_and_all_if_verified() -> None:
     labelled = of([reported({"a": "r", "b": "r"})])
-    assert due.of(labelled, WHEN_UNTOLD, NOW_S) == {*"cd"}
+    assert due.of(labelled, WHEN_UNKNOWN, NOW_S) == {*"cd"}
     assert due.of(labelled, ALWAYS, NOW_S) == {*"abcd"}
     assert due.of(labelled, NEVER, NOW_S) == set()
 
 
 def test_source_of_device_links_has_no_network_topology() -> None:
-    islands = SourceReport("cliques", Provenance.TOLD, islands={"a": "i", "b": "i"})
-    assert due.of(of([islands]), WHEN_UNTOLD, NOW_S) == {*"abcd"}
+    scale_up = SourceReport("cliques", Provenance.IMPORTED, scale_up_domains={"a": "i", "b": "i"})
+    assert due.of(of([scale_up]), WHEN_UNKNOWN, NOW_S) == {*"abcd"}
 
 
-@pytest.mark.parametrize("mode", [WHEN_UNTOLD, ALWAYS])
+@pytest.mark.parametrize("mode", [WHEN_UNKNOWN, ALWAYS])
 def test_what_a_survey_placed_is_due_again_once_that_is_too_old(mode: Probing) -> None:
     old, young = NOW_S - 169 * HOUR_S, NOW_S - 167 * HOUR_S
     held = of([reported(dict.fromkeys("abc", "r"), Provenance.MEASURED, a=old, b=young)])

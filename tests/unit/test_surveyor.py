@@ -108,13 +108,13 @@ class Office:
             raise self.refusal
         self.give(File(names.PROBES, "probes.json", text))
 
-    async def look(self, passes: int = 1) -> int:
+    async def run_checks(self, passes: int = 1) -> int:
         """So many looks later; how many probes were sent meanwhile."""
         before = len(self.probe_tasks.sent)
         for node in self.probe_tasks.present:
             await self.discovery.receive_report(node, DOCUMENT)
         for _ in range(passes):
-            self.now_s += surveyor.LOOK_S
+            self.now_s += surveyor.CHECK_EVERY_S
             await self.discovery.read_files()
             await self.discovery.refresh()
             await self.surveyor.run_due()
@@ -133,40 +133,40 @@ class Office:
         return rack.keys() == truth.keys() and adjusted_rand_index(truth, rack) == 1.0
 
 
-SETTLED = int(surveyor.SETTLED_S / surveyor.LOOK_S) + 1
-PATIENCE = int(surveyor.PATIENCE_S / surveyor.LOOK_S) + 1
-BETWEEN = int(surveyor.BETWEEN_S / surveyor.LOOK_S) + 1
+SETTLED = int(surveyor.SETTLED_S / surveyor.CHECK_EVERY_S) + 1
+PATIENCE = int(surveyor.PATIENCE_S / surveyor.CHECK_EVERY_S) + 1
+BETWEEN = int(surveyor.BETWEEN_S / surveyor.CHECK_EVERY_S) + 1
 
 
 async def test_due_nodes_are_measured_once_after_settling() -> None:
     office = Office()
-    assert not await office.look(SETTLED - 1)
-    assert await office.look(2)
+    assert not await office.run_checks(SETTLED - 1)
+    assert await office.run_checks(2)
     assert office.placed(office.nodes)
     assert not office.surveyor.problems
-    assert not await office.look(2 * BETWEEN)
+    assert not await office.run_checks(2 * BETWEEN)
     assert not office.probe_tasks.selected
     office.surveyor = office.leader()
-    assert not await office.look(2 * BETWEEN)
+    assert not await office.run_checks(2 * BETWEEN)
 
 
 async def test_mode_never_selects_no_node() -> None:
     office = Office(mode="Never")
-    assert not await office.look(PATIENCE)
+    assert not await office.run_checks(PATIENCE)
     assert not office.probe_tasks.selected
 
 
 async def test_busy_nodes_are_measured_later_and_join() -> None:
     office = Office()
     office.busy = {*sorted(office.nodes)[:4]}
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert not {node for pair in office.probe_tasks.sent for node in pair} & office.busy
     assert office.placed(office.nodes.keys() - office.busy)
-    await office.look()
+    await office.run_checks()
     (waiting,) = office.surveyor.problems
     assert waiting.startswith("4 of 4 nodes that are to be measured wait until no job runs on them")
     office.busy = set()
-    assert await office.look(BETWEEN + SETTLED)
+    assert await office.run_checks(BETWEEN + SETTLED)
     assert office.placed(office.nodes)
 
 
@@ -179,7 +179,7 @@ async def test_a_node_that_a_job_takes_meanwhile_is_left_alone() -> None:
             office.busy = {taken}
 
     office.probe_tasks.meanwhile = a_job_begins
-    assert await office.look(SETTLED + 1) > after
+    assert await office.run_checks(SETTLED + 1) > after
     # Who is busy is looked at anew every second, in which a few more are sent.
     late = after + int(surveyor.BUSY_S / surveyor.PROBE_S) + 1
     assert not [pair for pair in office.probe_tasks.sent[late:] if taken in pair]
@@ -190,9 +190,9 @@ async def test_absent_agents_are_awaited_and_reported() -> None:
     office = Office()
     missing = {*sorted(office.nodes)[:3]}
     office.probe_tasks.present -= missing
-    assert not await office.look(PATIENCE - 1)
-    assert await office.look(2)
-    await office.look()
+    assert not await office.run_checks(PATIENCE - 1)
+    assert await office.run_checks(2)
+    await office.run_checks()
     first = ", ".join(sorted(missing))
     assert office.surveyor.problems == (
         f"3 of 3 nodes that are to be measured have no agent that answers: {first}",
@@ -202,39 +202,39 @@ async def test_absent_agents_are_awaited_and_reported() -> None:
 
 async def test_vanished_agent_is_reported_at_once() -> None:
     office = Office()
-    await office.look()
+    await office.run_checks()
     gone = sorted(office.nodes)[0]
     office.probe_tasks.present.remove(gone)
-    await office.look()
+    await office.run_checks()
     assert office.surveyor.problems == (
         f"1 of 12 nodes that are to be measured have no agent that answers: {gone}",
     )
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
 
 
 async def test_cluster_without_agents_has_no_survey_problem() -> None:
     office = Office()
     office.probe_tasks.present.clear()
-    assert not await office.look(2 * PATIENCE)
+    assert not await office.run_checks(2 * PATIENCE)
     assert not office.surveyor.problems
 
 
 async def test_agent_unable_to_answer_probes_is_reported() -> None:
     office = Office()
-    await office.look()
+    await office.run_checks()
     node = sorted(office.nodes)[0]
     office.probe_tasks.present.remove(node)
     await office.probe_tasks.poll(node, Poll(unfit="10.0.0.1:7946 is taken"))
-    await office.look()
+    await office.run_checks()
     assert f"{node}: 10.0.0.1:7946 is taken" in office.surveyor.problems
 
 
 async def test_what_is_too_old_is_measured_again() -> None:
     office = Office(maxAgeHours=24)
-    await office.look(SETTLED + 1)
-    assert not await office.look(BETWEEN)
+    await office.run_checks(SETTLED + 1)
+    assert not await office.run_checks(BETWEEN)
     office.wall_s += 25 * HOUR_S
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert office.placed(office.nodes)
 
 
@@ -242,12 +242,12 @@ async def test_failed_survey_is_retried_with_backoff() -> None:
     office = Office()
     silent = sorted(office.nodes)[0]
     office.network.dead = frozenset({silent})
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert office.placed(office.nodes.keys() - {silent})
     hours = []
     for _ in range(24):
         office.now_s += HOUR_S
-        hours.append(await office.look(SETTLED + 1) > 0)
+        hours.append(await office.run_checks(SETTLED + 1) > 0)
     assert hours[0]
     assert 3 <= sum(hours) <= 8
     assert office.placed(office.nodes.keys() - {silent})
@@ -256,11 +256,11 @@ async def test_failed_survey_is_retried_with_backoff() -> None:
 async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
     office = Office()
     office.refusal = Unreachable("no server")
-    assert await office.look(SETTLED + 1)
-    assert not await office.look(BETWEEN)
+    assert await office.run_checks(SETTLED + 1)
+    assert not await office.run_checks(BETWEEN)
     assert office.surveyor.problems == ("the survey cannot be stored: no server",)
     office.refusal = None
-    assert not await office.look(BETWEEN)
+    assert not await office.run_checks(BETWEEN)
     assert office.placed(office.nodes)
 
 
@@ -269,8 +269,8 @@ async def test_unreadable_survey_is_not_stored_and_reported(
 ) -> None:
     monkeypatch.setattr(documents, "CHARACTERS_MAX", 500)
     office = Office()
-    assert await office.look(SETTLED + 1)
-    assert not await office.look(2 * BETWEEN)
+    assert await office.run_checks(SETTLED + 1)
+    assert not await office.run_checks(2 * BETWEEN)
     (problem,) = office.surveyor.problems
     assert re.match(r"the survey cannot be read back: .* has \d+ char", problem), problem
     assert not office.given or not office.given.files
@@ -280,14 +280,14 @@ async def test_busy_nodes_are_queried_once_for_all_failures() -> None:
     """It is looked up for every node of the cluster."""
     office = Office()
     office.network.dead = frozenset(office.nodes)
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert max(office.asked.values()) <= 3
 
 
 async def test_no_survey_without_its_config_map() -> None:
     office = Office()
     office.discovery.files_changed(office.given, None)
-    assert not await office.look(PATIENCE)
+    assert not await office.run_checks(PATIENCE)
     assert office.surveyor.problems == (
         "no node is measured: there is no ConfigMap railwright-probes to store the result",
     )
@@ -295,13 +295,13 @@ async def test_no_survey_without_its_config_map() -> None:
 
 async def test_uplinks_are_saturated_only_if_allowed_and_idle() -> None:
     office = Office(uplinks=True)
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     rooms = office.discovery.found.fabric.links[-1].leaving
     assert len(rooms) == 3
     busy = Office(uplinks=True)
     name = sorted(busy.nodes)[0]
     busy.busy = {name}
-    assert await busy.look(SETTLED + 1)
+    assert await busy.run_checks(SETTLED + 1)
     assert not busy.discovery.found.fabric.links[-1].leaving
 
 
@@ -309,16 +309,16 @@ async def test_only_measurable_nodes_are_selected_to_poll() -> None:
     office = Office()
     name = sorted(office.nodes)[0]
     office.busy = {name}
-    await office.look()
+    await office.run_checks()
     assert office.probe_tasks.selected.keys() == office.nodes.keys() - {name}
-    await office.look(SETTLED + 1)
+    await office.run_checks(SETTLED + 1)
     assert not office.probe_tasks.selected
 
 
 async def test_busy_nodes_are_reported_as_waiting() -> None:
     office = Office()
     office.busy = {*office.nodes}
-    assert not await office.look(PATIENCE)
+    assert not await office.run_checks(PATIENCE)
     assert not office.probe_tasks.selected
     (waiting,) = office.surveyor.problems
     assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
@@ -327,14 +327,14 @@ async def test_busy_nodes_are_reported_as_waiting() -> None:
 async def test_survey_without_result_is_reported_and_retried() -> None:
     office = Office()
     office.network.dead = frozenset(office.nodes)
-    assert await office.look(SETTLED + 1)
-    assert not await office.look(BETWEEN)
+    assert await office.run_checks(SETTLED + 1)
+    assert not await office.run_checks(BETWEEN)
     assert office.surveyor.problems == ("the last survey placed none of its 12 nodes",)
     office.network.dead = frozenset()
     office.now_s += HOUR_S
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert office.placed(office.nodes)
-    await office.look()
+    await office.run_checks()
     assert not office.surveyor.problems
 
 
@@ -343,5 +343,5 @@ async def test_a_node_that_is_not_ready_is_not_waited_for() -> None:
     name = sorted(office.nodes)[0]
     office.nodes[name] = replace(office.nodes[name], ready=False)
     office.probe_tasks.present.remove(name)
-    assert await office.look(SETTLED + 1)
+    assert await office.run_checks(SETTLED + 1)
     assert office.placed(office.nodes.keys() - {name})

@@ -139,18 +139,18 @@ def test_parts_at_the_root_of_pci_hide_who_is_near_whom() -> None:
     stated = sections(machine={"cpu": {"hypervisor": "yes"}})
     for at, address in enumerate((GPU, NIC)):
         stated["pci"][address] |= {"path": f"devices/pci000{at}:00/{address}", "numa_node": str(at)}
-    look = sysfs.parse(stated)
-    assert look.hides_tree
-    assert look.virtual
-    assert not look.distances
-    assert [part.numa for part in look.parts] == [0, 1]
+    report = sysfs.parse(stated)
+    assert report.hides_tree
+    assert report.virtual
+    assert not report.distances
+    assert [part.numa for part in report.parts] == [0, 1]
 
 
 def test_a_virtual_machine_that_shows_its_tree_hides_nothing() -> None:
-    look = sysfs.parse(sections(machine={"cpu": {"hypervisor": "yes"}}))
-    assert look.virtual
-    assert look.hides_tree is False
-    assert look.distances == {(GPU, NIC): Distance.BRIDGE}
+    report = sysfs.parse(sections(machine={"cpu": {"hypervisor": "yes"}}))
+    assert report.virtual
+    assert report.hides_tree is False
+    assert report.distances == {(GPU, NIC): Distance.BRIDGE}
 
 
 def test_the_slower_one_of_a_part_and_the_port_above_it_counts() -> None:
@@ -194,10 +194,10 @@ def test_a_whole_tree_of_files_is_read_as_it_was_written(tmp_path: Path) -> None
 
 
 def test_a_machine_that_shows_nothing_has_nothing(tmp_path: Path) -> None:
-    look = sysfs.parse(kernel.sections(tmp_path))
-    assert not look.parts
-    assert look.virtual is None
-    assert look.hides_tree is None
+    report = sysfs.parse(kernel.sections(tmp_path))
+    assert not report.parts
+    assert report.virtual is None
+    assert report.hides_tree is None
 
 
 def test_amds_nodes_are_read_from_files(tmp_path: Path) -> None:
@@ -219,10 +219,10 @@ def test_accelerators_connected_by_pcie_alone_have_no_links() -> None:
         node: {file: stated.replace("type 11\n", "type 2\n") for file, stated in files.items()}
         for node, files in nodes.items()
     }
-    look = kfd.parse(by_pcie)
-    assert len(look.parts) == len(machine.gpus)
-    assert not look.links
-    assert look.tells == {Technology.XGMI}
+    report = kfd.parse(by_pcie)
+    assert len(report.parts) == len(machine.gpus)
+    assert not report.links
+    assert report.complete == {Technology.XGMI}
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_benchmarks_are_reported_with_hardware_and_on_change(
 ) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     found = [
-        Document(rates=(DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)
+        Document(benchmarks=(DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed),)) for speed in (7, 8)
     ]
     monkeypatch.setattr(benchmark, "_apart", lambda root: found.pop(0))
     now_s = 0.0
@@ -119,7 +119,7 @@ def test_benchmarks_are_reported_with_hardware_and_on_change(
     kept = BenchmarkSchedule(root, clock=lambda: now_s, log=lambda _: None)
     run(teller, 4, pass_by, kept)
     reported = [hardware_documents.parse(text) for text in teller.taken]
-    speeds = [[rates.flop_per_s for rates in each.rates] for each in reported]
+    speeds = [[benchmarks.flop_per_s for benchmarks in each.benchmarks] for each in reported]
     assert speeds == [[], [7], [8]]
     assert [each.hardware_reports[0].source for each in reported] == ["sysfs", "sysfs", "sysfs"]
 

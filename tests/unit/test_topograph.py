@@ -41,7 +41,7 @@ def test_a_model_is_read_with_leaves_that_are_only_named() -> None:
     leaf = ("gpu01", "gpu02", "gpu10", "gpu9")
     assert topograph.parse_model(MODEL) == SourceReport(
         "topograph model",
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         (
             {**dict.fromkeys(leaf, "leaf-1"), "gpu11": "spine-2"},
             {**dict.fromkeys(leaf, "spine-1"), "gpu11": "spine-2"},
@@ -51,18 +51,20 @@ def test_a_model_is_read_with_leaves_that_are_only_named() -> None:
     )
 
 
-@pytest.mark.parametrize("key", topograph.ISLAND_KEYS)
-def test_island_of_each_version_is_read(key: str) -> None:
+@pytest.mark.parametrize("key", topograph.SCALE_UP_KEYS)
+def test_scale_up_domain_of_each_version_is_read(key: str) -> None:
     text = f"blocks:\n- nodes: [a, b]\n  labels: {{{key}: d}}\n"
-    assert topograph.parse_model(text).islands == {"a": "d", "b": "d"}
+    assert topograph.parse_model(text).scale_up_domains == {"a": "d", "b": "d"}
     labels = {"labels": {key: "d"}}
-    assert topograph.parse_graph(graph(instance("a", "leaf", **labels))).islands == {"a": "d"}
+    assert topograph.parse_graph(graph(instance("a", "leaf", **labels))).scale_up_domains == {
+        "a": "d"
+    }
 
 
-def test_a_model_without_switches_has_islands_alone() -> None:
+def test_a_model_without_switches_has_scale_up_domains_alone() -> None:
     text = "blocks:\n- nodes: [a, b]\n  annotations: {accelerator.topology.test/domain: d}\n"
     assert topograph.parse_model(text) == SourceReport(
-        "topograph model", Provenance.TOLD, (), {"a": "d", "b": "d"}
+        "topograph model", Provenance.IMPORTED, (), {"a": "d", "b": "d"}
     )
 
 
@@ -94,7 +96,7 @@ def test_model_omission_has_line_and_rule(changed: str, into: str, line: int, ru
 def test_empty_block_loses_nothing_else() -> None:
     found = topograph.parse_model(MODEL + "- switch: leaf-2\n  nodes: []\n")
     whole = topograph.parse_model(MODEL)
-    assert (found.tiers, found.islands) == (whole.tiers, whole.islands)
+    assert (found.tiers, found.scale_up_domains) == (whole.tiers, whole.scale_up_domains)
     assert found.strange == ("line 21: a block has no nodes",)
 
 
@@ -129,7 +131,7 @@ def test_older_models_are_read(form: str) -> None:
     leaves = {"n1": "leaf-1", "n2": "leaf-1", "n3": "leaf-2"}
     assert topograph.parse_model(OLDER[form]) == SourceReport(
         "topograph model",
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         (leaves, dict.fromkeys(leaves, "core")),
         {"n1": "nvl-1", "n2": "nvl-1", "n3": "nvl-2"},
     )
@@ -159,7 +161,7 @@ ANSWER = graph(
 def test_an_answer_is_read_the_closest_switch_first() -> None:
     assert topograph.parse_graph(ANSWER) == SourceReport(
         "topograph graph",
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         (
             {"i-1": "leaf-1", "i-2": "leaf-2"},
             {"i-1": "leaf-1", "i-2": "spine"},

@@ -24,7 +24,7 @@ domains:
   row-a:
     rack-[1-2]: gpu[01-08]
     rack-3: gpu[09-11],gpu13
-islands:
+scaleUpDomains:
   nvl-[1-4]: gpu[01-08]
   nvl-5: gpu09,gpu12
 """
@@ -32,7 +32,7 @@ TREE = """\
 13 nodes
   row: 1 domain of 13 nodes (plan; 1 node by others)
   rack: 3 domains of 4 to 5 nodes (plan; 1 node by others)
-  island: 5 domains of 2 nodes (plan)
+  scale-up-domain: 5 domains of 2 nodes (plan)
 
 13 nodes gpu[01-13] in row-a
 ├── 4 nodes gpu[01-04] in rack-1
@@ -58,16 +58,16 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rates(site: Path, **slow: int) -> None:
+def benchmarks(site: Path, **slow: int) -> None:
     """Written for these tests: 13 nodes that multiply at 100 TFLOP/s, all but some."""
     names = [f"gpu{number:02}" for number in range(1, 14)]
     device = {"device": "0000:17:00.0", "model": "H100", "by": "torch 9.9"}
-    (site / "rates.json").write_text(
+    (site / "benchmarks.json").write_text(
         json.dumps(
             {
                 name: {
                     "version": 1,
-                    "rates": [{**device, "flop_per_s": slow.get(name, 100) * 10**12}],
+                    "benchmarks": [{**device, "flop_per_s": slow.get(name, 100) * 10**12}],
                 }
                 for name in names
             }
@@ -118,8 +118,8 @@ def test_domains_are_in_natural_order(site: Path, capsys: pytest.CaptureFixture[
 def test_slow_devices_are_listed_slowest_first(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rates(site, gpu02=61, gpu07=30)
-    shown = output(capsys, "topology.conf", "rates.json")
+    benchmarks(site, gpu02=61, gpu07=30)
+    shown = output(capsys, "topology.conf", "benchmarks.json")
     assert shown.endswith(
         "2 findings\n"
         "- gpu07: 0000:17:00.0 multiplies at 30 % of what most H100 do:"
@@ -127,7 +127,7 @@ def test_slow_devices_are_listed_slowest_first(
         "- gpu02: 0000:17:00.0 multiplies at 61 % of what most H100 do:"
         " 61 TFLOP/s of 100 TFLOP/s\n"
     )
-    answer = json.loads(output(capsys, "topology.conf", "rates.json", "-o", "json"))
+    answer = json.loads(output(capsys, "topology.conf", "benchmarks.json", "-o", "json"))
     assert answer["relativeSpeeds"]["gpu07"] == {"products": 0.3, "memory": 1.0, "rails": 1.0}
     assert answer["benchmarks"]["gpu01"][0]["flop_per_s"] == 100 * 10**12
 
@@ -157,7 +157,7 @@ def test_unknown_file_name_lists_the_known_ones(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (site / "net.txt").write_text(CONF)
-    assert "net.txt, line 1: files of this name are not read; these are: hccl.json" in (
+    assert "net.txt, line 1: files of this name are not read; these are: benchmarks.json" in (
         refused(capsys, "net.txt")
     )
     assert "3 domains" in output(capsys, "topology.conf=net.txt")

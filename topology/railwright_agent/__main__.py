@@ -36,17 +36,17 @@ _log = functools.partial(print, file=sys.stderr, flush=True)
 def main() -> int:
     arguments = _arguments()
     try:
-        if arguments.command == "inside":
+        if arguments.command == "hardware":
             print(hardware_documents.written(hardware.gather(_sources(arguments))))
             return 0
-        if arguments.command == "rates":
+        if arguments.command == "benchmark":
             print(hardware_documents.written(benchmark.measure(Path(arguments.root))), flush=True)
             # A device that hangs would keep this process from ending.
             os._exit(0)
-        if arguments.command == "tell":
+        if arguments.command == "report":
             # Nobody else ends the first process of a container when it is asked to end.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            _report(arguments)
+            _run_reporting(arguments)
         token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
         if arguments.command == "token":
             print(keys.agent_token(token, arguments.address))
@@ -80,21 +80,23 @@ def _arguments() -> argparse.Namespace:
     )
     token = commands.add_parser("token", help="print the token of one agent, of that of a survey")
     token.add_argument("address", help="where the agent answers probes, as NODES says it")
-    own = commands.add_parser("inside", help="print what this machine shows of its inside")
-    tell = commands.add_parser("tell", help="tell the operator what it shows")
-    tell.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
-    tell.add_argument("--token-file", required=True, help="a token for the operator alone")
-    tell.add_argument("--bind", help="where to answer probes, if not at a rail's address")
-    tell.add_argument(
-        "--rates", action="store_true", help="measure devices that are idle, and tell their rates"
+    own = commands.add_parser("hardware", help="print the hardware of this machine")
+    report = commands.add_parser(
+        "report", help="report the hardware of this machine to the operator"
     )
-    measure = commands.add_parser("rates", help="print how fast this machine's idle devices are")
-    for command in (own, tell, measure):
+    report.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
+    report.add_argument("--token-file", required=True, help="a token for the operator alone")
+    report.add_argument("--bind", help="where to answer probes, if not at a rail's address")
+    report.add_argument(
+        "--benchmark", action="store_true", help="benchmark idle devices, and report the results"
+    )
+    measure = commands.add_parser("benchmark", help="benchmark the idle devices of this machine")
+    for command in (own, report, measure):
         command.add_argument("--root", default="/", help="where the machine's file system is")
-    for command in (own, tell):
+    for command in (own, report):
         command.add_argument("--description", help="a file in which its site describes it")
         command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
-    for command in (serve, survey, tell):
+    for command in (serve, survey, report):
         command.add_argument("--port", type=int, default=PORT, help="where probes are answered")
     serve.add_argument("--token-file", required=True, help="this agent's own token")
     for command in (survey, token):
@@ -111,12 +113,12 @@ def _sources(arguments: argparse.Namespace) -> HardwareSources:
     )
 
 
-def _report(arguments: argparse.Namespace) -> None:
+def _run_reporting(arguments: argparse.Namespace) -> None:
     """Report until interrupted. Probes go over the first rail with an address, as trainings do."""
     operator = OperatorClient(arguments.operator, Path(arguments.token_file), _sources(arguments))
     poller = ProbePoller(operator, arguments.port, _log)
     schedule = None
-    if arguments.rates:
+    if arguments.benchmark:
         schedule = benchmark.BenchmarkSchedule(Path(arguments.root), clock=time.monotonic, log=_log)
 
     def on_poll_request(request: PollRequest, document: Document) -> None:

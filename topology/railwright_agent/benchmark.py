@@ -99,7 +99,7 @@ class _Bench:
         into = self.tool.empty_like(one)
         return lambda: self.tool.multiply(one, other, into)
 
-    def copies(self, size_bytes: int) -> Callable[[], object]:
+    def memory_copies(self, size_bytes: int) -> Callable[[], object]:
         source = self.tool.random(4, size_bytes // 4)
         target = self.tool.empty_like(source)
         return lambda: self.tool.copy(target, source)
@@ -116,7 +116,7 @@ class _Run:
     root: Path
     busy: set[str]
     seen: set[str] = field(default_factory=set)
-    rates: list[DeviceBenchmark] = field(default_factory=list)
+    benchmarks: list[DeviceBenchmark] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def measure(self, device: str, inspect: Callable[[], _Bench]) -> None:
@@ -130,7 +130,7 @@ class _Run:
             if device in self.busy or _works(bench, self.root):
                 self.busy.add(device)
             else:
-                self.rates.append(_in_time(functools.partial(_rates, bench)))
+                self.benchmarks.append(_in_time(functools.partial(_benchmark, bench)))
         except (UnmeasuredError, SilentError) as error:
             self.refused.append(f"{device} is not measured: {error}")
 
@@ -159,16 +159,16 @@ def measure(root: Path) -> Document:
         for device, inspect in _devices(root, run.refused, accelerated=bool(there)):
             run.measure(device, inspect)
         run.note_unseen(there)
-    return Document((), tuple(run.refused), tuple(run.rates), tuple(sorted(run.busy)))
+    return Document((), tuple(run.refused), tuple(run.benchmarks), tuple(sorted(run.busy)))
 
 
 def _works(bench: _Bench, root: Path) -> bool:
     """Whether a training has begun since, or there was one that its driver does not tell of."""
     if bench.device == CPU:
         return False
-    says = load.accelerators(root).get(bench.device)
-    if says is not None:
-        return says
+    is_working = load.accelerators(root).get(bench.device)
+    if is_working is not None:
+        return is_working
     return _in_time(bench.taken_bytes) > MEMORY_TAKEN * bench.memory_bytes
 
 
@@ -201,7 +201,7 @@ def _loaded(tool: str, refused: list[str]) -> Any:
     except Exception as error:
         if not isinstance(error, ModuleNotFoundError) or error.name != tool:
             logger.exception("not loaded", extra={"tool": tool})
-            refused.append(f"{tool} is there and cannot be loaded: {_said(error)}")
+            refused.append(f"{tool} is there and cannot be loaded: {_reason(error)}")
         return None
 
 
@@ -262,17 +262,18 @@ def _numpy(numpy: Any) -> _Tool:
 
 def _taken(module: Any, at: int) -> int:
     """All of its memory, where torch does not say."""
-    ask = getattr(module, "mem_get_info", None)
-    free, total = ask(at) if ask else (0, module.get_device_properties(at).total_memory)
+    if (memory := getattr(module, "mem_get_info", None)) is None:
+        return int(module.get_device_properties(at).total_memory)
+    free, total = memory(at)
     return int(total - free)
 
 
 def _address(properties: Any) -> str:
     """Where a device is on PCI; empty where torch does not say."""
-    said = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
-    if not all(isinstance(number, int) for number in said):
+    numbers = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    if not all(isinstance(number, int) for number in numbers):
         return ""
-    domain, bus, device = said
+    domain, bus, device = numbers
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
@@ -295,22 +296,22 @@ def _in_time(step: Callable[[], T]) -> T:
     waiting.join(DEVICE_S)
     if found:
         return found[0]
-    raise UnmeasuredError(_said(failed[0]) if failed else f"no answer in {DEVICE_S:g} s")
+    raise UnmeasuredError(_reason(failed[0]) if failed else f"no answer in {DEVICE_S:g} s")
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """In one line: drivers write many."""
     first = str(error).partition("\n")[0]
     return first if isinstance(error, UnmeasuredError) else f"{type(error).__name__}: {first}"
 
 
-def _rates(bench: _Bench) -> DeviceBenchmark:
+def _benchmark(bench: _Bench) -> DeviceBenchmark:
     taken = MEMORY_SHARE * bench.memory_bytes
     side = math.isqrt(int(taken / 3 / bench.number_bytes)) // SIDE_STEP * SIDE_STEP
     side = max(SIDE_STEP, min(side, SIDE_MAX[bench.number_bytes]))
     product_s = best_round_s(bench.products(side), bench.wait, PRODUCTS_S)
     copied = max(1 << 20, min(int(taken / 2) // 4 * 4, COPY_BYTES_MAX))
-    copy_s = best_round_s(bench.copies(copied), bench.wait, COPIES_S)
+    copy_s = best_round_s(bench.memory_copies(copied), bench.wait, COPIES_S)
     # Each number of a product is the sum of as many products, and a copy reads and writes.
     flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
     return DeviceBenchmark(
@@ -352,7 +353,7 @@ class BenchmarkSchedule:
     clock: Callable[[], float]
     log: Callable[[str], object]
     due_s: float = -math.inf
-    rates: dict[str, DeviceBenchmark] = field(default_factory=dict)
+    benchmarks: dict[str, DeviceBenchmark] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
     def add_to(self, document: Document) -> Document:
@@ -361,15 +362,16 @@ class BenchmarkSchedule:
             now = _apart(self.root)
             if now.busy:
                 self.log(f"not measured while busy: {', '.join(now.busy)}")
-            self.rates |= {each.device: each for each in now.rates}
+            self.benchmarks |= {each.device: each for each in now.benchmarks}
             self.refused = now.refused
-            self.due_s = self.clock() + (AGAIN_S if now.busy or not now.rates else EVERY_S)
-        rates = tuple(self.rates[device] for device in sorted(self.rates))
-        return dataclasses.replace(document, rates=rates, refused=document.refused + self.refused)
+            self.due_s = self.clock() + (AGAIN_S if now.busy or not now.benchmarks else EVERY_S)
+        benchmarks = tuple(self.benchmarks[device] for device in sorted(self.benchmarks))
+        refused = document.refused + self.refused
+        return dataclasses.replace(document, benchmarks=benchmarks, refused=refused)
 
 
 def _apart(root: Path) -> Document:
-    command = [sys.executable, "-m", "railwright_agent", "rates", f"--root={root}"]
+    command = [sys.executable, "-m", "railwright_agent", "benchmark", f"--root={root}"]
     try:
         return hardware_documents.parse(hardware.output(command, MACHINE_S))
     except (SilentError, WiringError) as error:

@@ -44,7 +44,7 @@ class ProbeKind(enum.StrEnum):
 
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
-    TASK = "errand"
+    TASK = "task"
     CROWD = "crowd"
 
 
@@ -83,35 +83,35 @@ class Request:
         }
 
 
-async def ask(reader: StreamReader, writer: StreamWriter, key: PairKey, request: Request) -> None:
+async def begin(reader: StreamReader, writer: StreamWriter, key: PairKey, request: Request) -> None:
     """The prober's part; returns once the responder has proved that it knows the key."""
     theirs = _text(await receive(reader), "challenge")
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     sealed = "" if request.key is None else _masked(key, theirs + ours, request.key.secret).hex()
     proof = _proof(key, "prober", theirs, ours, request)
-    asked = {"challenge": ours, "source": key.source, **request.fields(), "sealed": sealed}
-    await send(writer, asked | {"proof": proof})
-    answer = await receive(reader)
-    if "refused" in answer:
-        raise ProbeError(f"The other agent refused: {_text(answer, 'refused')}")
-    if not _same(_text(answer, "proof"), _proof(key, "responder", theirs, ours, request)):
+    message = {"challenge": ours, "source": key.source, **request.fields(), "sealed": sealed}
+    await send(writer, message | {"proof": proof})
+    reply = await receive(reader)
+    if "refused" in reply:
+        raise ProbeError(f"The other agent refused: {_text(reply, 'refused')}")
+    if not _same(_text(reply, "proof"), _proof(key, "responder", theirs, ours, request)):
         raise ProbeError("What answered does not know the key of this pair.")
 
 
-async def answer(reader: StreamReader, writer: StreamWriter, token: str) -> Request:
+async def accept(reader: StreamReader, writer: StreamWriter, token: str) -> Request:
     """The responder's part; returns what is asked for by a prober that knows its key."""
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     await send(writer, {"challenge": ours})
     try:
-        asked = await receive(reader)
-        kind, seconds, port = _kind(asked), _seconds(asked), _port(asked)
-        theirs, key = _text(asked, "challenge"), pair_key(token, _text(asked, "source"))
-        request = Request(kind, seconds, _text(asked, "host"), port)
+        message = await receive(reader)
+        kind, seconds, port = _kind(message), _seconds(message), _port(message)
+        theirs, key = _text(message, "challenge"), pair_key(token, _text(message, "source"))
+        request = Request(kind, seconds, _text(message, "host"), port)
         if kind in (ProbeKind.TASK, ProbeKind.CROWD):
-            secret = _masked(key, ours + theirs, _bytes(asked, "sealed"))
-            task_key = PairKey(_text(asked, "as"), secret)
-            request = Request(kind, seconds, _target(asked), port, task_key)
-        if not _same(_text(asked, "proof"), _proof(key, "prober", ours, theirs, request)):
+            secret = _masked(key, ours + theirs, _bytes(message, "sealed"))
+            task_key = PairKey(_text(message, "as"), secret)
+            request = Request(kind, seconds, _target(message), port, task_key)
+        if not _same(_text(message, "proof"), _proof(key, "prober", ours, theirs, request)):
             raise ProbeError("the key is not that of this pair.")
     except ProbeError as error:
         await send(writer, {"refused": str(error)[:200]})
@@ -204,9 +204,9 @@ def _bytes(message: dict[str, Any], key: str) -> bytes:
         raise ProbeError(f"`{key}` is no number in hexadecimal digits.") from error
 
 
-def _proof(key: PairKey, who: str, responder: str, prober: str, request: Request) -> str:
+def _proof(key: PairKey, side: str, responder: str, prober: str, request: Request) -> str:
     secret = "" if request.key is None else request.key.secret.hex()
-    text = json.dumps([who, responder, prober, key.source, *request.fields().values(), secret])
+    text = json.dumps([side, responder, prober, key.source, *request.fields().values(), secret])
     return hmac.new(key.secret, text.encode(), "sha256").hexdigest()
 
 

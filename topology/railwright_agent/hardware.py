@@ -49,13 +49,13 @@ def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
     refused: list[str] = []
     for read in _readers(sources, deadline_s):
         try:
-            look = read()
+            report = read()
         except (WiringError, SilentError) as error:
             refused.append(str(error))
             continue
         # A tool of another maker's devices finds nothing.
-        if look.parts or look.remarks:
-            hardware_reports.append(look)
+        if report.parts or report.remarks:
+            hardware_reports.append(report)
     return Document(tuple(hardware_reports), tuple(refused))
 
 

@@ -56,9 +56,9 @@ def devices(root: Path, names: Iterable[str]) -> Iterator[tuple[str, Files]]:
 def processor(root: Path) -> str:
     """What the processor calls itself; empty where it does not, as on Arm."""
     for line in _text(root / "proc/cpuinfo", 1 << 16).splitlines():
-        what, _, said = line.partition(":")
+        what, _, content = line.partition(":")
         if what.strip() == "model name":
-            return said.strip()
+            return content.strip()
     return ""
 
 
@@ -101,7 +101,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path, names: Iterable[str]) -> Files:
-    return {name: said for name in names if (said := _text(folder / name, BYTES_MAX).strip())}
+    return {name: content for name in names if (content := _text(folder / name, BYTES_MAX).strip())}
 
 
 def _text(path: Path, most: int) -> str:

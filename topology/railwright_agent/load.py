@@ -39,27 +39,27 @@ def processors() -> bool:
 
 
 def _nvidia() -> dict[str, bool]:
-    gpus = _asked(_GPUS)
-    found = {pci.address(address): _works(said) for address, *said in gpus}
-    return found | {pci.address(address): True for address, *_ in _asked(_PROCESSES)}
+    gpus = _query(_GPUS)
+    found = {pci.address(address): _works(cells) for address, *cells in gpus}
+    return found | {pci.address(address): True for address, *_ in _query(_PROCESSES)}
 
 
-def _asked(query: str) -> list[list[str]]:
+def _query(query: str) -> list[list[str]]:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-    said = hardware.output(command, hardware.TOOL_S)
-    return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line]
+    printed = hardware.output(command, hardware.TOOL_S)
+    return [[cell.strip() for cell in line.split(",")] for line in printed.splitlines() if line]
 
 
-def _works(said: list[str]) -> bool:
+def _works(cells: list[str]) -> bool:
     """What does not tell, such as a GPU that is split (MIG), may work."""
-    if len(said) != 3 or not all(each.isascii() and each.isdigit() for each in said):
+    if len(cells) != 3 or not all(each.isascii() and each.isdigit() for each in cells):
         return True
-    percent, used, total = map(int, said)
+    percent, used, total = map(int, cells)
     return percent > 100 * IDLE_SHARE or used > IDLE_SHARE * total
 
 
 def _amd(root: Path) -> Iterator[tuple[str, bool]]:
     files = ("gpu_busy_percent", "mem_info_vram_used", "mem_info_vram_total")
-    for address, said in kernel.devices(root, files):
-        if "gpu_busy_percent" in said:
-            yield address, _works([said.get(file, "") for file in files])
+    for address, content in kernel.devices(root, files):
+        if "gpu_busy_percent" in content:
+            yield address, _works([content.get(file, "") for file in files])

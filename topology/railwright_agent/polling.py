@@ -68,7 +68,7 @@ class ProbePoller:
 
     def _poll(self, host: str) -> None:
         at = f"{host}:{self.port}"
-        if not isinstance(key := self._ask({}).get("key"), str):
+        if not isinstance(key := self._poll_once({}).get("key"), str):
             return
         with _loop() as run:
             try:
@@ -77,7 +77,7 @@ class ProbePoller:
             except (OSError, ProbeError) as error:
                 why = f"probes cannot be answered at {at}: {error}"
                 self.log(why)
-                self._ask({"unfit": why})
+                self._poll_once({"unfit": why})
                 return
             self.log(f"probes are answered at {at}")
             try:
@@ -89,18 +89,18 @@ class ProbePoller:
         """Poll for tasks and run them, until the operator has no more."""
         report: Json = {}
         while True:
-            answer = self._ask({"host": host, "port": self.port, **report})
+            answer = self._poll_once({"host": host, "port": self.port, **report})
             if not isinstance(key := answer.get("key"), str):
                 return
             # A new leader has a key of its own.
             responder.token = key
             report = run(_result(answer))
 
-    def _ask(self, report: Json) -> Json:
+    def _poll_once(self, report: Json) -> Json:
         """The operator's answer; empty if it does not answer in FAILURES_MAX attempts."""
         for _ in range(FAILURES_MAX):
             try:
-                return self.operator.ask(PATH, report, ANSWER_S)
+                return self.operator.post(PATH, report, ANSWER_S)
             except ReportRefusedError as refused:
                 self.log(f"probe task poll failed: {refused}")
                 time.sleep(AGAIN_S)

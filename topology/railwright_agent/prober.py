@@ -143,26 +143,26 @@ async def _bytes_per_s(host: str, port: int, key: PairKey, seconds: float) -> fl
     request = Request(ProbeKind.BANDWIDTH, seconds)
     try:
         async with asyncio.TaskGroup() as group:
-            rates = [
-                group.create_task(_rate(_connection(host, port, key, request), all_there))
+            streams = [
+                group.create_task(_throughput(_connection(host, port, key, request), all_there))
                 for _ in range(STREAMS)
             ]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return sum(rate.result() for rate in rates)
+    return sum(stream.result() for stream in streams)
 
 
-async def _rate(connection: Connection, all_there: asyncio.Barrier) -> float:
+async def _throughput(connection: Connection, all_there: asyncio.Barrier) -> float:
     """Of one stream, in bytes a second. None sends before all are there: behind a full link the
     others would come late."""
     async with connection as (reader, writer):
         await all_there.wait()
-        sending = asyncio.create_task(_fill(writer))
+        filler = asyncio.create_task(_fill(writer))
         try:
             counted = await handshake.receive(reader)
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            filler.cancel()
+            await asyncio.gather(filler, return_exceptions=True)
     took_s = handshake.number(counted, "seconds")
     if not took_s:
         raise ProbeError("the other agent counted for no time at all.")
@@ -188,7 +188,7 @@ async def _connection(
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FORGETTING)
         async with asyncio.timeout(HANDSHAKE_S):
-            await handshake.ask(reader, writer, key, request)
+            await handshake.begin(reader, writer, key, request)
         yield reader, writer
     finally:
         writer.transport.abort()

@@ -71,7 +71,7 @@ class OperatorClient:
         networks = answer.get("networks")
         return PollRequest(host, tuple(map(str, networks)) if isinstance(networks, list) else ())
 
-    def ask(self, path: str, message: Json, deadline_s: float) -> Json:
+    def post(self, path: str, message: Json, deadline_s: float) -> Json:
         """What the operator answers. Raises ReportRefusedError."""
         return self._post(path, json.dumps(message).encode(), deadline_s)[0]
 

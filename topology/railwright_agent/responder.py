@@ -46,7 +46,7 @@ class Responder:
 
     async def _probe(self, reader: StreamReader, writer: StreamWriter) -> None:
         async with asyncio.timeout(handshake.HANDSHAKE_S):
-            request = await handshake.answer(reader, writer, self.token)
+            request = await handshake.accept(reader, writer, self.token)
         if request.kind in (ProbeKind.TASK, ProbeKind.CROWD):
             if self._runs_tasks:
                 await self._run_task(writer, request)

@@ -37,12 +37,12 @@ async def run(
     survey = Survey(sorted(agents.addresses), at_once=at_once)
     failed: Counter[bool] = Counter()
 
-    async def ask(pair: Pair) -> Reading:
+    async def probe(pair: Pair) -> Reading:
         reading = await _reading(agents, pair, seconds, log)
         failed[reading == Reading()] += 1
         return reading
 
-    await rounds.carry_out(survey, ask)
+    await rounds.carry_out(survey, probe)
     found = findings.of(survey)
     log(f"{found.pairs} pairs, {failed.total()} probes, {failed[True]} of them failed")
     if not uplinks:

@@ -60,7 +60,7 @@ def by_cables(wiring: Wiring, layers: Layers) -> dict[str, RailAssignment]:
     why = _Why(layers, {switch.id: switch.name for switch in wiring.switches}, _of_switches(layers))
     lost = dict(_lost(wiring, layers))
     found: dict[str, RailAssignment] = {}
-    for host, kind in sorted(layers.plugs.kinds.items()):
+    for host, kind in sorted(layers.ports.kinds.items()):
         numbered = _numbers(layers, kind, kind) | lost.get(host, {})
         rails = {nic: numbered[nic] for nic in sorted(numbered, key=natural)}
         if rails:
@@ -78,14 +78,14 @@ def _numbers(layers: Layers, kind: Kind, nics: Iterable[str]) -> dict[str, int]:
 def _lost(wiring: Wiring, layers: Layers) -> Iterator[tuple[str, dict[str, int]]]:
     """Of hosts that lack adapters of a larger kind those that one broken part can have taken from
     them, with their rails."""
-    kinds = layers.plugs.kinds
+    kinds = layers.ports.kinds
     counts = Counter(kinds.values())
     larger = {kind: port_assignment.whole(kind, counts) for kind in counts}
     lacked = {
         kind: _numbers(layers, whole, (nic for nic in whole if nic not in kind))
         for kind, whole in larger.items()
     }
-    beside = _beside(wiring.uplinks, layers.plugs.sound) if any(lacked.values()) else {}
+    beside = _beside(wiring.uplinks, layers.ports.sound) if any(lacked.values()) else {}
     for host, kind in kinds.items():
         if its := lacked[kind]:
             whole = larger[kind]
@@ -139,7 +139,7 @@ def _of_switches(layers: Layers) -> dict[str, int]:
     """The rail of each switch; of equally many the first."""
     return most_frequent(
         (uplink.switch, rail)
-        for uplink in layers.plugs.sound
+        for uplink in layers.ports.sound
         if (rail := layers.rail(uplink)) is not None and layers.tiers[uplink.switch] == 1
     )
 
@@ -157,7 +157,7 @@ class _Why:
         if uplink is None:
             return _NO_CABLE
         at = f"it is plugged into {self.names[uplink.switch]}"
-        if beside := self.layers.plugs.odd.get(uplink):
+        if beside := self.layers.ports.odd.get(uplink):
             return f"{at}, and those beside it into {self.names[beside]}"
         if (tier := self.layers.tiers[uplink.switch]) > 1:
             return f"{at}, a switch of tier {tier}"

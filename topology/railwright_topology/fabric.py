@@ -1,9 +1,9 @@
-"""The fabric as one value: what all sources say together, where each node stands by that, what is
-inside of each, how fast that is, and what they disagree on.
+"""Merge all sources into one value: the topology, each node's domains, hardware and relative speed,
+and the conflicts between sources. `railwright_operator.discovery` and the command line call it.
 
-Sources call hosts what they call themselves, and clusters call nodes what they were joined as: a
-host ``gpu-1`` is the node ``gpu-1.example.com``, where no other has that first name. What cannot be
-told apart that way is left out and told.
+Sources name hosts by their host names, and a cluster may name its nodes otherwise: host ``gpu-1``
+is node ``gpu-1.example.com`` if no other node or host has that first name. Ambiguous hosts are left
+out with a remark.
 """
 
 from __future__ import annotations
@@ -31,39 +31,38 @@ from railwright_topology.miscabling import Rails
 from railwright_topology.networks import Network
 from railwright_topology.parts import (
     CPU,
-    DeviceBenchmark,
+    Benchmarks,
     HardwareReport,
     HardwareReports,
     Part,
     Role,
 )
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-from railwright_topology.slow_devices import Slow
-from railwright_topology.source_reports import ISLAND, SourceReport
+from railwright_topology.slow_devices import Measured, Slow
+from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.topology_merge import MergedTopology
 
 UNKNOWN = ""
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 
-Told = SourceReport | Network | HardwareReports
-"""What a source says: where nodes stand, how they are wired, or what is inside of them."""
+Facts = SourceReport | Network | HardwareReports
+"""What one source reports: the domains of nodes, their cables, or their hardware."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """``levels`` runs from the coarsest to the finest, and so does what ``places`` has of each
-    node: its domains, each of a name that no other of its level has, UNKNOWN where nobody says.
-    ``links`` has what is known of each level's; oversubscription is no less than further in.
+    """The topology of a cluster. ``levels`` runs from the coarsest to the finest, and so do each
+    node's domains in ``places``; a domain's name is unique within its level, and UNKNOWN if no
+    source gives one. ``links`` are the links of each level; oversubscription never decreases
+    outwards.
 
-    ``inventories`` are of the nodes that somebody has looked into, by ``hardware_reports``.
-    ``strangers`` says of
-    which hosts, that are no nodes of the cluster, somebody has, and what sources of insides left
-    out. ``rails`` are of the nodes whose
-    rails are known.
+    ``inventories`` are merged from ``hardware_reports``, by node. ``remarks`` list hosts that are
+    no nodes of the cluster, and what sources of hardware left out. ``rails`` has the nodes with
+    known rails.
 
-    ``rates`` are of the nodes whose devices somebody measured, ``rate_conflicts`` of those where
-    another measured others, ``slow`` the devices that are slower than most of their kind, and
-    ``relative_speeds`` of the nodes that are so, or whose rails are astray.
+    ``benchmarks`` has the nodes with benchmarked devices, ``benchmark_conflicts`` those where a
+    second source differs, ``slow`` the devices that are slower than most of their kind, and
+    ``relative_speeds`` the nodes with slow devices or miscabled rails.
     """
 
     levels: tuple[str, ...] = ()
@@ -74,46 +73,46 @@ class Fabric:
     links: tuple[Links, ...] = ()
     inventories: Mapping[str, HardwareInventory] = field(default_factory=dict)
     hardware_reports: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
-    strangers: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     rails: Mapping[str, Rails] = field(default_factory=dict)
-    rates: Mapping[str, tuple[DeviceBenchmark, ...]] = field(default_factory=dict)
-    rate_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
+    benchmarks: Mapping[str, Benchmarks] = field(default_factory=dict)
+    benchmark_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
     relative_speeds: Mapping[str, RelativeSpeed] = field(default_factory=dict)
 
     @property
     def nearest(self) -> int:
-        """The finest level of the network, which islands are none of; -1 if there is none."""
-        found = [level for level, name in enumerate(self.levels) if name != ISLAND]
+        """The finest level of the network, without scale-up domains; -1 if there is none."""
+        found = [level for level, name in enumerate(self.levels) if name != SCALE_UP]
         return max(found, default=-1)
 
     def place(self, node: str) -> tuple[str, ...]:
-        """The node's domain at each level; nowhere known if nobody says anything of it."""
+        """The node's domain at each level; UNKNOWN at all levels for a node without a source."""
         return self.places.get(node) or (UNKNOWN,) * len(self.levels)
 
     def sizes(self, nodes: Iterable[str], level: int) -> collections.Counter[str]:
-        """The known domains of a level that these nodes stand in, and how many of them in each."""
+        """How many of these nodes are in each known domain of a level."""
         domains = (self.place(node)[level] for node in nodes)
         return collections.Counter(domain for domain in domains if domain != UNKNOWN)
 
     def inner_conflicts(self) -> Iterator[tuple[str, HardwareConflict]]:
-        """What sources disagree on inside of nodes, each after its node."""
+        """Conflicts on the hardware of nodes, each with its node."""
         for node, its in self.inventories.items():
             yield from ((node, conflict) for conflict in its.conflicts)
-        for node, conflicts in self.rate_conflicts.items():
+        for node, conflicts in self.benchmark_conflicts.items():
             yield from ((node, conflict) for conflict in conflicts)
 
 
-def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = None) -> Fabric:
-    """Put together what is told of these nodes. Pure, and the same for any order of either, and
-    for any fabric before: of that, what is derived from what did not change is taken over."""
+def of(nodes: Collection[str], facts: Iterable[Facts], before: Fabric | None = None) -> Fabric:
+    """Merge all facts about these nodes. Pure; the result depends neither on the order of either
+    nor on the fabric ``before``, of which derived values are reused where facts did not change."""
     everything, before = tuple(facts), before or Fabric()
-    hardware_reports, strangers = _looks(
+    hardware_reports, remarks = _hardware_reports(
         [each for each in everything if isinstance(each, HardwareReports)], nodes
     )
-    inventories = _insides(hardware_reports, before)
-    rates, rate_conflicts = slow_devices.settled(_rates(everything, nodes))
-    slow = _slow(rates, _accelerated(inventories, rates), before)
+    inventories = _inventories(hardware_reports, before)
+    benchmarks, benchmark_conflicts = slow_devices.settled(_benchmarks(everything, nodes))
+    slow = _slow(benchmarks, _accelerated(inventories, benchmarks), before)
     front = _front_end(inventories)
     found = (each for each in everything if isinstance(each, Network))
     wired = [_rails_alone(each, front, nodes, before) for each in found]
@@ -135,75 +134,77 @@ def of(nodes: Collection[str], facts: Iterable[Told], before: Fabric | None = No
         _links(merged, reports, wired, nodes)[::-1],
         inventories,
         hardware_reports,
-        strangers,
+        remarks,
         rails,
-        rates,
-        rate_conflicts,
+        benchmarks,
+        benchmark_conflicts,
         slow,
         _relative_speeds(slow_devices.of(slow), rails),
     )
 
 
-def _looks(
+def _hardware_reports(
     facts: Iterable[HardwareReports], nodes: Collection[str]
 ) -> tuple[dict[str, tuple[HardwareReport, ...]], tuple[str, ...]]:
-    """The reports of each node, by the name that it has in the cluster; which hosts are no nodes,
-    and what was left out of a source."""
+    """The reports of each node, by its name in the cluster; remarks on hosts that are no nodes, and
+    on what a source left out."""
     found: dict[str, list[HardwareReport]] = {}
-    strangers: list[str] = []
+    remarks: list[str] = []
     for each in facts:
         called = _called(each.nodes, nodes)
         for host, hardware_reports in each.by_host.items():
             if host in called:
                 found.setdefault(called[host], []).extend(hardware_reports)
-        remarks = (*_strangers(each.nodes, called), *each.remarks)
-        strangers += (f"{each.source}: {remark}" for remark in remarks)
+        its_remarks = (*_unknown_hosts(each.nodes, called), *each.remarks)
+        remarks += (f"{each.source}: {remark}" for remark in its_remarks)
     ordered = {
-        node: tuple(sorted(its, key=lambda look: look.source))
+        node: tuple(sorted(its, key=lambda report: report.source))
         for node, its in sorted(found.items())
     }
-    return ordered, tuple(sorted(strangers))
+    return ordered, tuple(sorted(remarks))
 
 
-def _strangers(hosts: Collection[str], called: Mapping[str, str]) -> tuple[str, ...]:
-    """A remark on the hosts that are no nodes of the cluster, if there are any."""
+def _unknown_hosts(hosts: Collection[str], called: Mapping[str, str]) -> tuple[str, ...]:
+    """A remark on hosts that are no nodes of the cluster, if any."""
     others = sorted({*hosts} - called.keys())
     count = f"{len(others)} of {len(hosts)}"
     return (f"no node of the cluster: {count}, the first is {others[0]}",) if others else ()
 
 
-def _rates(facts: Iterable[Told], nodes: Collection[str]) -> dict[str, list[slow_devices.Measured]]:
-    """What each source measured of each node, by the name that it has in the cluster."""
-    measured = [each for each in facts if isinstance(each, HardwareReports) and each.rates]
+def _benchmarks(facts: Iterable[Facts], nodes: Collection[str]) -> dict[str, list[Measured]]:
+    """The benchmarks of each source, by the node's name in the cluster."""
+    measured = [each for each in facts if isinstance(each, HardwareReports) and each.benchmarks]
     called = [_called(each.nodes, nodes) for each in measured]
     return group(
         (names[host], (each.source, its))
         for each, names in zip(measured, called, strict=True)
-        for host, its in each.rates.items()
+        for host, its in each.benchmarks.items()
         if host in names
     )
 
 
 def _slow(
-    rates: Mapping[str, tuple[DeviceBenchmark, ...]], accelerated: set[str], before: Fabric
+    benchmarks: Mapping[str, Benchmarks], accelerated: set[str], before: Fabric
 ) -> tuple[Slow, ...]:
-    if rates == before.rates and accelerated == _accelerated(before.inventories, before.rates):
+    had = _accelerated(before.inventories, before.benchmarks)
+    if benchmarks == before.benchmarks and accelerated == had:
         return before.slow
-    return slow_devices.slow(rates, accelerated)
+    return slow_devices.slow(benchmarks, accelerated)
 
 
 def _accelerated(
-    inventories: Mapping[str, HardwareInventory], rates: Mapping[str, tuple[DeviceBenchmark, ...]]
+    inventories: Mapping[str, HardwareInventory],
+    benchmarks: Mapping[str, Benchmarks],
 ) -> set[str]:
-    """The nodes that have accelerators, whether those were measured or not."""
+    """The nodes with accelerators, benchmarked or not."""
     seen = {node for node, its in inventories.items() if its.accelerators}
-    return seen.union(node for node, its in rates.items() if any(r.device != CPU for r in its))
+    return seen.union(node for node, its in benchmarks.items() if any(r.device != CPU for r in its))
 
 
 def _relative_speeds(
     measured: Mapping[str, RelativeSpeed], rails: Mapping[str, Rails]
 ) -> dict[str, RelativeSpeed]:
-    """The same with the rails that lead where they should."""
+    """Add the share of correctly cabled rails."""
     shares = {node: its.share for node, its in rails.items() if its.miscabled}
     return {
         node: replace(measured.get(node, EVEN), rails=shares.get(node, EVEN.rails))
@@ -211,17 +212,17 @@ def _relative_speeds(
     }
 
 
-def _insides(
+def _inventories(
     hardware_reports: Mapping[str, tuple[HardwareReport, ...]], before: Fabric
 ) -> dict[str, HardwareInventory]:
-    """Equal nodes are mostly told by the same values: what they come to is found out once."""
-    known = {_same(its): before.inventories[node] for node, its in before.hardware_reports.items()}
+    """Merge reports by node. Equal nodes mostly share their reports, which are merged once."""
+    merged = {_same(its): before.inventories[node] for node, its in before.hardware_reports.items()}
     found: dict[str, HardwareInventory] = {}
     for node, its in hardware_reports.items():
         which = _same(its)
-        if which not in known:
-            known[which] = hardware_inventory.of(its)
-        found[node] = known[which]
+        if which not in merged:
+            merged[which] = hardware_inventory.of(its)
+        found[node] = merged[which]
     return found
 
 
@@ -241,8 +242,8 @@ def _front_end(inventories: Mapping[str, HardwareInventory]) -> set[Nic]:
 def _rails_alone(
     network: Network, front: Collection[Nic], nodes: Collection[str], before: Fabric
 ) -> Network:
-    """Without the adapters that are known to be no rails, unless it has none but those: who stands
-    beside whom can be seen by the front-end network too."""
+    """Remove front-end adapters, unless there are no others: a front-end network shows domains
+    too."""
     wiring = network.wiring
     called = _called({uplink.host for uplink in wiring.uplinks}, nodes) if front else {}
     theirs = {
@@ -260,8 +261,8 @@ def _rails_alone(
 def _rails(
     wired: Iterable[Network], inventories: Mapping[str, HardwareInventory], nodes: Collection[str]
 ) -> dict[str, Rails]:
-    """Of each node, by cables and by what is inside of it; of several networks that with the most
-    adapters counts."""
+    """The rails of each node, by cables and by hardware; the network with the most adapters of the
+    node counts."""
     by_cables: dict[str, RailAssignment] = {}
     for network in wired:
         for host, node in _called(network.assignments, nodes).items():
@@ -278,7 +279,7 @@ def _rails(
 
 
 def _numbered(its: HardwareInventory) -> tuple[tuple[int | None, Part], ...]:
-    """The adapters that are not known to be no rails, each with its own if it is one."""
+    """The adapters that may be rails, each with its rail if known."""
     placed = ((its.placed[part.id], part) for part in its.adapters)
     return tuple((at.rail, part) for at, part in placed if at.role != Role.FRONT_END)
 
@@ -289,13 +290,13 @@ def _links(
     networks: Iterable[Network],
     nodes: Collection[str],
 ) -> tuple[Links, ...]:
-    """Of each tier, the nearest first: by what the most trusted source says of each domain's own
-    links, and by the network with the most cables. Islands have no cables of their own: as many
-    leave them as leave what lies in them."""
+    """The links of each tier, the nearest first: of each domain by the most trusted source, and
+    ratios by the network with the most cables. Scale-up domains have no network cables of their
+    own: they have the oversubscription of the tier inside."""
     called = [tier.name for tier in merged.tiers]
-    tiers = [tier.domains for tier in merged.tiers if tier.name != ISLAND]
+    tiers = [tier.domains for tier in merged.tiers if tier.name != SCALE_UP]
     leaving: list[dict[str, float]] = [{} for _ in tiers]
-    for report in sorted(reports, key=lambda each: (each.basis, each.capacity, each.source)):
+    for report in sorted(reports, key=lambda each: (each.provenance, each.capacity, each.source)):
         capacities = report.leaving
         same = topology_merge.matched(tiers, report.tiers) if any(capacities) else {}
         for its, tier in same.items():
@@ -311,20 +312,20 @@ def _links(
         networks, key=lambda each: (each.source_report.capacity, each.wiring.source)
     ):
         theirs = _of_the_cluster(network.source_report, nodes).tiers
-        narrowing, sums = network.narrowing(), network.summing()
+        narrowing, sums = network.narrowing(), network.reducing_domains()
         for its, tier in topology_merge.matched(tiers, theirs).items():
             ratios[tier] = narrowing.get(its + 1, ratios[tier])
             reducing[tier] |= _reducing(tiers[tier], theirs[its], sums[its])
     never_less = itertools.accumulate(ratios, max)
     links = [*map(Links, never_less, leaving, reducing)]
-    if ISLAND in called:
-        at = called.index(ISLAND)
+    if SCALE_UP in called:
+        at = called.index(SCALE_UP)
         links.insert(at, Links(links[at - 1].oversubscription if at else 1.0))
     return tuple(links)
 
 
 def _ratio(domains: Mapping[str, str], capacities: Mapping[str, float]) -> float:
-    """Nodes over how many of them can leave their domains, of those that something is known of."""
+    """Number of nodes over how many can send out of their domains at once, where that is known."""
     within = sum(domain in capacities for domain in domains.values())
     return max(1.0, within / sum(capacities.values())) if capacities else 1.0
 
@@ -332,7 +333,7 @@ def _ratio(domains: Mapping[str, str], capacities: Mapping[str, float]) -> float
 def _reducing(
     ours: Mapping[str, str], theirs: Mapping[str, str], sums: frozenset[str]
 ) -> frozenset[str]:
-    """The domains of which all nodes stand in one that a source has, and that one sums up."""
+    """The domains that lie within one domain of a source with in-network reduction."""
     called = group((domain, theirs.get(node, UNKNOWN)) for node, domain in ours.items())
     return frozenset(
         domain for domain, names in called.items() if len({*names}) == 1 and names[0] in sums
@@ -340,50 +341,49 @@ def _reducing(
 
 
 def short(domain: str, above: str) -> str:
-    """A domain's name inside another, for people: a source that knows it by its whole path repeats
-    the other's."""
+    """A domain's name without the prefix of the domain around it, for display."""
     return domain.removeprefix(f"{above}/") or domain
 
 
 def _apart(reports: Iterable[SourceReport]) -> tuple[SourceReport, ...]:
-    """Sources of one name are numbered, by what they say and not by the order that they came in."""
+    """Number sources of the same name by their content, independent of their order."""
     found: list[SourceReport] = []
     for name, its in sorted(group((report.source, report) for report in reports).items()):
         if len(its) > 1:
             its.sort(key=_content)
         found += its[:1]
         found += (replace(each, source=f"{name} ({at})") for at, each in enumerate(its[1:], 2))
-    return tuple(sorted(found, key=lambda each: (-each.basis, -each.capacity, each.source)))
+    return tuple(sorted(found, key=lambda report: report.order))
 
 
 def _content(report: SourceReport) -> str:
-    """All that it says, in words that can be put in order."""
-    domains = [sorted(each.items()) for each in (*report.tiers, report.islands)]
-    return repr((report.basis, report.capacity, domains, report.names, report.strange))
+    """All of a report as a text that can be sorted."""
+    domains = [sorted(each.items()) for each in (*report.tiers, report.scale_up_domains)]
+    return repr((report.provenance, report.capacity, domains, report.names, report.strange))
 
 
 def _of_the_cluster(report: SourceReport, nodes: Collection[str]) -> SourceReport:
-    """What an account says of nodes, by the names that they have in the cluster."""
+    """A source's report with the node names of the cluster."""
     hosts = report.nodes
     if hosts <= {*nodes}:
         return report
     called = _called(hosts, nodes)
 
-    def renamed(values: Mapping[str, Said]) -> dict[str, Said]:
+    def renamed(values: Mapping[str, Value]) -> dict[str, Value]:
         return {called[host]: its for host, its in values.items() if host in called}
 
     return replace(
         report,
         tiers=tuple(map(renamed, report.tiers)),
-        islands=renamed(report.islands),
+        scale_up_domains=renamed(report.scale_up_domains),
         times=renamed(report.times),
-        strange=report.strange + _strangers(hosts, called),
+        strange=report.strange + _unknown_hosts(hosts, called),
     )
 
 
 def _called(hosts: Collection[str], nodes: Collection[str]) -> dict[str, str]:
-    """The node of each host: of its name, or where one of both is a first name alone (no address is
-    one), of that name, if no other host and no other node has it."""
+    """The node of each host: the node of its name, or, where one of both names is a bare first name
+    (never an address), the node of that first name, if it is unique among hosts and among nodes."""
     exact = {host: host for host in hosts if host in nodes}
     by_first = group((node.partition(".")[0], node) for node in nodes if node not in exact)
     left = group((host.partition(".")[0], host) for host in hosts if host not in exact)

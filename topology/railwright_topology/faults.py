@@ -37,12 +37,12 @@ def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
 
 
 def _misplugged(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
-    for uplink, expected in layers.plugs.odd.items():
+    for uplink, expected in layers.ports.odd.items():
         yield (
             f"{uplink.host} {uplink.nic} is plugged into {names[uplink.switch]}, "
             f"and those of the hosts beside it into {names[expected]}"
         )
-    for uplink in layers.plugs.sound:
+    for uplink in layers.ports.sound:
         if (tier := layers.tiers[uplink.switch]) > 1:
             at = names[uplink.switch]
             yield f"{uplink.host} {uplink.nic} is plugged into {at}, a switch of tier {tier}"
@@ -50,8 +50,8 @@ def _misplugged(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
 
 def _missing_uplinks(uplinks: Iterable[Uplink], layers: Layers) -> Iterator[str]:
     there = {(uplink.host, uplink.nic) for uplink in uplinks}
-    for host in sorted(layers.plugs.kinds, key=natural):
-        for nic in layers.plugs.kinds[host]:
+    for host in sorted(layers.ports.kinds, key=natural):
+        for nic in layers.ports.kinds[host]:
             if (host, nic) not in there:
                 yield f"{host} has no cable at {nic}, where those of its kind have one"
 
@@ -59,7 +59,7 @@ def _missing_uplinks(uplinks: Iterable[Uplink], layers: Layers) -> Iterator[str]
 def _missing_slots(layers: Layers) -> Iterator[str]:
     """Adapters that a whole kind of hosts lacks, and a more frequent kind of the same has: all
     cables of a ToR are gone."""
-    hosts = group((kind, host) for host, kind in layers.plugs.kinds.items())
+    hosts = group((kind, host) for host, kind in layers.ports.kinds.items())
     counts = {kind: len(its) for kind, its in hosts.items()}
     for kind, its in sorted(hosts.items()):
         if lacked := [nic for nic in port_assignment.whole(kind, counts) if nic not in kind]:
@@ -83,7 +83,7 @@ def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
         usual = _usual(uplink.bytes_per_s for uplink in its)
         for uplink in its:
             if uplink.bytes_per_s < usual:
-                runs, most = speeds.told(uplink.bytes_per_s), speeds.told(usual)
+                runs, most = speeds.text(uplink.bytes_per_s), speeds.text(usual)
                 yield f"{uplink.host} {uplink.nic} runs at {runs}, most beside it at {most}"
 
 
@@ -114,7 +114,7 @@ def _thin(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[
         usual = _usual(speed for each in (to, *beside) for speed in each.values())
         for high in sorted(to):
             if to[high] < usual:
-                has, should = speeds.told(to[high]), speeds.told(usual)
+                has, should = speeds.text(to[high]), speeds.text(usual)
                 yield f"{names[switch]} reaches {names[high]} with {has}, such pairs have {should}"
 
 

@@ -48,7 +48,7 @@ def _widen(graph: nx.Graph, one: str, other: str, cables: int, bytes_per_s: int)
     held = graph.get_edge_data(one, other, {"cables": 0, "bytes_per_s": 0})
     wide = held["bytes_per_s"] + bytes_per_s
     graph.add_edge(
-        one, other, cables=held["cables"] + cables, bytes_per_s=wide, speed=speeds.told(wide)
+        one, other, cables=held["cables"] + cables, bytes_per_s=wide, speed=speeds.text(wide)
     )
 
 

@@ -1,7 +1,7 @@
 """Merge the hardware reports of one node into one inventory, and list what they disagree on.
 
 A part is identified by its PCI address; a report without addresses is resolved by the names and
-numbers that another report gives with one. The most trusted source that knows a fact counts; each
+numbers that another report gives with one. The most trusted source that has a fact counts; each
 other source that differs is a conflict with both values. `fabric` calls it for each node.
 """
 
@@ -33,14 +33,14 @@ SPEED_TOLERANCE = 0.05
 """Two speeds that differ by less are the same: one is rounded, or includes the line coding."""
 
 DISTANCE = "distance"
-"""The fact of how near two parts are."""
+"""The name of the fact: the distance of two parts."""
 
 _FACTS = {
     each.name: each.default
     for each in dataclasses.fields(Part)
     if each.name not in ("id", "pci", "names")
 }
-"""The facts of a part, each with the value of a source that does not know it."""
+"""The facts of a part, each with the value that means unknown."""
 _SPEEDS = frozenset({"pcie_bytes_per_s", "bytes_per_s"})
 
 Value = TypeVar("Value")
@@ -50,12 +50,12 @@ _Alias = tuple[Kind, int | str]
 
 @dataclass(frozen=True, slots=True)
 class HardwareConflict:
-    """Of a part, or of two: ``source`` says ``said`` of a fact, and ``held`` counts, by ``by``."""
+    """Of a part, or of two: ``source`` has ``reported`` for a fact; ``held`` by ``by`` counts."""
 
     part: str
     fact: str
     source: str
-    said: str
+    reported: str
     held: str
     by: str
 
@@ -64,8 +64,8 @@ class HardwareConflict:
 class HardwareInventory:
     """``parts`` are accelerators before adapters, each in natural order. ``placed`` has the role of
     each adapter. ``sources`` gives the source that counts, by part and fact, or by the ends of a
-    link and its technology, or by two parts and DISTANCE. ``unknown`` is what no source says, in
-    sentences."""
+    link and its technology, or by two parts and DISTANCE. ``unknown`` are sentences on what no
+    source reports."""
 
     parts: tuple[Part, ...] = ()
     links: tuple[Link, ...] = ()
@@ -95,12 +95,12 @@ class HardwareInventory:
 
 def of(hardware_reports: Iterable[HardwareReport]) -> HardwareInventory:
     """Merge the reports of one node. The same for any order of different sources."""
-    reports = sorted(hardware_reports, key=lambda look: (-look.basis, look.source))
+    reports = sorted(hardware_reports, key=lambda report: (-report.provenance, report.source))
     merge = _Merge()
-    remarks = [f"{look.source}: {remark}" for look in reports for remark in look.remarks]
+    remarks = [f"{report.source}: {remark}" for report in reports for remark in report.remarks]
     identities = _identities(reports, remarks)
-    for look, ids in zip(reports, identities, strict=True):
-        merge.add(look, ids)
+    for report, ids in zip(reports, identities, strict=True):
+        merge.add(report, ids)
     merge.add_links(reports, identities)
     parts = tuple(sorted(merge.parts.values(), key=_order))
     kept = {part.id for part in parts}
@@ -112,18 +112,18 @@ def of(hardware_reports: Iterable[HardwareReport]) -> HardwareInventory:
         rails.of(parts, distances),
         merge.sources,
         tuple(merge.conflicts),
-        next((look.virtual for look in reports if look.virtual is not None), None),
-        not distances and any(look.hides_tree for look in reports),
+        next((report.virtual for report in reports if report.virtual is not None), None),
+        not distances and any(report.hides_tree for report in reports),
         remarks=tuple(sorted(remarks)),
     )
-    shows_links = any(look.tells for look in reports)
+    shows_links = any(report.complete for report in reports)
     return replace(found, unknown=tuple(_unknown(found, shows_links=shows_links)))
 
 
-def told(conflict: HardwareConflict) -> str:
-    """A conflict in words, with both sides."""
+def describe(conflict: HardwareConflict) -> str:
+    """A conflict as a sentence with both values."""
     return (
-        f"{conflict.part}: by {conflict.source} its {conflict.fact} is {conflict.said};"
+        f"{conflict.part}: by {conflict.source} its {conflict.fact} is {conflict.reported};"
         f" {conflict.held} counts, by {conflict.by}"
     )
 
@@ -136,13 +136,14 @@ def _order(part: Part) -> tuple[object, ...]:
 
 def _identities(reports: Sequence[HardwareReport], remarks: list[str]) -> list[dict[str, str]]:
     """For each report, the merged ids of its parts; a part without one is left out and remarked."""
-    located, unnamed = _located([part for look in reports for part in look.parts if part.pci])
+    located, unnamed = _located([part for report in reports for part in report.parts if part.pci])
     found: list[dict[str, str]] = []
-    for look in reports:
-        ids = {part.id: _identity(part, look.basis, located, unnamed) for part in look.parts}
+    for report in reports:
+        trust = report.provenance
+        ids = {part.id: _identity(part, trust, located, unnamed) for part in report.parts}
         if left := [name for name, its in ids.items() if not its]:
             which = f"{left[0]} and {len(left) - 1} more" if left[1:] else left[0]
-            remarks.append(f"{look.source}: nobody says at which PCI address {which} is")
+            remarks.append(f"{report.source}: no source has the PCI address of {which}")
         found.append({name: its for name, its in ids.items() if its})
     return found
 
@@ -156,25 +157,25 @@ def _located(parts: Sequence[Part]) -> tuple[dict[_Alias, str], set[Kind]]:
 
 
 def _identity(
-    part: Part, basis: Provenance, located: Mapping[_Alias, str], unnamed: set[Kind]
+    part: Part, provenance: Provenance, located: Mapping[_Alias, str], unnamed: set[Kind]
 ) -> str:
     """Empty where no address is known and one of the addresses of its kind may be its own."""
-    known = next((located[its] for its in _aliases(part) if its in located), "")
+    located_at = next((located[its] for its in _aliases(part) if its in located), "")
     # Files give functions of one card one address: a name counts for more there.
-    by_name = known and part.kind == Kind.ADAPTER and basis <= Provenance.TOLD
+    by_name = located_at and part.kind == Kind.ADAPTER and provenance <= Provenance.IMPORTED
     if part.pci and not by_name:
         return _address(part)
-    return known or ("" if part.kind in unnamed else part.id)
+    return located_at or ("" if part.kind in unnamed else part.id)
 
 
 def _aliases(part: Part) -> list[_Alias]:
-    """What sources that have no addresses may call it."""
+    """The names and the number by which sources without addresses identify it."""
     found: list[_Alias] = [(part.kind, name) for name in part.names]
     return found if part.number is None else [(part.kind, part.number), *found]
 
 
 def _address(part: Part) -> str:
-    """The further ports of an adapter (``mlx4_0/2``) stand at one address."""
+    """The PCI address; further ports of an adapter (``mlx4_0/2``) get a suffix."""
     port = part.names[0].partition("/")[2] if part.names else ""
     return f"{part.pci}/{port}" if port else part.pci
 
@@ -190,15 +191,15 @@ class _Merge:
         self.conflicts: list[HardwareConflict] = []
         self._values: dict[tuple[str, ...], object] = {}
 
-    def add(self, look: HardwareReport, ids: Mapping[str, str]) -> None:
+    def add(self, report: HardwareReport, ids: Mapping[str, str]) -> None:
         """Add a report's parts and distances."""
-        for part in look.parts:
+        for part in report.parts:
             if part.id in ids:
-                self._add_part(ids[part.id], part, look.source)
-        for (one, other), distance in sorted(look.distances.items()):
+                self._add_part(ids[part.id], part, report.source)
+        for (one, other), distance in sorted(report.distances.items()):
             if one in ids and other in ids:
                 both = pair(ids[one], ids[other])
-                self.distances[both] = self._claim((*both, DISTANCE), distance, look.source)
+                self.distances[both] = self._claim((*both, DISTANCE), distance, report.source)
 
     def _add_part(self, name: str, part: Part, source: str) -> None:
         held = self.parts.get(name) or Part(name, part.kind, part.pci)
@@ -212,39 +213,39 @@ class _Merge:
         names = held.names + tuple(each for each in part.names if each not in held.names)
         self.parts[name] = replace(held, names=names, **facts)
 
-    def _claim(self, key: tuple[str, ...], said: Value, source: str) -> Value:
+    def _claim(self, key: tuple[str, ...], reported: Value, source: str) -> Value:
         """Return the value that counts: that of the first source. Another one is a conflict."""
         by = self.sources.setdefault(key, source)
-        held: Value = self._values.setdefault(key, said)  # type: ignore[assignment]
+        held: Value = self._values.setdefault(key, reported)  # type: ignore[assignment]
         fact = key[-1]
-        if not _agree(fact, said, held):
-            self._differ(key, source, _words(fact, said), _words(fact, held), by)
+        if not _agree(fact, reported, held):
+            self._differ(key, source, _words(fact, reported), _words(fact, held), by)
         return held
 
-    def _differ(self, key: tuple[str, ...], source: str, said: str, held: str, by: str) -> None:
+    def _differ(self, key: tuple[str, ...], source: str, reported: str, held: str, by: str) -> None:
         part = " and ".join(key[:-1])
-        self.conflicts.append(HardwareConflict(part, key[-1], source, said, held, by))
+        self.conflicts.append(HardwareConflict(part, key[-1], source, reported, held, by))
 
     def add_links(
         self, reports: Iterable[HardwareReport], identities: Iterable[Mapping[str, str]]
     ) -> None:
-        """Add all links by ends and technology. A source that shows every link of a technology
-        states by leaving one out that it does not exist."""
+        """Add all links by ends and technology. A report that is complete for a technology reports
+        a link that it leaves out as absent."""
         shown = [
-            (look, {*ids.values()}, _links(look, ids))
-            for look, ids in zip(reports, identities, strict=True)
+            (report, {*ids.values()}, _links(report, ids))
+            for report, ids in zip(reports, identities, strict=True)
         ]
         for key in sorted({key for _, _, links in shown for key in links}):
             ends, technology = key
-            said = [
-                (look.source, links.get(key))
-                for look, there, links in shown
-                if key in links or (technology in look.tells and there.issuperset(ends))
+            reported = [
+                (report.source, links.get(key))
+                for report, there, links in shown
+                if key in links or (technology in report.complete and there.issuperset(ends))
             ]
-            self._add_link((*ends, technology), said)
+            self._add_link((*ends, technology), reported)
 
-    def _add_link(self, key: tuple[str, ...], said: Sequence[tuple[str, Link | None]]) -> None:
-        (by, held), *others = said
+    def _add_link(self, key: tuple[str, ...], reported: Sequence[tuple[str, Link | None]]) -> None:
+        (by, held), *others = reported
         for source, link in others:
             if not _agree_on_link(link, held):
                 self._differ(key, source, _link(link), _link(held), by)
@@ -260,9 +261,9 @@ class _Merge:
             self.sources[key] = by
 
 
-def _links(look: HardwareReport, ids: Mapping[str, str]) -> dict[_LinkKey, Link]:
+def _links(report: HardwareReport, ids: Mapping[str, str]) -> dict[_LinkKey, Link]:
     found: dict[_LinkKey, Link] = {}
-    for link in look.links:
+    for link in report.links:
         one, other = link.ends
         if one in ids and other in ids:
             ends = pair(ids[one], ids[other])
@@ -296,14 +297,14 @@ def _words(fact: str, value: object) -> str:
 def _link(link: Link | None) -> str:
     if link is None:
         return "no link"
-    known = [f"{link.count} links"] if link.count else []
-    known += [f"{link.bytes_per_s:,} bytes/s"] if link.bytes_per_s else []
-    return ", ".join(known) or "a link"
+    phrases = [f"{link.count} links"] if link.count else []
+    phrases += [f"{link.bytes_per_s:,} bytes/s"] if link.bytes_per_s else []
+    return ", ".join(phrases) or "a link"
 
 
 def _unknown(found: HardwareInventory, *, shows_links: bool) -> Iterator[str]:
     if found.hides_tree:
-        yield "which part is near which: the machine shows no PCI tree, as virtual ones do"
+        yield "which part is near which: the machine exposes no PCI tree, as virtual machines do"
     elif found.accelerators and found.adapters and not found.distances:
         yield "which part is near which"
     if len(found.accelerators) > 1 and not shows_links:

@@ -60,12 +60,12 @@ class Layers:
     tiers: Mapping[str, int]
     domains: tuple[tuple[Domain, ...], ...]
     rails: Mapping[Slot, int]
-    plugs: PortAssignment
+    ports: PortAssignment
     stray: tuple[Trunk, ...]
 
     def rail(self, uplink: Uplink) -> int | None:
         """The rail that this adapter is of, wherever it is plugged in."""
-        return self.rails.get((self.plugs.kinds[uplink.host], uplink.nic))
+        return self.rails.get((self.ports.kinds[uplink.host], uplink.nic))
 
     def upward(self, trunks: Iterable[Trunk]) -> Iterator[tuple[str, str, int]]:
         """Of trunks between two tiers, the lower switch, the higher one, and bytes a second."""
@@ -98,7 +98,7 @@ def of(wiring: Wiring) -> Layers:
             _domains(graph, found.sound, tiers, tier) for tier in range(1, outermost + 1)
         ),
         rails=rails if len({*rails.values()}) > 1 else {},
-        plugs=found,
+        ports=found,
         stray=tuple(trunk for trunk in wiring.trunks if trunk in stray),
     )
 

@@ -11,9 +11,9 @@ class Links:
     """``oversubscription``: how many times more nodes can send than can leave one of the level's
     domains; 1 where nobody says. ``leaving`` has the domains whose cables are known, and how many
     of their nodes can send out of them at once, each as fast as all of its adapters go.
-    ``summing`` are those in which every switch was seen to add up what crosses it (SHARP).
+    ``reducing`` are those in which every switch was seen to add up what crosses it (SHARP).
     """
 
     oversubscription: float = 1.0
     leaving: Mapping[str, float] = field(default_factory=dict)
-    summing: frozenset[str] = frozenset()
+    reducing: frozenset[str] = frozenset()

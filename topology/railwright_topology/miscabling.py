@@ -14,7 +14,7 @@ class MiscabledRail:
     why: str
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """It in words."""
         return f"rail {self.rail} is astray at {self.adapter}: {self.why}"
 

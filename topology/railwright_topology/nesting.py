@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from railwright_topology.grouping import group
 
-Standing = dict[str, tuple[str, int]]
+NodeLocations = dict[str, tuple[str, int]]
 """The domain of each node at a tier, and who put it there: 0 is the most trusted source."""
 
 
@@ -21,7 +21,7 @@ Reasons = dict[str, int]
 """Of each node that was moved, or taken away, who decided that."""
 
 
-def settle(tiers: Sequence[Standing]) -> list[Reasons]:
+def settle(tiers: Sequence[NodeLocations]) -> list[Reasons]:
     """Change what must be changed, from the nearest tier outwards; the reasons, tier by tier."""
     reasons: list[Reasons] = [{} for _ in tiers]
     for place, inner in enumerate(tiers):
@@ -39,7 +39,7 @@ def _gather(
     place: int,
     beyond: int,
     *,
-    tiers: Sequence[Standing],
+    tiers: Sequence[NodeLocations],
     reasons: Sequence[Reasons],
 ) -> None:
     """Let the nodes of one domain of the tier at ``place`` stand in one of that ``beyond``."""

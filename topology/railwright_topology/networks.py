@@ -55,7 +55,7 @@ class Network:
             down[tiers[high]] += bytes_per_s
         return down, up
 
-    def summing(self) -> tuple[frozenset[str], ...]:
+    def reducing_domains(self) -> tuple[frozenset[str], ...]:
         """By tier, the nearest first: the domains in which every switch adds up what crosses it
         (SHARP), by the names that the account has for them."""
         reducing = {switch.id for switch in self.wiring.switches if switch.reduces}

@@ -51,7 +51,7 @@ def _links(technology: str, links: Sequence[Link], accelerators: int) -> str:
 
 def _adapters(role: Role, parts: Sequence[Part]) -> str:
     counts = collections.Counter(part.bytes_per_s for part in parts if part.bytes_per_s)
-    at = " and ".join(speeds.told(speed) for speed in sorted(counts, reverse=True))
+    at = " and ".join(speeds.text(speed) for speed in sorted(counts, reverse=True))
     down = sum(part.up is False for part in parts)
     what = _count(len(parts), "rail") if role == Role.RAIL else f"{len(parts)} {role}"
     return f"{what}{f' at {at}' if at else ''}{f' ({down} down)' if down else ''}"

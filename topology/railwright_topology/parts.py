@@ -128,7 +128,7 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
     """One source of one node. ``distances`` are those of accelerators to each other and to
-    adapters; two adapters of one card are near in a way of their own. ``tells`` are the
+    adapters; two adapters of one card are near in a way of their own. ``complete`` are the
     technologies of which it shows every link between the accelerators that it knows, so that no
     link is a statement too.
 
@@ -138,11 +138,11 @@ class HardwareReport:
     """
 
     source: str
-    basis: Provenance
+    provenance: Provenance
     parts: tuple[Part, ...] = ()
     links: tuple[Link, ...] = ()
     distances: Mapping[Pair, Distance] = field(default_factory=dict)
-    tells: frozenset[Technology] = frozenset()
+    complete: frozenset[Technology] = frozenset()
     virtual: bool | None = None
     hides_tree: bool | None = None
     remarks: tuple[str, ...] = ()
@@ -165,6 +165,10 @@ class DeviceBenchmark:
     memory_bytes_per_s: int = 0
 
 
+Benchmarks = tuple[DeviceBenchmark, ...]
+"""The benchmarks of one node's devices."""
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareReports:
     """What one file shows of the insides of nodes, and what was measured there, by the names that
@@ -172,10 +176,10 @@ class HardwareReports:
 
     source: str
     by_host: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
-    rates: Mapping[str, tuple[DeviceBenchmark, ...]] = field(default_factory=dict)
+    benchmarks: Mapping[str, Benchmarks] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes that it knows of."""
-        return frozenset(self.by_host) | frozenset(self.rates)
+        return frozenset(self.by_host) | frozenset(self.benchmarks)

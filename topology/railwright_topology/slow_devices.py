@@ -26,7 +26,7 @@ NOISE = 0.02
 is told as it was, or devices at the border of what is slow would be news each time that they are
 measured, and every running job judged again for it. It is held against what is held, so what
 becomes slower bit by bit is found out all the same."""
-PACE_MIN = 0.01
+RELATIVE_SPEED_MIN = 0.01
 """Nothing stands still: times are divided by it."""
 
 _FACTS: Mapping[str, tuple[str, str]] = {
@@ -52,7 +52,7 @@ class Slow:
     @property
     def relative_speed(self) -> float:
         """What it reaches over what is usual, to a hundredth."""
-        return max(PACE_MIN, round(self.measured / self.usual, 2))
+        return max(RELATIVE_SPEED_MIN, round(self.measured / self.usual, 2))
 
 
 def held(
@@ -67,7 +67,7 @@ def held(
     than NOISE is the one before. Where looks show accelerators, no others are believed or held.
     """
     parts = (
-        part for look in hardware_reports for part in look.parts if part.kind == Kind.ACCELERATOR
+        part for each in hardware_reports for part in each.parts if part.kind == Kind.ACCELERATOR
     )
     shown = {part.pci for part in parts if part.pci}
     old = {each.device: each for each in before}
@@ -98,12 +98,12 @@ Measured = tuple[str, tuple[DeviceBenchmark, ...]]
 
 
 def settled(
-    told: Mapping[str, Iterable[Measured]],
+    measurements: Mapping[str, Iterable[Measured]],
 ) -> tuple[dict[str, tuple[DeviceBenchmark, ...]], dict[str, tuple[HardwareConflict, ...]]]:
     """Of each node the rates that count, and where a second source measured others."""
-    rates: dict[str, tuple[DeviceBenchmark, ...]] = {}
+    benchmarks: dict[str, tuple[DeviceBenchmark, ...]] = {}
     conflicts: dict[str, tuple[HardwareConflict, ...]] = {}
-    for node, its in sorted(told.items()):
+    for node, its in sorted(measurements.items()):
         held: dict[str, tuple[str, DeviceBenchmark]] = {}
         differing: list[HardwareConflict] = []
         # What agents report is measured now and then, and a file, which has a place, once.
@@ -112,31 +112,31 @@ def settled(
                 by, counts = held.setdefault(each.device, (source, each))
                 if by != source:
                     differing += _differing(source, each, by, counts)
-        rates[node] = tuple(each for _, each in held.values())
+        benchmarks[node] = tuple(each for _, each in held.values())
         if differing:
             conflicts[node] = tuple(differing)
-    return rates, conflicts
+    return benchmarks, conflicts
 
 
 def _differing(
-    source: str, said: DeviceBenchmark, by: str, held: DeviceBenchmark
+    source: str, reported: DeviceBenchmark, by: str, held: DeviceBenchmark
 ) -> Iterator[HardwareConflict]:
     """Each fact of one device that two sources measured unlike."""
-    for fact in _FACTS if (said.model, said.by) == (held.model, held.by) else ():
-        both = getattr(said, fact), getattr(held, fact)
+    for fact in _FACTS if (reported.model, reported.by) == (held.model, held.by) else ():
+        both = getattr(reported, fact), getattr(held, fact)
         if min(both) and min(both) < (1 - TOLERANCE) * max(both):
-            one, other = (_told(fact, each) for each in both)
-            yield HardwareConflict(said.device, fact, source, one, other, by)
+            one, other = (_format_value(fact, each) for each in both)
+            yield HardwareConflict(reported.device, fact, source, one, other, by)
 
 
 def slow(
-    rates: Mapping[str, Iterable[DeviceBenchmark]], accelerated: Collection[str]
+    benchmarks: Mapping[str, Iterable[DeviceBenchmark]], accelerated: Collection[str]
 ) -> tuple[Slow, ...]:
     """Devices that are slower than most of their kind, the slowest first; of nodes with
     accelerators these alone."""
     kinds = group(
         ((each.model, each.by), (node, each))
-        for node, its in rates.items()
+        for node, its in benchmarks.items()
         for each in its
         if each.device != CPU or node not in accelerated
     )
@@ -147,15 +147,15 @@ def slow(
 
 
 def _slow(kind: Iterable[tuple[str, DeviceBenchmark]], fact: str) -> Iterator[Slow]:
-    having = [(node, its, rate) for node, its in kind if (rate := getattr(its, fact))]
-    by_node = group((node, rate) for node, _, rate in having)
+    having = [(node, its, value) for node, its in kind if (value := getattr(its, fact))]
+    by_node = group((node, value) for node, _, value in having)
     if len(by_node) < NODES_MIN:
         return
     # More than half reach it, whatever their number: of the nodes, and on each of its devices.
     usual = statistics.median_low(statistics.median_low(its) for its in by_node.values())
-    for node, its, rate in having:
-        if rate / usual < 1 - TOLERANCE:
-            yield Slow(node, its.device, its.model, fact, rate, usual)
+    for node, its, value in having:
+        if value / usual < 1 - TOLERANCE:
+            yield Slow(node, its.device, its.model, fact, value, usual)
 
 
 def of(found: Iterable[Slow]) -> dict[str, RelativeSpeed]:
@@ -168,17 +168,17 @@ def of(found: Iterable[Slow]) -> dict[str, RelativeSpeed]:
     }
 
 
-def told(slow: Slow) -> str:
+def describe(slow: Slow) -> str:
     """What is slow of a node, in words."""
-    reached, usual = _told(slow.fact, slow.measured), _told(slow.fact, slow.usual)
+    reached, usual = _format_value(slow.fact, slow.measured), _format_value(slow.fact, slow.usual)
     does, _ = _FACTS[slow.fact]
     share = f"{100 * slow.relative_speed:.0f} % of what most {slow.model} do"
     return f"{slow.device} {does} at {share}: {reached} of {usual}"
 
 
-def _told(fact: str, rate: int) -> str:
+def _format_value(fact: str, value: int) -> str:
     """To two digits: the third changes with every look."""
-    digits = float(f"{rate:.2g}")
+    digits = float(f"{value:.2g}")
     power = min(5, max(0, math.floor(math.log10(digits) / 3)))
     _, unit = _FACTS[fact]
     return f"{digits / 1000**power:g} {_PREFIXES[power]}{unit}"

@@ -1,7 +1,7 @@
-"""What one source says of where nodes stand, before it is held against what the others say.
+"""The domains of nodes as one source reports them, before `topology_merge` compares the sources.
 
-Sources count tiers in both directions and call one switch by different names, so what can be
-compared between two of them is which nodes they put together, from the nearest tier outwards.
+Sources count tiers in both directions and name one switch differently, so two of them are compared
+by which nodes they group, from the nearest tier outwards.
 """
 
 from __future__ import annotations
@@ -10,45 +10,43 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ISLAND = "island"
-"""What the level of device links is called, whatever sources call it."""
+SCALE_UP = "scale-up-domain"
+"""Name of the level of device links (NVLink, XGMI, HCCS), whatever sources call it."""
 
 
 class Provenance(enum.IntEnum):
-    """How a source came to know, the most trusted last."""
+    """How a source got its information, the most trusted last."""
 
     MEASURED = 1
-    """Probes: how well nodes reach each other, from which it follows where they stand. A busy host
-    or a slow cable misleads them, and they know no names. So they count where nobody says anything,
-    and elsewhere they say what cannot be."""
-    TOLD = 2
-    """Labels and files that something else made, some time ago."""
+    """Derived from probes between nodes. A busy host or a slow cable misleads them, and they have
+    no names. They count where no other source has a node, and elsewhere they show conflicts."""
+    IMPORTED = 2
+    """Read from labels and files that other tools wrote."""
     DECLARED = 3
-    """The site's own people: a plan, or the labels that they say count."""
+    """Declared by the administrators of the site: a plan, or configured labels."""
     SEEN = 4
-    """The switches and the adapters themselves say who is plugged in where."""
+    """Observed by switches and adapters themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """``tiers[0]`` gives each node its domain at the tier nearest to it, the others follow
-    outwards; a node that the source knows nothing of at a tier is left out there. A domain's name
-    is the source's own, unique within its tier, and every domain lies in one of the next tier.
-    ``names`` are what the source calls its tiers, or empty where it has no names for them.
-    ``capacity`` is how many bytes a second all its cables carry, where it knows of cables: of two
-    networks the larger one counts. ``leaving`` has of each tier the domains of which is known how
-    many of their nodes can send out of them at once, each as fast as all of its adapters go; it is
-    empty where the source knows nothing of that.
+    """``tiers[0]`` has the domain of each node at the nearest tier, the others follow outwards; a
+    tier leaves out nodes without a domain. A domain's name is the source's own, unique within its
+    tier, and every domain lies in one domain of the next tier. ``names`` are the source's names of
+    its tiers, empty if it has none. ``capacity`` are the bytes a second that all its cables carry,
+    0 without cables: of two networks the larger one counts. ``leaving`` has, for each tier, how
+    many nodes of a domain can send out of it at once, each at the full speed of its adapters, where
+    that is known; it is empty if nothing is known of any tier.
 
-    ``islands`` are domains of device links (NVLink, XGMI, HCCS) that reach beyond one node.
-    ``times`` has when it learned of a node, as seconds since 1970, where it says so.
-    ``strange`` are what the source shows and nobody can use, each told as a sentence.
+    ``scale_up_domains`` are domains of device links (NVLink, XGMI, HCCS) that reach beyond one
+    node. ``times`` has when a node was measured, in seconds since 1970, where known. ``strange``
+    are sentences on what the source has and what cannot be used.
     """
 
     source: str
-    basis: Provenance
+    provenance: Provenance
     tiers: tuple[Mapping[str, str], ...] = ()
-    islands: Mapping[str, str] = field(default_factory=dict)
+    scale_up_domains: Mapping[str, str] = field(default_factory=dict)
     strange: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     capacity: int = 0
@@ -56,10 +54,15 @@ class SourceReport:
     times: Mapping[str, int] = field(default_factory=dict)
 
     def name(self, tier: int) -> str:
-        """What a tier is called."""
+        """Name of a tier; its number if the source has no names."""
         return self.names[tier] if self.names else f"{self.source} tier {tier + 1}"
 
     @property
+    def order(self) -> tuple[int, int, str]:
+        """Key that sorts the most trusted source first."""
+        return -self.provenance, -self.capacity, self.source
+
+    @property
     def nodes(self) -> frozenset[str]:
-        """All nodes that the source knows of."""
-        return frozenset().union(*self.tiers, self.islands)
+        """All nodes in the report."""
+        return frozenset().union(*self.tiers, self.scale_up_domains)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def told(bytes_per_s: int) -> str:
+def text(bytes_per_s: int) -> str:
     """Such as ``200 Gb/s``."""
     return f"{round(bytes_per_s * 8 / 1e9):,} Gb/s"

@@ -10,7 +10,7 @@ from typing import Any
 from railwright_api.fabric import (
     CONFLICTS_MAX,
     FAULTS_MAX,
-    INSIDES_MAX,
+    HARDWARE_MAX,
     LEVELS_MAX,
     NETWORKS_MAX,
     PROBLEMS_MAX,
@@ -24,7 +24,7 @@ from railwright_operator.yielding import TimeSlice
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network
-from railwright_topology.source_reports import ISLAND, SourceReport
+from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.sources import probes
 from railwright_topology.topology_merge import LocationConflict
 
@@ -41,20 +41,20 @@ def summary_status(found: FabricState) -> Status:
     return {
         "nodes": len(fabric.places),
         "domains": [_level(fabric, level) for level in range(len(fabric.levels))],
-        "islands": _islands(fabric),
+        "scaleUpDomains": _scale_up_domains(fabric),
         "summary": _summary(fabric),
         "networks": [_network(network) for network in fabric.networks[:NETWORKS_MAX]],
         "rails": _rails(fabric),
         "sources": [_source(found, each) for each in fabric.source_reports[:SOURCES_MAX]],
-        "insides": _insides(fabric)[:INSIDES_MAX],
-        "measuredNodes": len(fabric.rates),
+        "hardware": _hardware(fabric)[:HARDWARE_MAX],
+        "measuredNodes": len(fabric.benchmarks),
         "slow": [
-            {"node": each.node, "message": bounds.sentence(slow_devices.told(each))}
+            {"node": each.node, "message": bounds.sentence(slow_devices.describe(each))}
             for each in fabric.slow[:SLOW_MAX]
         ],
         "slowCount": len({(each.node, each.device) for each in fabric.slow}),
         "conflicts": [
-            *(_conflict(its) for its in topology_merge.alike(conflicts)),
+            *(_conflict(its) for its in topology_merge.group_conflicts(conflicts)),
             *_inner_conflicts(fabric),
         ][:CONFLICTS_MAX],
         "conflictCount": len(conflicts) + sum(1 for _ in fabric.inner_conflicts()),
@@ -94,7 +94,7 @@ async def problems(
     if found.problem:
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)
-    found_problems.extend(_of_insides(found.fabric))
+    found_problems.extend(_of_hardware(found.fabric))
     time_slice = TimeSlice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
         if time_slice.is_over:
@@ -108,11 +108,11 @@ def _problem(key: str, message: str, **node: str) -> Status:
 
 
 def _summary(fabric: Fabric) -> str:
-    """The number of domains of each level, the coarsest first, and of islands and rails."""
+    """The number of domains of each level, the coarsest first, of scale-up domains and rails."""
     sizes = ((name, fabric.sizes(fabric.places, at)) for at, name in enumerate(fabric.levels))
-    text = " > ".join(str(len(its)) for name, its in sizes if name != ISLAND) or "none"
-    if scale_up := fabric.merged_topology.islands:
-        text += f"; {len({*scale_up.domains.values()})} islands"
+    text = " > ".join(str(len(its)) for name, its in sizes if name != SCALE_UP) or "none"
+    if scale_up := fabric.merged_topology.scale_up_domains:
+        text += f"; {len({*scale_up.domains.values()})} scale-up domains"
     rails = max((network.rails for network in fabric.networks), default=0)
     return f"{text}; {rails} rails" if rails else text
 
@@ -128,8 +128,8 @@ def _level(fabric: Fabric, level: int) -> Status:
     }
 
 
-def _islands(fabric: Fabric) -> Status | None:
-    scale_up = fabric.merged_topology.islands
+def _scale_up_domains(fabric: Fabric) -> Status | None:
+    scale_up = fabric.merged_topology.scale_up_domains
     if scale_up is None:
         return None
     sizes = collections.Counter(scale_up.domains.values())
@@ -148,7 +148,7 @@ def _network(network: Network) -> Status:
         "hosts": network.hosts,
         "rails": network.rails,
         "adapters": [
-            {"speed": speeds.told(speed), "count": count}
+            {"speed": speeds.text(speed), "count": count}
             for speed, count in network.speeds().items()
         ][:SOURCES_MAX],
         "oversubscription": [
@@ -164,14 +164,14 @@ def _rails(fabric: Fabric) -> Status | None:
     if not fabric.rails:
         return None
     found = [
-        {"node": node, "rail": each.rail, "message": bounds.sentence(each.told)}
+        {"node": node, "rail": each.rail, "message": bounds.sentence(each.description)}
         for node, rails in fabric.rails.items()
         for each in rails.miscabled
     ]
     return {
         "nodes": len(fabric.rails),
         "aligned": sum(not rails.miscabled for rails in fabric.rails.values()),
-        "astray": found[:FAULTS_MAX],
+        "miscabled": found[:FAULTS_MAX],
     }
 
 
@@ -179,7 +179,7 @@ def _source(found: FabricState, source_report: SourceReport) -> Status:
     fabric = found.fabric
     unused = [
         f"{tier} is not used: it fits between none of the tiers of more trusted sources"
-        if tier != ISLAND
+        if tier != SCALE_UP
         else topology_merge.CROSSING
         for source, tier in fabric.merged_topology.unmatched
         if source == source_report.source
@@ -187,7 +187,7 @@ def _source(found: FabricState, source_report: SourceReport) -> Status:
     tiers = (source_report.name(tier) for tier in range(len(source_report.tiers)))
     return {
         "source": bounds.name(source_report.source),
-        "basis": source_report.basis.name.capitalize(),
+        "provenance": source_report.provenance.name.capitalize(),
         "nodes": len(source_report.nodes),
         "tiers": [bounds.name(tier) for tier in tiers][:LEVELS_MAX],
         "remarks": [bounds.sentence(text) for text in (*unused, *source_report.strange)][
@@ -203,14 +203,14 @@ def _time(found: FabricState, source_report: SourceReport) -> str:
     if source_report.times:
         return datetime.fromtimestamp(min(source_report.times.values()), UTC).strftime(probes.TIME)
     for read in found.files:
-        for each in read.told:
+        for each in read.facts:
             its = each.source_report if isinstance(each, Network) else each
             if its.source == source_report.source:
                 return read.time
     return ""
 
 
-def _insides(fabric: Fabric) -> list[Status]:
+def _hardware(fabric: Fabric) -> list[Status]:
     return [
         {
             "nodes": len(nodes),
@@ -232,7 +232,7 @@ def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
             "node": nodes[0],
             "level": bounds.name(conflict.fact),
             "source": bounds.name(conflict.source),
-            "message": _for_all(hardware_inventory.told(conflict), len(nodes)),
+            "message": _for_all(hardware_inventory.describe(conflict), len(nodes)),
         }
 
 
@@ -242,7 +242,7 @@ def _conflict(equal: Sequence[LocationConflict]) -> Status:
         "node": first.node,
         "level": bounds.name(first.level),
         "source": bounds.name(first.source),
-        "message": _for_all(topology_merge.told(first), len(equal)),
+        "message": _for_all(topology_merge.describe(first), len(equal)),
     }
 
 
@@ -253,26 +253,26 @@ def _for_all(message: str, nodes: int) -> str:
 
 
 def _of_file(read: FileRead) -> Status:
-    kept = "; its last valid content stays" if read.told else ""
+    kept = "; its last valid content stays" if read.facts else ""
     return _problem(str(read.file), f"{read.problem}{kept}")
 
 
-def _of_insides(fabric: Fabric) -> Iterator[Status]:
+def _of_hardware(fabric: Fabric) -> Iterator[Status]:
     """Hosts that are not nodes, and hardware that cannot be used."""
-    for text in fabric.strangers:
+    for text in fabric.remarks:
         yield _problem(text.partition(":")[0], text)
     equal: dict[str, list[str]] = {}
     for node, its in fabric.inventories.items():
         for remark in its.remarks:
             equal.setdefault(remark, []).append(node)
     for remark, nodes in equal.items():
-        yield _problem("inside", _for_all(remark, len(nodes)), node=nodes[0])
+        yield _problem("hardware", _for_all(remark, len(nodes)), node=nodes[0])
 
 
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
     """The levels at which this node has no domain, and amounts that could not be read."""
     for level, domain in zip(fabric.levels, fabric.place(node.name), strict=True):
-        if domain == UNKNOWN and level != ISLAND:
+        if domain == UNKNOWN and level != SCALE_UP:
             what = "no source has the domain of this node at this level"
             if level in node.labels and not node.labels[level]:
                 what = f"the label is empty: {what}"

@@ -8,7 +8,7 @@ from railwright_api.fabric import Probing
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.source_reports import Provenance
 
-NEVER, WHEN_UNTOLD = "Never", "WhenUntold"
+NEVER, WHEN_UNKNOWN = "Never", "WhenUnknown"
 
 BESIDE = 2
 """The number of nodes of each nearest domain that are measured too, so that the result can be
@@ -28,9 +28,9 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     recent: set[str] = set()
     for source_report in fabric.source_reports:
         placed = frozenset().union(*source_report.tiers)
-        if source_report.basis is Provenance.MEASURED:
+        if source_report.provenance is Provenance.MEASURED:
             recent |= {node for node in placed if source_report.times.get(node, now_s) > oldest_s}
-        elif probing.mode == WHEN_UNTOLD:
+        elif probing.mode == WHEN_UNKNOWN:
             recent |= placed
     return frozenset(nodes - recent)
 

@@ -36,7 +36,7 @@ from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 5.0
+CHECK_EVERY_S = 5.0
 SETTLED_S = 15.0
 """A survey begins once all due nodes poll and the selection has not changed for this long, as nodes
 join one by one."""
@@ -82,7 +82,7 @@ class Surveyor:
             base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=self.clock, rng=self.rng
         )
         self._keeping: Pauses[str] = Pauses(
-            base_s=LOOK_S, cap_s=BETWEEN_S, clock=self.clock, rng=self.rng
+            base_s=CHECK_EVERY_S, cap_s=BETWEEN_S, clock=self.clock, rng=self.rng
         )
         self._unkept = self._failed = ""
         self._seen: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ class Surveyor:
     async def run(self) -> None:
         """Run due surveys until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_EVERY_S)
             try:
                 await self.run_due()
             except Exception as error:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN
-from railwright_topology.source_reports import ISLAND
+from railwright_topology.source_reports import SCALE_UP
 
-NO_SCALE_UP_DOMAIN = "no island"
+NO_SCALE_UP_DOMAIN = "no scale-up domain"
 _AROUND = "unknown, around "
 
 
 def resolve_domains(levels: Sequence[str], domains: Sequence[str]) -> tuple[str, ...]:
     """A node's domains, the coarsest first, with those that it is in together with others of which
     no name is known; each still UNKNOWN_DOMAIN is its own."""
-    if ISLAND not in levels:
+    if SCALE_UP not in levels:
         return tuple(domains)
-    at = levels.index(ISLAND)
+    at = levels.index(SCALE_UP)
     domain = domains[at]
     if not domain:
         return (*domains[:at], NO_SCALE_UP_DOMAIN, *domains[at + 1 :])

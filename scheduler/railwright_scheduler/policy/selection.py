@@ -78,9 +78,9 @@ class NodeSelector:
         if limits.rather != scale_up_level:
             return allowed
         within = replace(limits, within=max(limits.within, scale_up_level), scale_up_only=True)
-        on_islands = self._cluster.meant(allowed, within)
-        held = placement.capacity(self._cluster.domains, on_islands, within) >= count
-        return on_islands if held else allowed
+        in_scale_up_domains = self._cluster.meant(allowed, within)
+        held = placement.capacity(self._cluster.domains, in_scale_up_domains, within) >= count
+        return in_scale_up_domains if held else allowed
 
     def _placed(
         self, job: Job, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget

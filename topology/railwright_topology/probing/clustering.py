@@ -37,12 +37,12 @@ class Siblings:
     ones: Ints
     others: Ints
     pairs: Ints
-    looks: Ints
+    samples: Ints
 
     @property
     def apart(self) -> Bools:
         """Of each two whether they were separated."""
-        found: Bools = self.looks > 0
+        found: Bools = self.samples > 0
         return found
 
     @property
@@ -64,8 +64,8 @@ class Siblings:
         missing = times.copy()
         np.minimum.at(missing, ones, np.where(ranks == places, len(self.labels), places))
         found = np.full(len(self.labels), NONE)
-        asking = np.flatnonzero((self.sizes > 0) & (missing < self.rank))
-        found[asking] = self.order[self.starts[asking] + missing[asking]]
+        pending = np.flatnonzero((self.sizes > 0) & (missing < self.rank))
+        found[pending] = self.order[self.starts[pending] + missing[pending]]
         return found
 
 
@@ -100,7 +100,7 @@ class Clustering:
         rows &= (one != other) & (parents[one] == parents[other])
         one, other = one[rows], other[rows]
         far = self.levels.measured & (self.levels.low > tier)
-        looks = np.tile(np.where(far, self.readings.times, 0)[rows], 2)
+        samples = np.tile(np.where(far, self.readings.times, 0)[rows], 2)
         codes, at = np.unique(
             np.concatenate([one * len(labels) + other, other * len(labels) + one]),
             return_inverse=True,
@@ -114,14 +114,14 @@ class Clustering:
             codes // len(labels),
             codes % len(labels),
             np.bincount(at, minlength=len(codes)),
-            np.bincount(at, weights=looks, minlength=len(codes)).astype(np.int64),
+            np.bincount(at, weights=samples, minlength=len(codes)).astype(np.int64),
         )
 
     def placed(self, tier: int) -> Bools:
         """Nodes of which it is known who else is in their domain of a tier: those in one that
         others are in, and those that were separated from all."""
-        says = (self.levels.high <= tier) | (self.levels.low > tier)
-        reached = self.readings.ends[:, self.levels.measured & says]
+        decides = (self.levels.high <= tier) | (self.levels.low > tier)
+        reached = self.readings.ends[:, self.levels.measured & decides]
         found = self.there.copy()
         if len(found) > 1:
             found &= np.bincount(reached.ravel(), minlength=len(found)) > 0
@@ -134,7 +134,7 @@ class Clustering:
 def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Clustering:
     """Read it out of all looks; what a node's own slowness hides (``muted``, by metric and node)
     counts for nothing."""
-    farness = audible(readings, muted)
+    farness = unmuted(readings, muted)
     levels = ladder.levels(readings, farness)
     labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
     for tier in range(len(labels) - 1):
@@ -142,7 +142,7 @@ def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Cluste
     return Clustering(readings, there, farness, levels, labels)
 
 
-def audible(readings: Readings, muted: Bools) -> Floats:
+def unmuted(readings: Readings, muted: Bools) -> Floats:
     """The farness by metric and row, but for what a node's own slowness hides."""
     farness = readings.farness()
     one, other = readings.ends

@@ -71,5 +71,5 @@ def _beside(members: Iterable[str], found: Findings) -> Pair | None:
 def _spread(nodes: Iterable[str], found: Findings) -> list[str]:
     """Those of one nearest domain as far apart as can be: it takes in no more than it lets out."""
     domains = group((found.tiers[0].get(node, node), node) for node in sorted(nodes))
-    turns = itertools.zip_longest(*domains.values())
-    return [node for turn in turns for node in turn if node is not None]
+    rows = itertools.zip_longest(*domains.values())
+    return [node for row in rows for node in row if node is not None]

@@ -71,29 +71,29 @@ def _tiers(survey: Survey) -> tuple[tuple[dict[str, str], ...], list[tuple[int, 
     return tuple(groupings), levels
 
 
-def _figures(survey: Survey, levels: tuple[int, ...], inside: tuple[int, ...]) -> Figures:
+def _figures(survey: Survey, levels: tuple[int, ...], inner: tuple[int, ...]) -> Figures:
     its = survey.clustering.farness[:, survey.clustering.levels.at(*levels)]
-    beneath = survey.clustering.farness[:, survey.clustering.levels.at(*inside)]
+    beneath = survey.clustering.farness[:, survey.clustering.levels.at(*inner)]
     latency, bandwidth = (finite(its[metric]) for metric in METRICS)
     gaps = [_gap(finite(beneath[metric]), its) for metric, its in enumerate((latency, bandwidth))]
     return Figures(
         pairs=its.shape[1],
         latency_s=float(np.exp(np.median(latency))) if len(latency) else None,
         bytes_per_s=float(np.exp(-np.median(bandwidth))) if len(bandwidth) else None,
-        gap=max(gaps) if inside else None,
+        gap=max(gaps) if inner else None,
     )
 
 
-def _gap(inside: Floats, its: Floats) -> float:
+def _gap(inner: Floats, its: Floats) -> float:
     """Ashman, Bird and Zepf, 1994; with deviations that hiccups do not widen, and none that chance
     makes nothing of."""
-    if not len(inside) or not len(its):
+    if not len(inner) or not len(its):
         return 0.0
     spreads = [
         max(NOISE_MIN, 1.4826 * float(np.median(np.abs(each - np.median(each)))))
-        for each in (inside, its)
+        for each in (inner, its)
     ]
-    return float(np.median(its) - np.median(inside)) / math.sqrt(sum(s * s for s in spreads) / 2)
+    return float(np.median(its) - np.median(inner)) / math.sqrt(sum(s * s for s in spreads) / 2)
 
 
 def _strange(survey: Survey) -> Iterator[str]:
@@ -114,8 +114,8 @@ def _slow(survey: Survey, metric: int) -> Iterator[str]:
     values = [finite(farness[clustering.levels.at(tier)]) for tier in range(clustering.tiers)]
     usual = np.array([float(np.median(each)) if len(each) else math.nan for each in values])
     muted = survey.muted[metric, ends].any(axis=0)
-    usable = clustering.levels.at(*range(clustering.tiers)) & ~muted
-    expected = np.where(usable, usual[clustering.levels.low], np.where(muted, usual[-1], math.nan))
+    valid = clustering.levels.at(*range(clustering.tiers)) & ~muted
+    expected = np.where(valid, usual[clustering.levels.low], np.where(muted, usual[-1], math.nan))
     left = ~np.isnan(farness - expected)
     while left.any():
         own, others = np.full((2, len(survey.nodes)), math.inf)

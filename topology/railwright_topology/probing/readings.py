@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-LOOKS = 2
-FULL_LOOKS = 3 * LOOKS
+SAMPLES = 2
+SAMPLES_MAX = 3 * SAMPLES
 TRIES = 3
 """After so many failed ones a pair is not looked at again."""
 METRICS = (0, 1)
@@ -55,7 +55,7 @@ class Readings:
         self.partners = np.zeros(nodes, dtype=np.int64)
         """With how many others each node was measured, or was to be."""
         self._ends = np.zeros((2, 0), dtype=np.int64)
-        self._looks = np.zeros((len(METRICS), FULL_LOOKS, 0))
+        self._samples = np.zeros((len(METRICS), SAMPLES_MAX, 0))
         self._times = np.zeros(0, dtype=np.int64)
         self._failures = np.zeros(0, dtype=np.int64)
 
@@ -83,14 +83,14 @@ class Readings:
         row = self.rows.get(pair)
         if row is None:
             row = self._begin(pair)
-        look = reading.farness()
-        if min(look) == math.inf:
+        sample = reading.farness()
+        if min(sample) == math.inf:
             self._failures[row] += 1
-        elif self._times[row] < FULL_LOOKS:
-            self._looks[:, self._times[row], row] = look
+        elif self._times[row] < SAMPLES_MAX:
+            self._samples[:, self._times[row], row] = sample
             self._times[row] += 1
 
-    def looked(self, times: int) -> Bools:
+    def sampled(self, times: int) -> Bools:
         """The rows that were looked at so often, or will not be again."""
         found: Bools = (self.times >= times) | (self._failures[: len(self.rows)] >= TRIES)
         return found
@@ -98,8 +98,8 @@ class Readings:
     def farness(self) -> Floats:
         """By metric and row: the lower median of the nearest of each two looks; not a number where
         there is none."""
-        looks = self._looks[:, :, : len(self.rows)]
-        nearest = np.sort(np.minimum(looks[:, 0::LOOKS], looks[:, 1::LOOKS]), axis=1)
+        samples = self._samples[:, :, : len(self.rows)]
+        nearest = np.sort(np.minimum(samples[:, 0::SAMPLES], samples[:, 1::SAMPLES]), axis=1)
         finite = np.isfinite(nearest).sum(axis=1, keepdims=True)
         middle = np.take_along_axis(nearest, np.maximum(finite - 1, 0) // 2, axis=1)[:, 0]
         return np.where(np.isfinite(middle), middle, np.nan)
@@ -107,7 +107,7 @@ class Readings:
     def noise(self, metric: int) -> float:
         """The standard deviation of one look, out of how much two looks at one pair differ: robust
         to hiccups, as the median is. (That of such differences is 0.954 deviations.)"""
-        first, second = self._looks[metric, :LOOKS, : len(self.rows)]
+        first, second = self._samples[metric, :SAMPLES, : len(self.rows)]
         both = np.isfinite(first) & np.isfinite(second)
         if both.sum() < TWICE_ENOUGH:
             return NOISE_UNKNOWN
@@ -118,7 +118,7 @@ class Readings:
         if row == len(self._times):
             more = row + 64
             self._ends = _longer(self._ends, more, 0)
-            self._looks = _longer(self._looks, more, np.inf)
+            self._samples = _longer(self._samples, more, np.inf)
             self._times = _longer(self._times, more, 0)
             self._failures = _longer(self._failures, more, 0)
         self.rows[pair] = row

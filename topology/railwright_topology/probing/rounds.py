@@ -17,17 +17,17 @@ from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
 
 Pair = tuple[str, str]
-Ask = Callable[[Pair], Awaitable[Reading]]
+Probe = Callable[[Pair], Awaitable[Reading]]
 """Lets the first node of a pair measure how well it reaches the second; what failed reads empty."""
 
 
 async def carry_out(
-    survey: Survey, ask: Ask, *, goes_on: Callable[[], bool] = lambda: True
+    survey: Survey, probe: Probe, *, goes_on: Callable[[], bool] = lambda: True
 ) -> None:
     """Measure until nothing is left to ask, or for as long as it ``goes_on``."""
     pairs = await asyncio.to_thread(survey.next_round) if goes_on() else ()
     while pairs:
-        readings = await asyncio.gather(*map(ask, pairs))
+        readings = await asyncio.gather(*map(probe, pairs))
         results = dict(zip(pairs, readings, strict=True))
         pairs = await asyncio.to_thread(_advance, survey, results, goes_on=goes_on())
 
@@ -37,14 +37,14 @@ def _advance(survey: Survey, results: Mapping[Pair, Reading], *, goes_on: bool) 
     return survey.next_round() if goes_on else ()
 
 
-async def with_uplinks(found: Findings, ask: Ask) -> Findings:
+async def with_uplinks(found: Findings, probe: Probe) -> Findings:
     """The same with how many nodes can send out of each domain at once: its uplinks are filled for
     it, one domain after the other."""
     leaving: tuple[dict[str, float], ...] = tuple({} for _ in found.tiers)
-    for probe in contention.probes(found):
-        alone = await ask(probe.alone)
-        readings = await asyncio.gather(*map(ask, probe.pairs))
-        capacity = probe.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
+    for domain in contention.probes(found):
+        alone = await probe(domain.alone)
+        readings = await asyncio.gather(*map(probe, domain.pairs))
+        capacity = domain.leaving([each.bytes_per_s for each in readings], alone.bytes_per_s)
         if capacity is not None:
-            leaving[probe.tier][probe.domain] = capacity
+            leaving[domain.tier][domain.domain] = capacity
     return replace(found, leaving=leaving)

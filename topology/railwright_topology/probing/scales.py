@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from railwright_topology.probing.readings import (
-    FULL_LOOKS,
-    LOOKS,
     METRICS,
+    SAMPLES,
+    SAMPLES_MAX,
     Bools,
     Floats,
     Ints,
@@ -131,7 +131,7 @@ class Ladder:
         noise is allowed for, and if that leaves none either the nearer metric is believed, as
         whatever errs makes a pair far; but only after all looks.
         """
-        full = readings.looked(FULL_LOOKS)
+        full = readings.sampled(SAMPLES_MAX)
         close = self._both(farness, np.where(full, MARGIN_FULL, MARGIN))
         contrary = ~(close[0] & close[1]).any(axis=0)
         left = np.where(contrary, self._both(farness, np.full(len(full), MARGIN)), close)
@@ -141,7 +141,7 @@ class Ladder:
         farthest = (last - left[:, ::-1].argmax(axis=1)).min(axis=0)
         low = np.where(contrary, farthest, both.argmax(axis=0))
         high = np.where(contrary, farthest, last - both[::-1].argmax(axis=0))
-        settled = full | (readings.looked(LOOKS) & (low == high) & ~contrary)
+        settled = full | (readings.sampled(SAMPLES) & (low == high) & ~contrary)
         return Levels(low, high, settled, settled & ~np.isnan(farness).all(axis=0))
 
     def blurred(self, farness: Floats) -> Bools:
@@ -175,8 +175,8 @@ def _steps(farness: Floats, scales: Scales) -> Ints:
     """Of each pair that both metrics tell of, its step in both."""
     # A metric that makes no difference need not have been measured.
     data = [~np.isnan(farness[metric]) | (not scales[metric].cuts) for metric in METRICS]
-    known = farness[:, data[0] & data[1]]
-    steps = [scale.steps(known[at]) * bool(scale.cuts) for at, scale in enumerate(scales)]
+    complete = farness[:, data[0] & data[1]]
+    steps = [scale.steps(complete[at]) * bool(scale.cuts) for at, scale in enumerate(scales)]
     return np.stack(steps, axis=1)
 
 

@@ -11,11 +11,11 @@ from random import Random
 
 import numpy as np
 
-from railwright_topology.probing import clustering, questions, scales
+from railwright_topology.probing import clustering, pair_selection, scales
 from railwright_topology.probing.clustering import Clustering
 from railwright_topology.probing.readings import (
-    FULL_LOOKS,
     METRICS,
+    SAMPLES_MAX,
     Bools,
     Pair,
     Reading,
@@ -90,7 +90,7 @@ class Survey:
             self.readings.add(pair, results.get(named, Reading()))
             self._unread += 1
         self._round = ()
-        if self._drop_silent(VAIN) or self._unread > NEWS * self._read:
+        if self._drop_unreachable(VAIN) or self._unread > NEWS * self._read:
             self._read_anew()
         else:
             self._place()
@@ -102,7 +102,7 @@ class Survey:
     def _read_anew(self) -> None:
         """Find out anew what is near and what is far."""
         self._read, self._unread = self._read + self._unread, 0
-        farness = clustering.audible(self.readings, self.muted)
+        farness = clustering.unmuted(self.readings, self.muted)
         noises = [self.readings.noise(metric) for metric in METRICS]
         self.ladder = scales.ladder(farness, noises, self.readings.ends)
         self._place()
@@ -115,30 +115,30 @@ class Survey:
     def _pick(self) -> Iterator[Pair]:
         """Disjoint pairs, as many as may run at once."""
         busy: set[int] = set()
-        room, left = self.pairs_max - self.pairs, self._at_once
-        for pair in self._wanted(busy):
+        pairs_left, left = self.pairs_max - self.pairs, self._at_once
+        for pair in self._candidates(busy):
             new = pair not in self.readings.rows
-            if busy.isdisjoint(pair) and (room or not new):
-                room, left = room - new, left - 1
+            if busy.isdisjoint(pair) and (pairs_left or not new):
+                pairs_left, left = pairs_left - new, left - 1
                 busy.update(pair)
                 yield pair
             if left < 1:
                 return
 
-    def _wanted(self, busy: set[int]) -> Iterator[Pair]:
+    def _candidates(self, busy: set[int]) -> Iterator[Pair]:
         now = self.clustering
-        yield from questions.undecided(now)
+        yield from pair_selection.undecided(now)
         if self.pairs < self.pairs_max:
-            yield from questions.more_partners(now, self._rank, 1, busy)
-            yield from questions.comparisons(now, busy)
+            yield from pair_selection.more_partners(now, self._rank, 1, busy)
+            yield from pair_selection.comparisons(now, busy)
         if not busy:
-            yield from questions.proofs(now)
+            yield from pair_selection.proofs(now)
         if not busy and self.pairs < self.pairs_max:
-            yield from questions.more_partners(now, self._rank, self._partners_least, busy)
+            yield from pair_selection.more_partners(now, self._rank, self._partners_least, busy)
         if not busy:
-            yield from questions.again(now, self._blurred)
+            yield from pair_selection.again(now, self._blurred)
 
-    def _drop_silent(self, least: int) -> bool:
+    def _drop_unreachable(self, least: int) -> bool:
         """Leave out nodes that answer nobody, or hardly anybody."""
         before = len(self.lost)
         failed, ends = self.readings.failed, self.readings.ends
@@ -154,10 +154,10 @@ class Survey:
     def _settle(self) -> bool:
         """When nothing is left to ask: has what was measured last changed anything, is a node slow
         by itself, was a tier overlooked for want of pairs? Whether there may be more to ask."""
-        if self._drop_silent(1) or self._unread:
+        if self._drop_unreachable(1) or self._unread:
             self._read_anew()
             return True
-        blurred = self.ladder.blurred(self.clustering.farness) & ~self.readings.looked(FULL_LOOKS)
+        blurred = self.ladder.blurred(self.clustering.farness) & ~self.readings.sampled(SAMPLES_MAX)
         self._blurred = np.flatnonzero(blurred)
         if len(self._blurred):
             return True

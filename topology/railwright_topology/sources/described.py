@@ -212,11 +212,11 @@ def _model(value: Value) -> str:
 
 
 def _one_of(words: type[E]) -> Callable[[Value], E]:
-    known = {word.value: word for word in words}
+    by_value = {word.value: word for word in words}
 
     def decode(value: Value) -> E:
-        if (text := value.text("a word")) not in known:
-            raise value.error(f"{text[:80]!r}: one of these stands here: {', '.join(known)}")
-        return known[text]
+        if (text := value.text("a word")) not in by_value:
+            raise value.error(f"{text[:80]!r}: one of these stands here: {', '.join(by_value)}")
+        return by_value[text]
 
     return decode

@@ -109,8 +109,8 @@ def without_virtual_functions(parts: Iterable[Part]) -> Iterator[Part]:
     for part in every:
         first = named.get(f"{part.pci[:-1]}0", part.model)
         nameless = part.kind == Kind.ADAPTER and not part.names and first != part.model
-        known = part.model in _VIRTUAL_FUNCTIONS and part.model[:4] in makers
-        if not nameless and not known:
+        is_virtual = part.model in _VIRTUAL_FUNCTIONS and part.model[:4] in makers
+        if not nameless and not is_virtual:
             yield part
 
 

@@ -95,15 +95,15 @@ class Value:
                 found.append(decode(value))
         return found
 
-    def fields(self, what: str, known: Sequence[str] = ()) -> Fields:
+    def fields(self, what: str, allowed: Sequence[str] = ()) -> Fields:
         """The entries of a mapping whose keys are known beforehand. Others are left out with a
         remark; where none are given, every key may be there."""
         found = self.entries(what)
-        for key in found.keys() - known if known else ():
-            (nearest,) = difflib.get_close_matches(key[:80], known, n=1, cutoff=0)
+        for key in found.keys() - allowed if allowed else ():
+            (nearest,) = difflib.get_close_matches(key[:80], allowed, n=1, cutoff=0)
             rule = f"{key[:80]!r} is no field of {what}, the nearest is {nearest}: it is left out"
             self.omissions.add(found[key].error(rule))
-        fields = {key: value for key, value in found.items() if not known or key in known}
+        fields = {key: value for key, value in found.items() if not allowed or key in allowed}
         return Fields(self, fields)
 
 
@@ -149,11 +149,11 @@ def read_versioned(
     text: str,
     omissions: Omissions,
     what: str,
-    known: Sequence[str] = (),
+    allowed: Sequence[str] = (),
     versions: Sequence[str] = ("1",),
 ) -> Fields:
     """A document with a version; that of another version is read as of the last one known."""
-    record = read(omissions.source, text, omissions).fields(what, known)
+    record = read(omissions.source, text, omissions).fields(what, allowed)
     if (version := record["version"].text("a version")) not in versions:
         rule = f"version {version[:16]!r} is read as {versions[-1]}"
         omissions.add(record["version"].error(rule))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from railwright_topology import networks
-from railwright_topology.fabric import Told
+from railwright_topology.fabric import Facts
 from railwright_topology.parts import HardwareReports
 from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import (
@@ -39,12 +39,12 @@ READERS: Mapping[str, Callable[[str], _Read | tuple[_Read, ...]]] = MappingProxy
     {
         "hccl.json": hccl.parse,
         "ibnetdiscover.txt": ibnetdiscover.parse,
-        "inside.json": hardware_documents.parse_all,
-        "inside.yaml": described.parse,
+        "hardware.json": hardware_documents.parse_all,
+        "hardware.yaml": described.parse,
         "lldp.json": lldp.parse,
         "plan.yaml": plan.parse,
         "probes.json": probes.parse,
-        "rates.json": hardware_documents.parse_all,
+        "benchmarks.json": hardware_documents.parse_all,
         "topograph.json": topograph.parse_graph,
         "topograph.yaml": topograph.parse_model,
         "topology.conf": slurm.parse_conf,
@@ -67,13 +67,13 @@ class File:
         return f"{self.place}/{self.name}" if self.place else self.name
 
 
-def read(file: File) -> tuple[Told, ...]:
+def read(file: File) -> tuple[Facts, ...]:
     """What a file says. Raises WiringError where it breaks a rule of its format, or no format goes
     by its name."""
     reader = READERS.get(file.name.removesuffix(_GZIP))
     if reader is None:
-        known = ", ".join(sorted(READERS))
-        raise WiringError(str(file), 1, f"files of this name are not read; these are: {known}")
+        formats = ", ".join(sorted(READERS))
+        raise WiringError(str(file), 1, f"files of this name are not read; these are: {formats}")
     # A mark of the byte order is not what a file says.
     text = _text(file).removeprefix("\ufeff")
     try:
@@ -100,7 +100,7 @@ def _text(file: File) -> str:
         raise WiringError(str(file), 1, f"is no text: {error}") from error
 
 
-def _placed(place: str, found: _Read) -> Told:
+def _placed(place: str, found: _Read) -> Facts:
     """A source is called by its place too: both halves of a site have files of one name."""
     if place:
         found = replace(found, source=f"{place}/{found.source}")

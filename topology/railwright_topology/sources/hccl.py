@@ -79,8 +79,8 @@ def parse(text: str) -> tuple[HardwareReports, SourceReport]:
     if not servers:
         raise omissions.refuse("no server is in it")
     reports = {name: (_report(server, name in pods),) for name, server in servers.items()}
-    source_report = SourceReport(SOURCE, Provenance.TOLD, islands=pods, strange=omissions.sentences)
-    return HardwareReports(SOURCE, reports), source_report
+    domains = SourceReport(SOURCE, Provenance.IMPORTED, (), pods, omissions.sentences)
+    return HardwareReports(SOURCE, reports), domains
 
 
 def _by_server(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
@@ -160,7 +160,7 @@ def _report(server: _Server, on_pod: bool) -> HardwareReport:
         inventory.parts[name] = Part(name, Kind.ADAPTER, names=(name,), layer=Layer.ETHERNET)
     ends = itertools.combinations(sorted(names.values()) if linked else (), 2)
     return inventory.report(
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         (Link(each, Technology.HCCS, switched=True) for each in ends),
         # A port is on the chip.
         {pair(port, names[number]): Distance.SWITCH for number, port in ports.items()},

@@ -69,13 +69,13 @@ def parse(text: str) -> HardwareReport:
         omissions.note(topology.line, f"version {version[:16]!r} is read as version 2")
     for machine in topology.each("object"):
         _object(machine, Way(), found)
-    known = dict(_links(topology, found))
+    by_technology = dict(_links(topology, found))
     shown = devices.without_virtual_functions(inventory.parts.values())
     inventory.parts = {part.id: part for part in shown}
     return inventory.report(
         Provenance.SEEN,
-        itertools.chain.from_iterable(known.values()),
-        complete=known,
+        itertools.chain.from_iterable(by_technology.values()),
+        complete=by_technology,
         hides_tree=not found.bridged if inventory.parts else None,
     )
 

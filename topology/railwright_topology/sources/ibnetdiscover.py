@@ -68,8 +68,8 @@ def parse(text: str) -> Wiring:
     cables: list[_Cable] = []
     for number, section, line in _sections(text, names, omissions):
         if port := _PORT.match(line):
-            rate = _rate(port[4], number, omissions)
-            cables.append(_Cable(number, section, port[2], int(port[3]), rate))
+            bytes_per_s = _bytes_per_s(port[4], number, omissions)
+            cables.append(_Cable(number, section, port[2], int(port[3]), bytes_per_s))
         else:
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
     if not any(map(_is_switch, names)):
@@ -78,8 +78,8 @@ def parse(text: str) -> Wiring:
         if cable.far not in names:
             rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
             omissions.note(cable.line, rule)
-    known = [cable for cable in cables if _is_switch(cable.end) and cable.far in names]
-    return _wiring(names, known, omissions)
+    described = [cable for cable in cables if _is_switch(cable.end) and cable.far in names]
+    return _wiring(names, described, omissions)
 
 
 def _sections(
@@ -185,14 +185,14 @@ def _switch_name(name: str) -> str:
     return inner[1] + board
 
 
-def _rate(comment: str, line: int, omissions: Omissions) -> int:
+def _bytes_per_s(comment: str, line: int, omissions: Omissions) -> int:
     """Bytes a second of a cable, from the end of its comment (``4xNDR``); 0 where the tool did not
     know (``4x???``)."""
     found = _RATE.search(comment.rstrip())
     if found is not None and found[2] == "???":
         return 0
     if found is None or found[2] not in LANE_BITS_PER_S:
-        known = ", ".join(LANE_BITS_PER_S)
-        omissions.note(line, f"a port ends with its rate, such as 4xNDR; known: {known}")
+        speeds = ", ".join(LANE_BITS_PER_S)
+        omissions.note(line, f"a port ends with its rate, such as 4xNDR; known: {speeds}")
         return 0
     return int(found[1]) * LANE_BITS_PER_S[found[2]] // 8

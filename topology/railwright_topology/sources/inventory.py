@@ -54,7 +54,7 @@ class Inventory:
 
     def report(
         self,
-        basis: Provenance,
+        provenance: Provenance,
         links: Iterable[Link] = (),
         distances: Mapping[Pair, Distance] | None = None,
         *,
@@ -68,7 +68,7 @@ class Inventory:
             distances = pci.distances(self.parts.values(), self.ways)
         return HardwareReport(
             self.omissions.source,
-            basis,
+            provenance,
             tuple(self.parts[id_] for id_ in sorted(self.parts)),
             tuple(links),
             {} if hides_tree else distances,
@@ -96,14 +96,14 @@ class LinkEnds:
 
     def links(self, technology: Technology, omissions: Omissions, line: int = 0) -> Iterator[Link]:
         """Each link; one of which both ends report something else is left out."""
-        switched = {end: known for (end, far), known in self._reported.items() if not far}
-        direct = {pair(*ends): known for ends, known in sorted(self._reported.items()) if ends[1]}
+        switched = {end: its for (end, far), its in self._reported.items() if not far}
+        direct = {pair(*ends): its for ends, its in sorted(self._reported.items()) if ends[1]}
         if len(direct) > LINKS_MAX or len(switched) ** 2 > 2 * LINKS_MAX:
             rule = f"more than {LINKS_MAX} pairs are linked"
             raise WiringError(omissions.source, line or 1, rule)
-        for ends, known in sorted(direct.items()):
+        for ends, its in sorted(direct.items()):
             if not (rule := self._contradiction(*ends)):
-                yield Link(ends, technology, *known, switched=False)
+                yield Link(ends, technology, *its, switched=False)
             else:
                 omissions.note(line, f"{rule}: it is left out")
         for ends in itertools.combinations(sorted(switched), 2):

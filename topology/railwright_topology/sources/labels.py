@@ -32,9 +32,9 @@ class Family:
     name: str
     levels: tuple[tuple[str, ...], ...] = ()
     machine: str = ""
-    island: str = ""
+    scale_up: str = ""
     within: str = ""
-    basis: Provenance = Provenance.TOLD
+    provenance: Provenance = Provenance.IMPORTED
 
 
 def _keys(prefix: str, *names: str) -> tuple[tuple[str, ...], ...]:
@@ -46,24 +46,24 @@ OWN_LEVELS = ("railwright.dev/block", "railwright.dev/rack")
 
 _NVIDIA = "network.topology.nvidia.com/"
 _OCI = "oci.oraclecloud.com/"
-_NVIDIA_ISLAND = "accelerated.topology.nvidia.com/"
+_NVIDIA_SCALE_UP = "accelerated.topology.nvidia.com/"
 
 NUMBERED: Mapping[str, Family] = {
     "fabric.topograph.run/tier-": Family(
         "topograph",
-        island="accelerator.topograph.run/domain",
+        scale_up="accelerator.topograph.run/domain",
         within="accelerator.topograph.run/sub-domain",
     ),
     # Versions on the way to 1.0.
-    f"{_NVIDIA}tier-": Family("topograph tier", island=f"{_NVIDIA_ISLAND}domain-0"),
-    f"{_NVIDIA}level-": Family("topograph level", island=f"{_NVIDIA_ISLAND}level-0"),
+    f"{_NVIDIA}tier-": Family("topograph tier", scale_up=f"{_NVIDIA_SCALE_UP}domain-0"),
+    f"{_NVIDIA}level-": Family("topograph level", scale_up=f"{_NVIDIA_SCALE_UP}level-0"),
 }
 """Their levels are the key with as many numbers as there are, 0 the nearest."""
 
 _NUMBERED_KEY = re.compile(rf"({'|'.join(map(re.escape, NUMBERED))})(0|[1-9][0-9]{{0,3}})")
 
 FAMILIES = (
-    Family("railwright", _keys("", *OWN_LEVELS), basis=Provenance.DECLARED),
+    Family("railwright", _keys("", *OWN_LEVELS), provenance=Provenance.DECLARED),
     # To 0.1 block and datacenter, then leaf and core until 1.0.
     Family(
         "topograph before 1.0",
@@ -72,14 +72,14 @@ FAMILIES = (
             (_NVIDIA + "spine",),
             (_NVIDIA + "leaf", _NVIDIA + "block"),
         ),
-        island=_NVIDIA + "accelerator",
+        scale_up=_NVIDIA + "accelerator",
     ),
-    Family("topograph xclr", island="xclr.topology.nvidia.com/domain"),
-    Family("gpu.clique", island="nvidia.com/gpu.clique"),
+    Family("topograph xclr", scale_up="xclr.topology.nvidia.com/domain"),
+    Family("gpu.clique", scale_up="nvidia.com/gpu.clique"),
     Family(
         "aws",
         _keys("topology.k8s.aws/network-node-layer-", "1", "2", "3", "4"),
-        island="topology.k8s.aws/ultraserver-id",
+        scale_up="topology.k8s.aws/ultraserver-id",
     ),
     Family(
         "gcp",
@@ -90,7 +90,7 @@ FAMILIES = (
         "oci rdma",
         _keys(_OCI + "rdma.", "hpc_island_id", "network_block_id", "local_block_id"),
         machine=_OCI + "rdma.host_id",
-        island=_OCI + "host.gpu_memory_fabric_id",
+        scale_up=_OCI + "host.gpu_memory_fabric_id",
     ),
     Family("oci host", _keys(_OCI + "host.", "network_block_id", "rack_id")),
     Family("cloud.provider.com", _keys("cloud.provider.com/topology-", "block", "rack")),
@@ -99,7 +99,7 @@ FAMILIES = (
 _KEYS = frozenset(
     key
     for family in (*NUMBERED.values(), *FAMILIES)
-    for level in (*family.levels, (family.machine, family.island, family.within))
+    for level in (*family.levels, (family.machine, family.scale_up, family.within))
     for key in level
     if key
 )
@@ -124,13 +124,13 @@ def source_reports(
     own = _keys("", *configured)
     families = [*FAMILIES, *_numbered(nodes)]
     if own and own not in [family.levels for family in families]:
-        families.insert(0, Family("configured", own, basis=Provenance.DECLARED))
+        families.insert(0, Family("configured", own, provenance=Provenance.DECLARED))
     carried = {key for labels in nodes.values() for key, value in labels.items() if value}
-    known = ((family, _levels(nodes, family, carried)) for family in families)
+    with_levels = ((family, _levels(nodes, family, carried)) for family in families)
     return tuple(
-        _account(nodes, family, levels)
-        for family, levels in known
-        if levels or family.island in carried
+        _source_report(nodes, family, levels)
+        for family, levels in with_levels
+        if levels or family.scale_up in carried
     )
 
 
@@ -144,14 +144,15 @@ def _levels(
     return levels
 
 
-def _account(
+def _source_report(
     nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
 ) -> SourceReport:
     remarks = _Remarks(len(nodes))
-    tiers, islands = _tiers(nodes, levels, remarks), _islands(nodes, family, remarks)
+    tiers, scale_up = _tiers(nodes, levels, remarks), _scale_up(nodes, family, remarks)
     names = tuple(" or ".join(level) for level in reversed(levels))
     sentences = tuple(remarks.sentences)
-    return SourceReport(f"{family.name} labels", family.basis, tiers, islands, sentences, names)
+    source = f"{family.name} labels"
+    return SourceReport(source, family.provenance, tiers, scale_up, sentences, names)
 
 
 @dataclass(slots=True)
@@ -213,15 +214,15 @@ def _tier(paths: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
     }
 
 
-def _islands(nodes: Mapping[str, Labels], family: Family, remarks: _Remarks) -> Mapping[str, str]:
-    values = {node: nodes[node].get(family.island) or "" for node in sorted(nodes)}
+def _scale_up(nodes: Mapping[str, Labels], family: Family, remarks: _Remarks) -> Mapping[str, str]:
+    values = {node: nodes[node].get(family.scale_up) or "" for node in sorted(nodes)}
     if not any(values.values()):
         return {}
     nowhere = [node for node, value in values.items() if _NO_CLUSTER.fullmatch(value)]
     within = [node for node in values if nodes[node].get(family.within)]
-    remarks.add(f"no {family.island}", [node for node, value in values.items() if not value])
-    remarks.add(f"{family.island} of no cluster", nowhere)
-    remarks.add(f"{family.within}, and islands inside an island are not told apart", within)
+    remarks.add(f"no {family.scale_up}", [node for node, value in values.items() if not value])
+    remarks.add(f"{family.scale_up} of no cluster", nowhere)
+    remarks.add(f"{family.within} is not read: scale-up domains are not divided further", within)
     return {
         node: value for node, value in values.items() if value and not _NO_CLUSTER.fullmatch(value)
     }

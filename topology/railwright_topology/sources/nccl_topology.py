@@ -108,10 +108,10 @@ def parse(text: str) -> HardwareReport:
                 elif below.name == "nic":
                     _nets([below], Part("", Kind.ADAPTER, numa=way.numa), way, found)
     _used_as_one(found)
-    known = tuple(_links(found))
+    links, complete = tuple(_links(found)), found.ends.keys() - found.unread
     if not found.inventory.parts:
         omissions.note(system.line, "no accelerator and no adapter is in it")
-    return found.inventory.report(Provenance.TOLD, known, complete=found.ends.keys() - found.unread)
+    return found.inventory.report(Provenance.IMPORTED, links, complete=complete)
 
 
 def _function(element: Element, above: Way, found: _Dump) -> None:

@@ -100,12 +100,12 @@ def parse(text: str, inventory: str = "") -> HardwareReport:
             part = _part(row, legend, addresses, omissions)
             found.add(part, row.error)
             ids[row.name] = part.id
-    distances, known, unread = _pairs(rows, ids, omissions)
+    distances, links, unread = _pairs(rows, ids, omissions)
     # Of a GPU without a row no link is known.
     gpus = {name for name in columns if name.startswith("GPU")}
     complete = not unread and gpus <= {row.name for row in rows}
     return found.report(
-        Provenance.SEEN, known, distances, complete=[Technology.NVLINK] if complete else ()
+        Provenance.SEEN, links, distances, complete=[Technology.NVLINK] if complete else ()
     )
 
 
@@ -114,7 +114,7 @@ def _pairs(
 ) -> tuple[dict[Pair, Distance], list[Link], bool]:
     """How near each two parts are, their links, and whether those of some GPUs are left out."""
     distances: dict[Pair, Distance] = {}
-    known: list[Link] = []
+    links: list[Link] = []
     unread = False
     for one, other in itertools.combinations(rows, 2):
         try:
@@ -129,8 +129,8 @@ def _pairs(
         if isinstance(near, Distance):
             distances[ends] = near
         else:
-            known.append(Link(ends, Technology.NVLINK, near))
-    return distances, sorted(known, key=lambda link: link.ends), unread
+            links.append(Link(ends, Technology.NVLINK, near))
+    return distances, sorted(links, key=lambda link: link.ends), unread
 
 
 def _head(lines: Sequence[str]) -> tuple[int, list[str]]:
@@ -217,8 +217,8 @@ def _between(one: _Row, other: _Row) -> Distance | int | None:
             raise other.error(f"{cell!r}: NVLinks are between GPUs")
         return int(nvlinks[1])
     if cell != _UNKNOWN:
-        known = ", ".join(DISTANCES)
-        raise other.error(f"{cell[:16]!r}: expected one of {known}, or NV and a number")
+        distances = ", ".join(DISTANCES)
+        raise other.error(f"{cell[:16]!r}: expected one of {distances}, or NV and a number")
     return None
 
 

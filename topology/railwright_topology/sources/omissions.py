@@ -25,8 +25,8 @@ class Omissions:
 
     def add(self, error: WiringError) -> None:
         """Record one part; the same sentence once."""
-        said = f"line {error.line}: {error.rule}" if error.line else error.rule
-        self._sentences.setdefault(said, error)
+        sentence = f"line {error.line}: {error.rule}" if error.line else error.rule
+        self._sentences.setdefault(sentence, error)
 
     def note(self, line: int, rule: str) -> None:
         """Record one part by its line and the rule; line 0 where a format keeps no lines."""
@@ -43,7 +43,7 @@ class Omissions:
     @property
     def sentences(self) -> tuple[str, ...]:
         """In the order of the file; at most SENTENCES_MAX of them and how many more there are."""
-        found = sorted(self._sentences, key=lambda said: self._sentences[said].line)
+        found = sorted(self._sentences, key=lambda sentence: self._sentences[sentence].line)
         if len(found) <= SENTENCES_MAX:
             return tuple(found)
         kept = found[: SENTENCES_MAX - 1]

@@ -23,9 +23,9 @@ LINE_CODES: Mapping[float, float] = {2.5: 8 / 10, 5.0: 8 / 10, 64.0: 236 / 256, 
 """Share of data by gigatransfers a second of a lane; 128b/130b where none is given."""
 
 
-def address(said: str) -> str:
+def address(text: str) -> str:
     """As ``0000:17:00.0``, whatever way it is written; empty if it is none."""
-    found = _ADDRESS.fullmatch(said.strip())
+    found = _ADDRESS.fullmatch(text.strip())
     if found is None:
         return ""
     domain = (found[1] or "0000").lower().lstrip("0").rjust(4, "0")
@@ -51,8 +51,8 @@ def bytes_per_s(speed: str, width: int) -> int:
     found = _GIGATRANSFERS.match(speed)
     if found is None or not 0 < width <= 64:
         return 0
-    rate = float(found[1])
-    return round(rate * 1e9 * LINE_CODES.get(rate, 128 / 130) * width / 8)
+    gigatransfers = float(found[1])
+    return round(gigatransfers * 1e9 * LINE_CODES.get(gigatransfers, 128 / 130) * width / 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
         rack-17: gpu-[257-264],gpu-300
       block-b:
         rack-[01-16]: gpu-[301-556]
-    islands:                        # may be left out: domains of device links (NVLink, XGMI, HCCS)
+    scaleUpDomains:                 # may be left out: domains of device links (NVLink, XGMI, HCCS)
       nvl-[1-8]: gpu-[001-144]
 
 Names on either side are host lists. A domain is known by its whole path, so each block may have a
@@ -29,7 +29,7 @@ SOURCE = "plan"
 
 TIER_NAME_MAX = 63
 
-_FIELDS = ("version", "tiers", "domains", "islands")
+_FIELDS = ("version", "tiers", "domains", "scaleUpDomains")
 
 
 def parse(text: str) -> SourceReport:
@@ -40,9 +40,10 @@ def parse(text: str) -> SourceReport:
     racks = trees.members(_domains(plan["domains"], tiers), omissions)
     if not racks:
         raise omissions.refuse("no node is in it")
-    islands: dict[str, str] = {}
-    if "islands" in plan:
-        islands = trees.members(_groups(plan["islands"], "an island"), omissions)
+    scale_up: dict[str, str] = {}
+    if "scaleUpDomains" in plan:
+        groups = _groups(plan["scaleUpDomains"], "a scale-up domain")
+        scale_up = trees.members(groups, omissions)
     return SourceReport(
         SOURCE,
         Provenance.DECLARED,
@@ -50,7 +51,7 @@ def parse(text: str) -> SourceReport:
             {node: "/".join(name.split("/")[:depth]) for node, name in racks.items()}
             for depth in range(len(tiers), 0, -1)
         ),
-        islands,
+        scale_up,
         omissions.sentences,
         names=tuple(reversed(tiers)),
     )

@@ -64,9 +64,9 @@ def parse_conf(text: str) -> tuple[SourceReport, ...]:
     for value in sizes[1:]:
         omissions.add(value.error("BlockSizes stands twice: the first counts"))
     blocks = _block_tiers(_conf_blocks(statements), sizes[:1], omissions)
-    found = [SourceReport(CONF, Provenance.TOLD, tiers)] if tiers else []
+    found = [SourceReport(CONF, Provenance.IMPORTED, tiers)] if tiers else []
     if blocks:
-        found.append(SourceReport(f"{CONF} blocks" if tiers else CONF, Provenance.TOLD, blocks))
+        found.append(SourceReport(f"{CONF} blocks" if tiers else CONF, Provenance.IMPORTED, blocks))
         if tiers:
             omissions.note(1, "switches and blocks are in it: they are read as two sources")
     return _with_remarks(found, omissions, "no node is in it")
@@ -86,7 +86,7 @@ def parse_yaml(text: str) -> tuple[SourceReport, ...]:
             if name in found or len(name) > NAME_MAX or not name.isprintable():
                 rule = f"is described twice, or has more than {NAME_MAX} printable characters"
                 raise entry.error(f"topology {name[:80]!r} {rule}")
-            found[name] = SourceReport(f"{YAML} {name}", Provenance.TOLD, _yaml_tiers(record))
+            found[name] = SourceReport(f"{YAML} {name}", Provenance.IMPORTED, _yaml_tiers(record))
             chosen = any(
                 record.get(key, _is_true, False) for key in ("cluster_default", "clusterDefault")
             )
@@ -151,20 +151,20 @@ def _conf_blocks(statements: Sequence[Fields]) -> list[TreeNode]:
 
 def _add_pair(statement: Value, found: dict[str, Value], pair: re.Match[str]) -> None:
     key, name = pair[1].lower(), pair[1][:80]
-    known = _FIELDS.get(next(iter(found), key))
-    if known is None:
+    allowed = _FIELDS.get(next(iter(found), key))
+    if allowed is None:
         rule = "a line starts with SwitchName=, BlockName= or BlockSizes=: it is left out"
         raise statement.error(f"{name!r}: {rule}")
     if key in found:
         raise statement.error(f"{name!r} stands twice: the line is left out")
-    if key in known:
+    if key in allowed:
         text = pair[3] if pair[2] is None else pair[2]
         found[key] = replace(statement, content=text)
         if key == "blocksizes":
             sizes = tuple(replace(statement, content=size) for size in text.split(","))
             found[key] = replace(statement, content=sizes)
     else:
-        rule = f"{name!r} does not belong to {known[0]}: it is left out"
+        rule = f"{name!r} does not belong to {allowed[0]}: it is left out"
         statement.omissions.add(statement.error(rule))
 
 

@@ -128,10 +128,10 @@ def _required(kind: type) -> frozenset[str]:
     return frozenset(each.name for each in fields(kind) if each.default is MISSING)
 
 
-def one_of(known: Iterable[T], other: T | None = None) -> Callable[[JsonValue], T]:
+def one_of(values: Iterable[T], other: T | None = None) -> Callable[[JsonValue], T]:
     """Decode one of these: by its value where that is a word, else by its name. ``other`` is what a
     word of a later version is read as; without it, that is refused."""
-    words = {each if isinstance(each, str) else cast(Any, each).name: each for each in known}
+    words = {each if isinstance(each, str) else cast(Any, each).name: each for each in values}
 
     def decode(node: JsonValue) -> T:
         found = words.get(node.content, other) if isinstance(node.content, str) else None

@@ -211,14 +211,14 @@ def _of_function(
 
 
 def _of_rdma(device: _Device, number: int) -> _Port:
-    state, rate, layer = (
+    state, text_rate, layer = (
         device.text(f"ports/{number}/{file}") for file in ("state", "rate", "link_layer")
     )
     up = state.startswith(_ACTIVE) if state else None
-    known = _RATE.match(rate)
-    if rate and known is None:
-        device.omissions.note(0, f"{device.place}: {rate[:80]!r} is no rate")
-    speed = round(float(known[1]) * 1e9 / 8) if known and up is not False else 0
+    found = _RATE.match(text_rate)
+    if text_rate and found is None:
+        device.omissions.note(0, f"{device.place}: {text_rate[:80]!r} is no rate")
+    speed = round(float(found[1]) * 1e9 / 8) if found and up is not False else 0
     return _Port(LAYERS.get(layer, Layer.OTHER) if layer else None, up, speed)
 
 
@@ -229,7 +229,7 @@ def _of_interfaces(interfaces: Iterable[_Device]) -> _Port:
         up = _STATES.get(device.text("operstate"))
         megabits = device.number("speed", -1)
         layer = HARDWARE_TYPES.get(device.text("type"))
-        known = megabits > 0 and megabits != _NO_SPEED and up is not False
-        speed = megabits * 1_000_000 // 8 if known else 0
+        is_known = megabits > 0 and megabits != _NO_SPEED and up is not False
+        speed = megabits * 1_000_000 // 8 if is_known else 0
         found = _Port(found.layer or layer, found.up or up, found.bytes_per_s or speed)
     return found

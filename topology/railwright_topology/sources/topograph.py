@@ -40,7 +40,7 @@ GRAPH = "topograph graph"
 
 CHARACTERS_MAX = 1 << 22
 
-ISLAND_KEYS = (
+SCALE_UP_KEYS = (
     "accelerator.topograph.run/domain",
     "accelerator.topology.test/domain",
     "xclr.topology.nvidia.com/domain",
@@ -62,7 +62,7 @@ _STRING = re.compile(r'"([^"\\]{1,253})"')
 class _Switch:
     line: int
     children: tuple[str, ...] = ()
-    island: str = ""
+    scale_up: str = ""
     hosts: tuple[str, ...] = ()
     capacity_blocks: tuple[str, ...] = ()
 
@@ -72,7 +72,7 @@ class _Block:
     line: int
     switch: str
     nodes: tuple[str, ...]
-    island: str
+    scale_up: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Instance:
     line: int
     name: str
     layers: tuple[str, ...]
-    island: str
+    scale_up: str
 
 
 def parse_model(text: str) -> SourceReport:
@@ -103,16 +103,16 @@ def parse_model(text: str) -> SourceReport:
         for name, switch in switches.items()
     )
     inherited = _inherited(switches)
-    own = dict(_node_islands(model))
-    islands = {
-        node: own.get(node) or blocks[name].island or inherited.get(blocks[name].switch, "")
+    own = dict(_node_scale_up_domains(model))
+    scale_up_domains = {
+        node: own.get(node) or blocks[name].scale_up or inherited.get(blocks[name].switch, "")
         for node, name in members.items()
     }
     return SourceReport(
         MODEL,
-        Provenance.TOLD,
+        Provenance.IMPORTED,
         trees.tiers(tree, omissions) if any(nodes) else (),
-        {node: island for node, island in islands.items() if island},
+        {node: scale_up for node, scale_up in scale_up_domains.items() if scale_up},
         omissions.sentences,
     )
 
@@ -138,9 +138,9 @@ def parse_graph(text: str) -> SourceReport:
         rule = f"nodes without network layers: {len(bare)}, the first is {min(bare)}"
         omissions.note(0, rule)
     placed = _without_odd(certain, omissions)
-    islands = {instance.name: instance.island for instance in certain if instance.island}
+    scale_up = {each.name: each.scale_up for each in certain if each.scale_up}
     tiers = trees.tiers(_above(placed, lines), omissions)
-    return SourceReport(GRAPH, Provenance.TOLD, tiers, islands, omissions.sentences)
+    return SourceReport(GRAPH, Provenance.IMPORTED, tiers, scale_up, omissions.sentences)
 
 
 def _switches(model: Fields) -> dict[str, _Switch]:
@@ -155,7 +155,7 @@ def _switches(model: Fields) -> dict[str, _Switch]:
                 else ()
                 for key in ("switches", "nodes", "capacity_blocks")
             )
-            found[name] = _Switch(entry.line, children, _island(record), hosts, blocks)
+            found[name] = _Switch(entry.line, children, _scale_up(record), hosts, blocks)
     for switch in [*found.values()]:
         for child in switch.children:
             found.setdefault(child, _Switch(switch.line))
@@ -185,7 +185,7 @@ def _blocks(model: Fields, switches: Mapping[str, _Switch]) -> Iterator[_Block]:
         if switch and switch not in switches:
             omissions.add(entry.error(f"{switch[:80]!r} is described nowhere"))
             switch = ""
-        return _Block(entry.line, switch, _hosts(record), _island(record))
+        return _Block(entry.line, switch, _hosts(record), _scale_up(record))
 
     yield from model.some("blocks", block)
     above = {block: name for name, switch in switches.items() for block in switch.capacity_blocks}
@@ -195,7 +195,7 @@ def _blocks(model: Fields, switches: Mapping[str, _Switch]) -> Iterator[_Block]:
             record = entry.fields("a capacity block", _CAPACITY_BLOCK)
             # Where switches name their nodes themselves, a capacity block is a reservation.
             if not at_switches:
-                yield _Block(entry.line, above.get(name, ""), _hosts(record), _island(record))
+                yield _Block(entry.line, above.get(name, ""), _hosts(record), _scale_up(record))
     for name in at_switches:
         line, nodes = switches[name].line, list[str]()
         for host in switches[name].hosts:
@@ -211,17 +211,17 @@ def _hosts(block: Fields) -> tuple[str, ...]:
     return tuple(itertools.chain.from_iterable(block["nodes"].some("host lists", trees.expand)))
 
 
-def _node_islands(model: Fields) -> Iterator[tuple[str, str]]:
+def _node_scale_up_domains(model: Fields) -> Iterator[tuple[str, str]]:
     for name, entry in _named(model, "nodes"):
         with model.omissions.part():
-            if island := _island(entry.fields("a node")):
-                yield name, island
+            if scale_up := _scale_up(entry.fields("a node")):
+                yield name, scale_up
 
 
-def _island(record: Fields) -> str:
+def _scale_up(record: Fields) -> str:
     for place in ("annotations", "labels"):
         labels = record[place].entries(place) if place in record else {}
-        for key in ISLAND_KEYS:
+        for key in SCALE_UP_KEYS:
             if key in labels:
                 return labels[key].text("an accelerator domain")
     older = record.fields
@@ -239,9 +239,9 @@ def _inherited(switches: Mapping[str, _Switch]) -> dict[str, str]:
         at: str | None = name
         while at is not None and at not in path and at not in found:
             path[at] = None
-            at = None if switches[at].island else above.get(at)
-        island = found.get(at or "") or switches[[*path][-1]].island if path else ""
-        found |= dict.fromkeys(path, island)
+            at = None if switches[at].scale_up else above.get(at)
+        scale_up = found.get(at or "") or switches[[*path][-1]].scale_up if path else ""
+        found |= dict.fromkeys(path, scale_up)
     return found
 
 
@@ -276,10 +276,10 @@ def _instance(lines: Mapping[str, int], number: int, entry: object) -> _Instance
     attributes: Any = entry.get("attributes") or {}
     if rule := _broken_rule(layers, labels, attributes):
         raise WiringError(GRAPH, line, f"instance {name!r} {rule}")
-    domains = [*(labels.get(key) for key in ISLAND_KEYS), attributes.get("nvlink")]
-    island = next((each for each in domains if isinstance(each, str) and each), "")
-    known = itertools.takewhile(lambda layer: not trees.is_placeholder(layer), layers)
-    return _Instance(line, name, tuple(known), island)
+    domains = [*(labels.get(key) for key in SCALE_UP_KEYS), attributes.get("nvlink")]
+    scale_up = next((each for each in domains if isinstance(each, str) and each), "")
+    layers_above = itertools.takewhile(lambda layer: not trees.is_placeholder(layer), layers)
+    return _Instance(line, name, tuple(layers_above), scale_up)
 
 
 def _broken_rule(layers: object, labels: object, attributes: object) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from railwright_topology.probing.clustering import NONE, Clustering, Domain, Siblings
-from railwright_topology.probing.readings import FULL_LOOKS, LOOKS, Bools, Ints, Pair
+from railwright_topology.probing.readings import SAMPLES, SAMPLES_MAX, Bools, Ints, Pair
 
 
 def undecided(clustering: Clustering) -> Iterator[Pair]:
@@ -34,8 +34,8 @@ def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
         comparing = (larger != NONE) & (larger[larger] == NONE)
         comparing[its.labels[waiting]] = False
         free = _Free(clustering, its, busy)
-        askers = np.flatnonzero(comparing)
-        for domain in askers[np.argsort(its.sizes[askers], kind="stable")].tolist():
+        smaller_first = np.flatnonzero(comparing)
+        for domain in smaller_first[np.argsort(its.sizes[smaller_first], kind="stable")].tolist():
             pair = free.pair(domain, int(larger[domain]))
             if pair is not None:
                 yield pair
@@ -45,7 +45,7 @@ def proofs(clustering: Clustering) -> Iterator[Pair]:
     """Pairs to look at again of domains that only few looks tell apart."""
     for tier in reversed(range(clustering.tiers - 1)):
         its = clustering.siblings(tier)
-        few, n = its.apart & (its.looks < FULL_LOOKS), len(its.labels)
+        few, n = its.apart & (its.samples < SAMPLES_MAX), len(its.labels)
         one, other = its.labels[clustering.readings.ends]
         found = np.isin(one * n + other, its.ones[few] * n + its.others[few])
         yield from again(clustering, np.flatnonzero(found))
@@ -98,7 +98,7 @@ class _Free:
 
 def again(clustering: Clustering, rows: Ints) -> Iterator[Pair]:
     """Those of these pairs that were not looked at fully yet."""
-    for row in rows[~clustering.readings.looked(FULL_LOOKS)[rows]].tolist():
+    for row in rows[~clustering.readings.sampled(SAMPLES_MAX)[rows]].tolist():
         one, other = clustering.readings.ends[:, row].tolist()
         yield one, other
 
@@ -107,6 +107,6 @@ def _open(clustering: Clustering) -> Bools:
     """Rows that were not looked at enough to tell what they may."""
     one, other = clustering.labels[0][clustering.readings.ends]
     found: Bools = ~clustering.levels.settled & (
-        (one != other) | ~clustering.readings.looked(LOOKS)
+        (one != other) | ~clustering.readings.sampled(SAMPLES)
     )
     return found
