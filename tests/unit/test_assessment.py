@@ -139,7 +139,7 @@ def test_silent_new_launcher_is_lost_by_unready_kubelet(
 def test_silent_new_launcher_is_lost_by_expired_lease() -> None:
     found = cause(rank(0), rank(1, silent_s=None, lease_stale=True), started=False)
     assert (found.code, found.nodes, found.counted) == (CauseCode.NODE_LOST, ("n1",), False)
-    assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
+    assert found.message.endswith("its launcher sent no message and its kubelet missed its renewal")
 
 
 def test_all_lost_nodes_are_named_at_once() -> None:

@@ -188,7 +188,7 @@ async def test_node_dead_before_launcher_registered_is_found_in_time() -> None:
         assert seen.now_s - began_s <= DETECT_S_MAX
     found = seen.cause()
     assert (found.code, found.nodes) == (CauseCode.NODE_LOST, ("n1",))
-    assert found.message.endswith("its launcher was never heard and its kubelet missed its renewal")
+    assert found.message.endswith("its launcher sent no message and its kubelet missed its renewal")
 
 
 class Cluster(Watched):

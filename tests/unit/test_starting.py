@@ -95,7 +95,7 @@ def test_running_launcher_without_a_message_spends_no_budget() -> None:
     assert (found.code, found.counted) == (CauseCode.LAUNCHER_UNHEARD, False)
     assert found.message == (
         "1 of 2 node ranks never reached the barrier in 600 s: 1 "
-        "(their launchers run, and the operator did not hear them)"
+        "(their launchers run, and the operator received no message from them)"
     )
     found = cause([mute, *starting()[1:]])
     assert found is not None

@@ -1,1 +1,1 @@
-"""The life of an attempt, as pure machines: commit all or nothing, tell causes apart, carry on."""
+"""The life of an attempt as pure functions: gang commit, assessment, causes, recovery."""

@@ -1,23 +1,22 @@
-"""Tell how an attempt fares from its ranks: going on, done, or ended, and then why.
+"""Assess an attempt from its ranks: it goes on, it succeeded, or it ended with a cause.
 
-Problem: when a node dies, the first thing seen is often not its silence but its peers' crashes
-("connection reset"), and blaming those costs the user a failure and hides the node. And silence is
-no proof either: an operator cut off from its launchers hears nothing from healthy ones.
+Problem: when a node dies, the crashes of its peers ("connection reset") are often observed before
+its silence. Blaming them spends the user's failure budget and hides the node. Silence alone is no
+proof either: an operator that is cut off from its launchers receives nothing from healthy ones.
 
-Idea: two independent witnesses for a dead node, its launcher (beats to the operator) and its
-kubelet (the node's Lease, its Ready condition). A node is lost when its launcher is silent *and*
-its kubelet is; a launcher that is heard vetoes everything the API says of its node. Only news
-counts: a node that was not Ready before its launcher fell silent ran well without being Ready. A
-crash is judged only when every other launcher has been heard since it happened, or the silent ones
-have had their verdict. SIGTERM is how a pod is told to go, so a rank that it ended is blamed only
-if nobody turns out to have taken its pod away.
+Idea: two independent sources of liveness for a node, its launcher (heartbeats to the operator) and
+its kubelet (the node's Lease and Ready condition). A node is lost when both are silent. A recent
+heartbeat overrides the node's state in the API. Only changes count: a node that was not Ready
+before its launcher fell silent ran well without being Ready. A crash is assessed only when every
+other launcher has sent a heartbeat since, or the silent ones have been assessed. Kubernetes ends
+pods with SIGTERM, so a rank that it ended is blamed only if its pod turns out not to be deleted.
 
-Both witnesses speak over one network. While that looks cut (``breaker``), silence ends nothing.
-What else ends an attempt does not share that fate: an exit, a pod that is deleted (as Kubernetes
-does with those of a deleted node), a node that is declared out of service, a silence of more than
-``HOLD_S``, or a launcher of the same gang that is heard and reports that its rank crashed.
+Both sources use one network. While that looks cut (``breaker``), silence ends no attempt. Other
+causes still count: an exit, a deleted pod (as Kubernetes deletes those of a deleted node), a node
+that is declared out of service, a silence of more than ``HOLD_S``, or a crash that a launcher of
+the same gang reports.
 
-What ranks and kubelets say is text of strangers, and a cause goes into the ledger that all jobs
+Texts of ranks and kubelets can have any content, and a cause goes into the ledger that all jobs
 share: every text is cut here, where causes are made.
 
 All ages are in seconds of one monotonic clock.
@@ -36,10 +35,10 @@ from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, Obser
 from railwright_scheduler.attempt.starting import NO_REPORT, ObservedImages, Starter
 
 SILENT_S = 6.0
-"""Three beats of two seconds: from here on a launcher with the shortest interval is suspected."""
+"""Three intervals of two seconds: after this a launcher with the shortest one is suspected."""
 
 UNREADY_S = 10.0
-"""How long a node that hosts a launcher never heard of may be unready before it is lost."""
+"""How long the node of a launcher without a message may be unready before it is lost."""
 
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
@@ -53,8 +52,8 @@ HOLD_S = 600.0
 long as an API server may be away: Kubernetes evicts pods of unreachable nodes after about 350 s."""
 
 REMOVAL_S = 10.0
-"""How long the API may take to show that a pod is being removed whose rank SIGTERM has ended: a
-kubelet that evicts writes so only after the containers have stopped."""
+"""How long the API may take to show the removal of a pod whose rank SIGTERM has ended: a kubelet
+reports an eviction only after the containers have stopped."""
 
 SIGTERM = "SIGTERM"
 SIGTERM_EXIT_CODE = 128 + 15
@@ -90,21 +89,21 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRank:
-    """One node rank of a running attempt, by all that witnesses say.
+    """One node rank of a running attempt, by all sources.
 
-    ``done``: its launcher, or its main container's exit code, says that all went well.
-    ``silent_s``: since its launcher was last heard, or since this leader listens, if it is
-    ``unheard`` by this one; None if it never was heard, nor expected to be.
-    ``silence_limit_s``: from here on it is suspected.
-    ``lease_stale``: its kubelet was seen to miss its renewal, by asking the API server twice.
-    ``unready_s``: for how long its node has not been Ready; None while it is. From
-    ``unready_limit_s`` on it is lost, if its launcher was never heard.
-    ``out_of_service``: a person or the cloud declared, by Kubernetes' taint, that its node is off.
+    ``done``: its launcher, or its main container's exit code, reported success.
+    ``silent_s``: since the last message of its launcher, or since the start of this leader if that
+    has received none (``unreported``); None before any message was due.
+    ``silence_limit_s``: the silence after which it is suspected.
+    ``lease_stale``: its kubelet missed a renewal, by two reads of its Lease.
+    ``unready_s``: for how long its node has not been Ready; None while it is. After
+    ``unready_limit_s`` the node is lost if its launcher never sent a message.
+    ``out_of_service``: Kubernetes' taint declares that its node is off.
     ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
-    ``node_gone``: its node was there and is deleted.
-    ``evicted``: the pod carries Kubernetes' DisruptionTarget, with this reason.
-    ``steps``: how far its ranks are, as its launcher last said; None before it did.
-    ``images``: what its kubelet reports of the images of its pod.
+    ``node_gone``: its node was deleted.
+    ``evicted``: the reason of the pod's condition DisruptionTarget.
+    ``steps``: the last reported steps of its ranks; None before a report.
+    ``images``: the image pulls of its pod, as its kubelet reports them.
     """
 
     node_rank: int
@@ -129,10 +128,10 @@ class ObservedRank:
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """It goes on. ``suspected`` are node ranks whose silence is being looked into.
+    """The attempt goes on. ``suspected`` are silent node ranks.
 
-    ``wants_stacks``: its steps stand still, and launchers are to ask their ranks where they are.
-    ``held``: the control plane looks cut off, so their silence ends nothing.
+    ``wants_stacks``: its steps stall, and launchers are to send the stacks of their ranks.
+    ``held``: the control plane looks cut off, so silence ends nothing.
     """
 
     suspected: tuple[int, ...] = ()
@@ -164,11 +163,11 @@ def assess(
     watch: Watch = UNWATCHED,
     cut: bool = False,
 ) -> Assessment:
-    """Judge one attempt whose gang is bound.
+    """Assess one attempt whose gang is bound.
 
-    ``started``: the barrier was passed. ``age_s``: since this leader first saw the gang bound; its
-    ranks may be missing at the barrier for ``start_timeout_s``. ``watch``: what the operator knows
-    of its steps beside what launchers say. ``cut``: the breaker is open.
+    ``started``: the barrier was passed. ``age_s``: since this leader first observed the gang bound;
+    its ranks may be missing at the barrier for ``start_timeout_s``. ``watch``: the operator's own
+    inputs of hang detection. ``cut``: the breaker is open.
     """
     if all(map(_is_well, ranks)):
         return Succeeded()
@@ -216,7 +215,7 @@ def _late_s(ranks: Sequence[ObservedRank]) -> float:
 
 
 def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
-    """Those whose ranks still run."""
+    """The launchers whose ranks still run."""
     return [
         ObservedLauncher(
             rank.node_rank,
@@ -240,12 +239,12 @@ def _is_taken(rank: ObservedRank) -> bool:
 
 
 def _is_over(rank: ObservedRank) -> bool:
-    """Ended well or badly: nothing more is to be heard of it."""
+    """Whether the rank has ended, with any result."""
     return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
 
 
 def has_reported(rank: ObservedRank) -> bool:
-    """Whether its launcher spoke in the last seconds."""
+    """Whether its launcher sent a message in the last seconds."""
     return rank.silent_s is not None and rank.silent_s <= rank.silence_limit_s
 
 
@@ -255,8 +254,8 @@ def is_quiet(rank: ObservedRank, *, for_s: float) -> bool:
 
 
 def looks_lost(rank: ObservedRank) -> bool:
-    """Whether its launcher is silent, and its kubelet is too or its node is gone. That the node is
-    not Ready is news only if it was Ready when the launcher spoke last."""
+    """Whether its launcher is silent, and its kubelet is too or its node is deleted. An unready
+    node counts only if it was Ready at the launcher's last message."""
     if _is_over(rank) or has_reported(rank):
         return False
     if rank.node_gone or rank.lease_stale or rank.unready_s is None:
@@ -274,7 +273,7 @@ def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
 
 
 def _is_declared_lost(rank: ObservedRank) -> bool:
-    """Whether more than silence says so."""
+    """Whether the loss has more evidence than silence."""
     return rank.out_of_service and not _is_over(rank) and not has_reported(rank)
 
 
@@ -283,7 +282,7 @@ def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:
 
 
 def _suspected(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
-    """Launchers not heard for too long, or not since the first crash."""
+    """Launchers without a message for too long, or since the first crash."""
     first = _first_crash(ranks)
     crashed_s = math.inf if first is None else first[1].age_s
     return [rank for rank in ranks if is_quiet(rank, for_s=min(rank.silence_limit_s, crashed_s))]
@@ -327,7 +326,7 @@ def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
         evidence = "its taint says that it is out of service"
     elif first.silent_s is None:
         unready = f"not Ready for {first.unready_s or 0:.0f} s"
-        never = "its launcher was never heard and its kubelet missed its renewal"
+        never = "its launcher sent no message and its kubelet missed its renewal"
         evidence = never if first.lease_stale else unready
     else:
         kubelet = "its kubelet missed its renewal" if first.lease_stale else "it is not Ready"

@@ -1,21 +1,21 @@
-"""Tell a cut control plane from dead nodes: a circuit breaker on what silence proves.
+"""A circuit breaker on silence: distinguish a cut control plane from dead nodes.
 
-Problem: launchers and kubelets are two witnesses with one fate. When the network between the
-control plane and the nodes fails, all launchers and all node leases fall silent together, and
-every healthy attempt looks lost in the same cycle.
+Problem: launchers and kubelets fail together when the network between the control plane and the
+nodes fails. All launchers and node leases fall silent at once, and every healthy attempt looks lost
+in the same cycle.
 
-Idea: silence is evidence only beside a control group, on nodes that the operator still hears over
-the same network. While more nodes look lost than show signs of life, the operator takes itself for
-cut off, and no silence ends an attempt. Kubernetes' node controller also stops evictions when most
-nodes of a zone are not ready; that rule counts conditions that are 40 s old, this one counts
-launchers and leases heard in the last seconds. A majority is the largest share that still finds a
-dead rack of two, or one of two nodes.
+Idea: silence is evidence only beside a control group, the nodes that still send messages over the
+same network. While more nodes look lost than show signs of life, the operator counts as cut off,
+and silence ends no attempt. Kubernetes' node controller also stops evictions when most nodes of a
+zone are not ready; it counts conditions that are 40 s old, this breaker counts launchers and leases
+of the last seconds. A majority is the largest share that still finds one dead rack of two, or one
+dead node of two.
 
-After a cut, launchers and kubelets come back one by one over some seconds. Until ``SETTLE_S`` have
-passed without a majority of silent nodes, the breaker stays open: those that are not back by then
-are dead. A cut that ends while leases are about to become stale must have been noticed before: two
-or more launchers that are silent for ``QUIET_S`` count too, unless one of their kubelets was seen
-to renew meanwhile (a user can stop launchers, but not kubelets).
+After a cut, launchers and kubelets recover one by one over some seconds. The breaker stays open
+until ``SETTLE_S`` have passed without a majority of silent nodes; nodes that are silent then are
+dead. A cut may end just before leases become stale, and must open the breaker too: so two or more
+launchers that are silent for ``QUIET_S`` count, unless one of their kubelets renewed meanwhile (a
+user can stop launchers, but not kubelets).
 
 The operator computes the breaker once a cycle, from all running attempts. It is a value; the one
 before it and the time since then are arguments.
@@ -35,9 +35,9 @@ most 5 s, a kubelet after at most 17 s (a request that hangs for 10 s, then a ba
 
 
 QUIET_S = SILENT_S
-"""Beyond the limit of a launcher's silence. With the 5 s that launchers take to come back, this is
-less than a lease takes to become stale. Of 16 kubelets that are asked about for comparison, some
-ten have renewed by then."""
+"""Beyond the silence limit of a launcher. With the 5 s that launchers need to reconnect, this is
+less than a lease needs to become stale. Of 16 kubelets that are read for comparison, about ten have
+renewed by then."""
 
 MANY = 2
 
@@ -65,8 +65,8 @@ def assess(
 ) -> Breaker:
     """The breaker of this cycle, from all ranks of running attempts.
 
-    A launcher that spoke to an earlier leader alone is no sign of life.
-    ``renewing`` are nodes whose lease was renewed in the last seconds, whatever runs on them.
+    A launcher without a message to this leader is no sign of life.
+    ``renewing`` are the nodes whose lease was renewed in the last seconds.
     ``passed_s`` counts since ``before`` was computed.
     """
     alive, silent, quiet = set(renewing), set(), set()

@@ -19,8 +19,8 @@ ledger that must hold all their causes is one object of less than 1.5 MiB."""
 class CauseCode(StrEnum):
     """What ended an attempt. The order is the order of precedence when several are seen.
 
-    The word of a later version is a code too, equal only to itself and in no set below: an
-    operator that was rolled back keeps it wherever it stands.
+    A code of a later version is equal only to itself and in no set below: an operator that was
+    rolled back keeps it.
     """
 
     JOB_DELETED = "JobDeleted"
@@ -62,7 +62,7 @@ HANGS_FREE = 3
 may be at fault. A job that hangs again and again and comes no further is the user's to mend."""
 
 FINAL_CAUSES = frozenset({CauseCode.IMAGE_NOT_FOUND})
-"""Causes that no further attempt can mend: the job fails, whatever is left of its budget."""
+"""Causes that every further attempt would have too: the job fails, whatever its budget."""
 
 NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})
 """Causes of attempts that never bound their whole gang; they are no restarts."""
@@ -70,8 +70,8 @@ NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause with its evidence. ``nodes`` are those found lost, or those not heard where others
-    were; ``rank`` is a global rank."""
+    """One cause with its evidence. ``nodes`` are the lost ones, or those without a message while
+    others sent some; ``rank`` is a global rank."""
 
     code: CauseCode
     message: str

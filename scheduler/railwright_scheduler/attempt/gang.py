@@ -11,9 +11,9 @@ a leader that crashed between any two writes is followed by one that sees the sa
 same pods, and goes on. All pods are created before the first is bound, so that a quota or a policy
 that refuses one of them refuses the gang before anything runs.
 
-A rank that ends before the last one is bound does not stop the commit: were it taken for a pod that
-went, a job whose ranks crash at once would spend nothing of its budget and start over for ever. The
-gang is bound, and the crash is judged like any other.
+A rank that ends before the last one is bound does not stop the commit: if it counted as a deleted
+pod, a job whose ranks crash at once would spend no budget and restart forever. The gang is bound,
+and the crash is assessed as any other.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from railwright_scheduler.model.snapshot import Amounts
 COMMIT_DEADLINE_S = 60.0
 
 EXCESS_LENGTH_MAX = 512
-"""Characters of what a pod asks for too much; a webhook may add any number of resources."""
+"""Characters for the excess requests of a pod; a webhook may add any number of resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of the attempt as the API shows it: what it asks for, whoever made it ask for more.
+    """A pod of the attempt in the API, with its actual requests, which a webhook may have raised.
 
     ``node`` is empty while it is not bound.
     """
@@ -51,13 +51,13 @@ class Pod:
 class ObservedGang:
     """The observed state of one attempt.
 
-    ``hindrance`` is the last failure while it was bound, for the message of a time-out. ``stop`` is
-    why the job cancels it (suspended, deleted); ``refusal`` what the API server answered to a
-    create or bind that it will never accept; ``invalid_nodes`` are the nodes that cannot take their
-    rank any more, each with the reason; ``wider_spread`` says how its nodes span more domains than
-    planned; ``stalled_s`` counts since this leader last saw its commit come further (``reached``),
-    or kept it waiting for others; the recorded attempts are those that the job's status is known to
-    carry (a job that is gone needs no record). ``crowded``: the ledger is short of room.
+    ``hindrance`` is the last failure during the commit, for the message of a time-out. ``stop`` is
+    why the job cancels it (suspended, deleted); ``refusal`` is the API server's message for a
+    create or bind that it will never accept; ``invalid_nodes`` are the nodes that can no longer
+    take their rank, each with the reason; ``wider_spread`` is how its nodes span more domains than
+    planned; ``stalled_s`` counts since the last progress of its commit (``reached``), or since it
+    last waited for others; the recorded attempts are those in the job's status (a deleted job needs
+    no record). ``crowded``: the ledger is nearly full.
     """
 
     pods: tuple[Pod, ...]
@@ -75,7 +75,7 @@ class ObservedGang:
 
 @dataclass(frozen=True, slots=True)
 class WritePlacement:
-    """Write down who goes where, before the first pod."""
+    """Write the Placement, before the first pod."""
 
     entry: Entry
 
@@ -98,7 +98,7 @@ class BindPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete this very pod, by its UID, with the grace it asks for."""
+    """Delete the pod with this UID, with its own grace period."""
 
     entry: Entry
     pod: Pod
@@ -172,7 +172,7 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
 
 
 def _timed_out(entry: Entry, seen: ObservedGang, bound: Set[int]) -> Cause | None:
-    # A gang that nobody has come to yet, behind thousands of pods, is not late.
+    # A gang without a started request, behind thousands of pods, is not late.
     begun = bool(seen.pods or seen.hindrance)
     if begun and seen.stalled_s > COMMIT_DEADLINE_S:
         return Cause(

@@ -1,23 +1,23 @@
 """Decide whether a running attempt hangs: no exit, no silence, and no further step.
 
-Problem: a rank that is stopped, deadlocked or waits for a lost message ends nothing. Its launcher
-goes on beating, its peers wait in a collective, and the job stays `Running` at one step for ever.
+Problem: a rank that is stopped, deadlocked or waits for a lost message does not end. Its launcher
+goes on with heartbeats, its peers wait in a collective, and the job stays `Running` at one step.
 But steps vary, and a checkpoint, an evaluation or a compilation takes far longer than a step.
 
-Idea: the evidence comes from launchers, which see every report of their ranks: how long ago a rank
-last made a step or changed its phase, and how long steps took so far. So a new leader needs no
+Idea: the evidence comes from launchers, which receive every report of their ranks: the time since a
+rank last made a step or changed its phase, and the step times so far. So a new leader needs no
 history of its own. Three rules:
 
     still    no rank of any launcher made a step or changed its phase for longer than the limit:
              the ranks wait for each other
-    lagging  one rank stands still for longer than the limit while others went on by several steps:
-             the ranks do not wait for each other
-    silent   no launcher that reports steps is heard, for longer than the limit, though its kubelet
-             lives: it is stopped, or cut off
+    lagging  one rank made no step for longer than the limit while others made several steps: the
+             ranks do not wait for each other
+    silent   no launcher that reports steps sends heartbeats, for longer than the limit, while its
+             kubelet renews: it is stopped, or cut off
 
-The limit follows what ranks say they do; a phase that any rank is in counts for all, as scripts
-often report from one rank only. Before the attempt ends, the launchers ask the ranks for their
-stacks: the rank that cannot answer is the one to name.
+The limit depends on the phases of ranks. The phase of any rank counts for all, as scripts often
+report from one rank only. Before the attempt ends, the launchers collect the stacks of their ranks:
+a rank that does not respond is named in the cause.
 
 `assessment` calls this. All times are seconds of one monotonic clock, or of a launcher's.
 """
@@ -56,8 +56,8 @@ VERDICT_S = 25.0
 cause, and found within 27 s at the longest interval of heartbeats; the least limit is 10 s."""
 
 LAG_STEPS = 5
-"""How many steps others must be ahead of a rank that stands still: ranks that wait for each other
-are at most two apart."""
+"""How many steps others must be ahead of a stalled rank: ranks that wait for each other are at most
+two apart."""
 
 RANKS_NAMED_MAX = 8
 STACKS_LENGTH_MAX = 512
@@ -65,7 +65,7 @@ STACKS_LENGTH_MAX = 512
 
 
 class Activity(StrEnum):
-    """What ranks say they are doing."""
+    """The reported activity of ranks."""
 
     STARTING = "Starting"
     TRAINING = "Training"
@@ -82,8 +82,8 @@ PHASE_LIMITS_S = {
 
 @dataclass(frozen=True, slots=True)
 class ObservedStack:
-    """What ``count`` ranks of a node showed when asked, the first of them in ``ranks``: where they
-    are in their script, or, if they did not answer, the state of their process."""
+    """The equal stack of ``count`` ranks of a node, the first of them in ``ranks``: their frames,
+    or the state of their process if they did not respond."""
 
     ranks: tuple[int, ...]
     count: int
@@ -93,15 +93,15 @@ class ObservedStack:
 
 @dataclass(frozen=True, slots=True)
 class ObservedSteps:
-    """Where the ranks of one node are, as their launcher says.
+    """The steps of the ranks of one node, as their launcher reports them.
 
-    ``newest`` is the highest step of any of them. ``slowest`` is the step of the rank that has
-    stood still the longest, ``ranks`` are the first of those there, and ``lag_s`` is for how long
-    it has; 0 until one was made. ``behind`` ranks are below ``newest``; ``reporting`` ranks have
-    reported a step. ``still_s``: since any rank made a step or changed its phase, or since they
-    were started. Of the ``timed`` steps of the rank that made the most, 99 % took ``p99_s`` or
-    less; of those of the rank that stands still ``lag_p99_s``; 0 while too few were timed.
-    ``finishing``: a rank made its last step. ``stacks``: None until the ranks were asked.
+    ``newest`` is the highest step of any rank. ``slowest`` is the step of the rank without progress
+    for the longest time, ``ranks`` are the first ones at that step, and ``lag_s`` is that time; 0
+    before the first step. ``behind`` ranks are below ``newest``; ``reporting`` ranks have reported
+    a step. ``still_s``: since any rank made a step or changed its phase, or since the start. Of the
+    ``timed`` steps of the rank with the most steps, 99 % took ``p99_s`` or less; of those of the
+    slowest rank ``lag_p99_s``; 0 while too few were timed. ``finishing``: a rank made its last
+    step. ``stacks``: None before a request.
     """
 
     newest: int = 0
@@ -121,9 +121,9 @@ class ObservedSteps:
 
 @dataclass(frozen=True, slots=True)
 class ObservedLauncher:
-    """A launcher whose ranks still run. ``responsive``: it is not silent. ``steps`` is None
-    until it reported them to this leader. ``silent_s``: since its last heartbeat, or since this
-    leader began to listen."""
+    """A launcher whose ranks still run. ``responsive``: it is not silent. ``steps`` is None before
+    a report to this leader. ``silent_s``: since its last heartbeat, or since the start of this
+    leader."""
 
     node_rank: int
     node: str
@@ -133,17 +133,17 @@ class ObservedLauncher:
 
     @property
     def is_known(self) -> bool:
-        """Whether it says where its ranks are."""
+        """Whether it reports the steps of its ranks."""
         return self.responsive and self.steps is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What the operator knows beside it.
+    """The operator's own inputs of hang detection.
 
-    ``timeout_s``: the user's progressTimeoutSeconds. ``training_s``: for how long this leader has
-    heard of no other phase than training. ``asked_s``: since this leader asked the launchers for
-    stacks; None while it has not.
+    ``timeout_s``: the user's progressTimeoutSeconds. ``training_s``: for how long no other phase
+    than training was reported to this leader. ``asked_s``: since this leader requested stacks; None
+    without a request.
     """
 
     timeout_s: int | None = None
@@ -161,8 +161,8 @@ class Suspected:
 
 @dataclass(frozen=True, slots=True)
 class _Standstill:
-    """For how long what has stood still, and the limit that this exceeds. ``silent``: no launcher
-    that is heard reports steps."""
+    """A time without progress, and the limit that it exceeds. ``silent``: no responsive launcher
+    reports steps."""
 
     time_s: float
     limit_s: float
@@ -215,8 +215,8 @@ def _standstill(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standst
 
 
 def _silence(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill | None:
-    """What silent launchers prove, as long as no launcher that is heard reports steps. The first
-    heartbeats to a new leader carry no steps."""
+    """The standstill that silent launchers prove while no responsive launcher reports steps. The
+    first heartbeats to a new leader have no steps."""
     if _reporting(launchers, watch) or any(
         each.responsive and each.steps is None for each in launchers
     ):
@@ -239,8 +239,8 @@ def _unheard_s(launcher: ObservedLauncher) -> float:
 def _reporting(
     launchers: Sequence[ObservedLauncher], watch: Watch
 ) -> list[tuple[ObservedLauncher, ObservedSteps]]:
-    """The launchers that are heard, and whose ranks say how far they are. Where no rank of the
-    attempt does, all of them, if the user set a limit: they have made no step since they began."""
+    """The responsive launchers whose ranks report steps. If no rank of the attempt does, all of
+    them if the user set a limit: they have made no step since the start."""
     responsive = [
         (each, each.steps) for each in launchers if each.responsive and each.steps is not None
     ]
@@ -251,9 +251,9 @@ def _reporting(
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """How long the attempt may stand still, and by what: ``fixed``, or by its steps in training.
+    """How long the attempt may make no progress, and why: ``fixed``, or by its steps in training.
 
-    It is made once for all launchers: each of thousands is held against it.
+    It is computed once for all launchers, which may be thousands.
     """
 
     fixed: tuple[float, str] | None = None
@@ -287,7 +287,7 @@ def _limit(
 
 
 def _reports_steps(steps: ObservedSteps) -> bool:
-    """Whether a rank reports steps, or says at least what it does."""
+    """Whether a rank reports steps, or at least its phase."""
     return steps.reporting > 0 or steps.activity is not Activity.STARTING
 
 
@@ -322,7 +322,7 @@ def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
 
 
 def _where(launchers: Sequence[ObservedLauncher]) -> str:
-    """Where all ranks stand, if none of them stands out."""
+    """The stacks of all ranks, if none of them differs."""
     newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
     return f": all ranks that report are at step {newest}"
 
@@ -350,7 +350,7 @@ def _behind(launchers: Sequence[ObservedLauncher], found: _Standstill) -> list[t
 
 
 def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Each rank once, with the first that is said of it."""
+    """Each rank once, with its first text."""
     first: dict[int, str] = {}
     for rank, text in named:
         first.setdefault(rank, text)

@@ -54,13 +54,13 @@ class EntryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One in-flight attempt: ``nodes[r]`` owes ``per_node`` until rank r's pod is bound to it.
+    """One in-flight attempt: ``per_node`` is assumed on ``nodes[r]`` until rank r's pod is bound.
 
     ``spans`` counts the domains it was planned to use, by level. ``score`` is the placement score
     of its order of ranks, on the links and node speeds of ``topology_hash``. All of its pods are
-    made from the spec with this ``spec_hash``. An aborting entry has none of these four: what is
-    kept is what fences the attempt and what says where its pods may be. One of an attempt that ran
-    has no ``per_node`` either, as all of its pods were bound.
+    made from the spec with this ``spec_hash``. An aborting entry has none of these four: it keeps
+    what fences the attempt and the nodes of its pods. The entry of an attempt that ran has no
+    ``per_node`` either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -127,7 +127,7 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """``incarnation`` is drawn once, when the object is made. A restored backup has the same one,
-    and an epoch that was used before: docs/restore.md says what holds then."""
+    and an epoch that was used before (docs/restore.md)."""
 
     epoch: int
     incarnation: str

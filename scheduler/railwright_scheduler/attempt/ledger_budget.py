@@ -1,7 +1,7 @@
-"""How the bytes of the ledger are shared: revocations and new gangs have a share each.
+"""The shares of the ledger's bytes: one for revocations, one for new gangs.
 
-A revocation that does not fit waits for a later plan, and so does a new gang; but neither waits for
-the other. What both leave is for committing entries that turn into aborting ones.
+A revocation that does not fit waits for a later plan, and so does a new gang, but neither waits for
+the other. The remaining bytes are for committing entries that become aborting ones.
 """
 
 from __future__ import annotations

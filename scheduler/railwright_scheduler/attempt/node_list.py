@@ -1,8 +1,7 @@
 """Node names in order, in few bytes: ``gpu-{0001,0002}``, ``ip-10-0-{3-17,9-201}.example.com``.
 
 The ledger and all that reads it use this form. The names keep their order, which is that of node
-ranks. A name without braces stands for itself, so a plain list of names is read too; the name of a
-Kubernetes object has no braces.
+ranks. A plain list of names is read too, as names of Kubernetes objects have no braces.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _FOLDED = re.compile(r"([^{}]*)\{([^{}]*)\}([^{}]*)")
 
 
 def fold(names: Sequence[str]) -> tuple[str, ...]:
-    """The names as one pattern, which says what they begin and end with once."""
+    """The names as one pattern, with their common prefix and suffix once."""
     if len(names) < 2:
         return tuple(names)
     before = _common_prefix(names)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a job stands. SUCCEEDED and FAILED are final."""
+    """The phase of a job. SUCCEEDED and FAILED are final."""
 
     QUEUED = "Queued"
     STARTING = "Starting"

@@ -1,9 +1,9 @@
-"""What is known for good about a job: the part of its status that decisions are made from.
+"""The record of a job: the durable part of its status that decisions depend on.
 
-A record changes only by what is written elsewhere: by entries of the ledger (an attempt began, an
-attempt was revoked and why), by finished pods, by the spec. So a leader that crashes between the
-ledger and the status loses nothing: the next one derives the same record from the same entries, and
-each attempt is counted once, because it is counted by its number.
+A record is derived from entries of the ledger (the begin of an attempt, its revocation and the
+cause), from finished pods and from the spec. So a leader that crashes between the ledger and the
+status loses nothing: the next one derives the same record from the same entries, and each attempt
+is counted once, by its number.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class JobRecord:
 
     @property
     def backoff_s(self) -> int:
-        """How long the next attempt has to wait after the last one's end.
+        """The back-off between the end of the last attempt and the next one.
 
-        It doubles with each failure that counts, with each hang in a row, and with each end before
-        the barrier whatever the cause, so that nothing that refuses a job over and over makes the
-        cluster churn. The loss of a node is nobody's fault and costs no time.
+        It doubles with each counted failure, with each hang in a row, and with each end before the
+        barrier, so that a job that never starts does not churn the cluster. The loss of a node
+        causes no back-off.
         """
         if self.last_termination is None or self.last_termination.code in AT_ONCE:
             return 0
@@ -93,11 +93,11 @@ class JobRecord:
 
 
 def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
-    """The record if it can be that of a job with these entries, oldest first; else one that is.
+    """Correct a record that contradicts the job's entries, which are oldest first.
 
     An attempt is committed only once the one before it is over, and an entry leaves only once its
-    end is recorded. A status that says other was not written by us (or is older than the ledger):
-    the ledger holds, and the newest entry is folded in anew.
+    end is recorded. A status that contradicts this was forged or is older than the ledger: then the
+    ledger counts, and the newest entry is applied again.
     """
     if not entries:
         return record
@@ -147,7 +147,7 @@ def ending(before: JobRecord, after: JobRecord) -> Cause | None:
 
 
 def derive_waiting(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecord:
-    """The record of a job without a live attempt, by what its user wants and the queue says."""
+    """The record of a job without a live attempt, by its spec and the queue."""
     if record.live or record.phase in FINAL:
         return record
     if suspend:

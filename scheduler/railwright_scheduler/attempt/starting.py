@@ -3,9 +3,9 @@
 The time to start counts from the end of the last image pull that a kubelet reported, as a large
 image may take longer than everything else; without such reports it counts from the binding. A pull
 without a reported end counts as over after `PULL_DEADLINE_S`. An
-image that the registry does not have ends the job: no retry finds it. A registry that does not
-answer ends the attempt only, at nobody's cost: the next one tries again. So does a gang all of
-whose missing launchers run: each registers until it is heard, so the operator could not hear it.
+image that the registry does not have ends the job: every retry would fail. An unreachable registry
+ends only the attempt and spends no budget: the next attempt tries again. So does a gang whose
+missing launchers all run: they register until a message arrives, so the network lost all of them.
 
 `assessment` calls this. All ages are in seconds of one monotonic clock.
 """
@@ -57,8 +57,8 @@ NO_REPORT = ObservedImages()
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A node rank on its way to the barrier. ``absent``: its launcher was never heard; ``runs``:
-    its pod runs, by its kubelet."""
+    """A node rank before the barrier. ``absent``: its launcher sent no message; ``runs``: its pod
+    runs, by its kubelet."""
 
     node_rank: int
     node: str
@@ -92,8 +92,8 @@ def _timed_out(starters: Sequence[Starter], timeout_s: float) -> Cause:
     cut_off: tuple[str, ...] = ()
     if absent and all(each.runs and not each.waiting for each in absent):
         code = CauseCode.LAUNCHER_UNHEARD
-        waiting = "their launchers run, and the operator did not hear them"
-        # Where others of the gang were heard, it may be their nodes: the next attempt leaves them.
+        waiting = "their launchers run, and the operator received no message from them"
+        # If others sent messages, these nodes may be the cause: the next attempt avoids them.
         cut_off = tuple(each.node for each in absent) if len(absent) < len(starters) else ()
     return Cause(
         code,

@@ -1,6 +1,6 @@
-"""How much one decision may start: pods that are bound soon, and entries that the ledger can list.
+"""Bounds of what one decision may start: pods in flight, and bytes of the ledger.
 
-``SchedulingQueue`` checks each gang here. Two bounds can refuse it, and they mean different things:
+``SchedulingQueue`` checks each gang here. Two bounds can refuse it, with different effects:
 
     BindingBacklog   gangs decided earlier are being bound: seconds. No later job overtakes it.
     LedgerFull       its entry does not fit beside those of attempts that are ending, whose pods may

@@ -1,10 +1,10 @@
-"""Decide about every pending job, in queue order: it starts as a whole gang, or waits for a reason.
+"""Decide about every pending job in queue order: it starts as a complete gang, or waits.
 
 ``decide`` is a pure function of the snapshot. Neither the order of nodes, jobs and queues in it nor
-the hash seed of the process changes the result. Results kept from earlier cycles do only where
+the hash seed of the process changes the result. Cached results of earlier cycles do so only if
 ``TRAFFIC_WORK`` is too little for all running jobs (``link_traffic``).
 
-Stages, in order. The first that returns a reason ends the job's turn in this cycle.
+Stages, in order. The first that returns a reason ends the evaluation of the job in this cycle.
 
     queue and constraints   the queue exists; topology constraints name levels that exist
     feasibility             the cluster, empty and healthy, could run the gang
@@ -59,15 +59,15 @@ def decide(
 ) -> Decisions:
     """Decide for every job of the snapshot whether it starts now, and where.
 
-    Of more jobs than one cycle may evaluate (``queue_window``) the others wait for the reason that
-    they have in ``reasons``, those of the last cycle, and keep what they have reserved.
+    If one cycle may not evaluate all jobs (``queue_window``), the others keep their reason from the
+    last cycle (``reasons``) and their reservation.
 
-    A job whose evaluation raises waits as InternalError; the others are decided as if it were not
-    there. ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that
-    are being bound; ``traffic_work`` is what is left in this scheduling cycle for what running jobs
-    send (``link_traffic``), all of it if None. Raises ValueError, with the field and the value, for
-    a snapshot that cannot be: two nodes or jobs of one name, a node's amounts out of range, domains
-    that miss a level.
+    A job whose evaluation raises waits as InternalError and does not affect the others.
+    ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that are
+    being bound; ``traffic_work`` is the remaining work of this cycle for the traffic of running
+    jobs (``link_traffic``), all of it if None. Raises ValueError, with the field and the value, for
+    an invalid snapshot: two nodes or jobs of one name, a node's amounts out of range, domains that
+    miss a level.
     """
     isolation = Isolation() if isolation is None else isolation
     _check_unique((*snapshot.jobs, *snapshot.returning))

@@ -1,9 +1,9 @@
 """Which nodes a job may use at all: its node selector, and their taints against its tolerations.
 
-The meaning is Kubernetes'. Jobs may ask for labels that no node carries and tolerate taints of any
-number: what a job costs must not be the nodes times what it asks for. So a key that no node carries
-is one look-up, one that some carry is looked for once, and a toleration is looked up among the
-distinct taints. What a selector or a row of tolerations comes to is kept for a decision.
+The semantics are those of Kubernetes. Selectors and tolerations can have any number of keys, and
+the cost of a job must not be their number times that of nodes. So a key that no node has costs one
+look-up, another key is resolved once, and a toleration is looked up among the distinct taints. The
+results for a selector or a list of tolerations are cached for a decision.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NONE = np.zeros(0, dtype=np.int64)
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 # Set and taken back by controllers as conditions come and go (not-ready, unschedulable, memory
-# pressure, our own quarantine): they say nothing about whether a job could ever use the node.
+# pressure, our own quarantine): they do not decide whether a job could ever use the node.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "railwright.dev/")
 
 
 class Eligibility:
-    """An index of the nodes by label (made when a key is first asked for) and by taint."""
+    """An index of the nodes by label (built at the first use of a key) and by taint."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -136,7 +136,7 @@ class _TaintIndex:
         return found
 
     def _covered(self, tolerations: Sequence[Toleration]) -> Mask:
-        """Which taints are tolerated, as ``tolerates`` says of each."""
+        """The tolerated taints, by ``tolerates``."""
         covered = np.zeros(len(self._taints), dtype=np.bool_)
         for toleration in tolerations:
             name = _name(toleration)
@@ -161,8 +161,8 @@ def _name(toleration: Toleration) -> tuple[str, ...] | None:
 
 
 class Demands:
-    """What one job asks of a node, ready to be held against thousands of them: its tolerations are
-    looked up by what a taint has, as users may write thousands."""
+    """A job's selector and tolerations, prepared for thousands of nodes: tolerations are looked up
+    by the fields of a taint, as a job may have thousands."""
 
     def __init__(self, job: Job) -> None:
         self._selector = sorted(job.selector.items())

@@ -1,7 +1,7 @@
-"""Can a job ever run on this cluster, can it now, and what exactly is missing.
+"""Feasibility: whether a job can run on this cluster now or ever, and what is missing.
 
 Jobs that differ only in name, age or number of nodes share one ``SchedulingSignature``, whose masks
-over the nodes are made once a decision.
+over the nodes are computed once for each decision.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ EXCLUSIONS = tuple(ExclusionCause)
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSignature:
-    """What a job asks of each node, and the nodes that could give it.
+    """The requests of a job on each node, and the nodes that can satisfy them.
 
-    ``need[i]`` is asked of the resource in row ``rows[i]`` of the cluster. Each mask is part of the
-    one before: nodes ``matched`` by the selector; without a lasting taint that is not
-    ``tolerated``; ``candidates``, large enough, healthy or not; ``healthy``, available or lost a
-    moment ago, and without any untolerated taint now; ``open``, of these the available ones.
+    ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
+    subset of the one before: nodes ``matched`` by the selector; without an untolerated lasting
+    taint (``tolerated``); ``candidates``, large enough, healthy or not; ``healthy``, available or
+    recently lost, and without any untolerated taint now; ``open``, the available ones of these.
     ``index`` numbers the signatures of a decision.
     """
 
@@ -76,7 +76,7 @@ class SignatureIndex:
         self._capacity: dict[tuple[int, ResolvedConstraints], int] = {}
 
     def of(self, job: Job) -> SchedulingSignature:
-        """The job's signature; ValueError if an amount it asks for is negative."""
+        """The job's signature. Raises ValueError for a negative request."""
         key = (_pairs(job.per_node), _pairs(job.selector), job.tolerations)
         signature = self._signatures.get(key)
         if signature is None:

@@ -1,12 +1,12 @@
-"""What jobs that are placed already send over each domain's uplinks, while another one is placed.
+"""The traffic of placed jobs over the uplinks of each domain, for the placement of another job.
 
-Of a job that says what it does it is known how many bytes it sends in a step, and how long a step
-takes: what that makes on average is what it is taken to send all the time. How long is reckoned as
-if it had the links to itself, so that no job's traffic hangs on another's.
+The workload of a job determines its bytes per step and its step time, and so its average traffic.
+The step time is that without other jobs on the links, so that the traffic of one job does not
+depend on that of others.
 
-A new leader knows none of it, and thousands of jobs may run. So one scheduling cycle reckons no
-more than ``TRAFFIC_WORK`` allows, the largest gangs first; the others count as silent, and are
-reckoned in later cycles. Of more jobs than ``ASKED_BYTES_MAX`` holds the smallest stay silent.
+After a change of leaders nothing is cached, and thousands of jobs may run. So one scheduling cycle
+computes no more than ``TRAFFIC_WORK`` allows, the largest gangs first; the others count as without
+traffic until later cycles. With more jobs than ``ASKED_BYTES_MAX`` holds, the smallest never count.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Traffic:
         self._bytes_left = ASKED_BYTES_MAX
         self._new = [*running]
         self._uses: tuple[dict[int, list[UplinkUse]], ...] = tuple({} for _ in cluster.levels)
-        # Where all that nodes send may leave, nobody is in anybody's way.
+        # If all traffic may leave the domain, there is no contention.
         self._is_scarce = any(
             (tier.capacity < np.bincount(tier.domains)).any() for tier in cluster.uplinks
         )
@@ -76,7 +76,7 @@ class Traffic:
         self._new.append(job)
 
     def uses(self) -> Uses:
-        """Of each domain whose uplinks anybody sends through."""
+        """The traffic over the uplinks of each domain with any."""
         if self._new and self._is_scarce:
             columns = {node.name: at for at, node in enumerate(self._cluster.nodes)}
             self._new.sort(key=_largest_first)

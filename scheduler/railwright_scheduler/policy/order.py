@@ -1,4 +1,4 @@
-"""Who is next: one line for all jobs, so that no job is passed for ever by later ones."""
+"""The order of the queue: one order for all jobs, so that no job is overtaken forever."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ class QueueWindow:
 
     @property
     def following(self) -> QueueRound | None:
-        """What the next cycle goes on with, once this one was asked about every job; None if all
-        were evaluated."""
+        """The position at which the next cycle goes on, after this one visited every job; None if
+        all were evaluated."""
         if self._last is None or not (self._stopped or self._is_over):
             return None
         end = self._end if self._stopped and self._end else self._last
@@ -91,8 +91,8 @@ class QueueWindow:
             self._stopped, self._is_blocked = position, True
 
     def count(self, work: EvaluationWork) -> None:
-        """Count a job that was evaluated. One whose evaluation raises is not counted: it changes
-        nothing for others."""
+        """Count an evaluated job. A job whose evaluation raises is not counted, as it must not
+        affect others."""
         self._is_begun |= not self._is_front
         self._spent += work.own
         for key, shared in work.shared:
@@ -116,8 +116,8 @@ def evaluation_work(
 ) -> EvaluationWork:
     """What it takes to evaluate the job to this verdict, after so many ``starts`` in this cycle.
 
-    Whether it starts is asked once of each kind of job, and again once others start. To choose
-    nodes is work of the job's own.
+    Feasibility is computed once for each kind of job, and again once others start. The selection of
+    nodes is work of each job.
     """
     nodes, levels = len(cluster.nodes), len(cluster.domains.bounds)
     masks = MASKS + 2 * len(signature.rows) + len(job.selector)

@@ -1,22 +1,20 @@
-"""Which nodes a gang gets whose job says what its ranks send each other, and which ranks each.
+"""Choose the nodes of a gang with a workload, and the ranks on each.
 
-Problem: of the nodes that can take a pod, choose some and put ranks on them so that a training step
-takes the least time.
+Problem: choose nodes and the order of ranks on them so that a training step takes the least time.
 
-Idea: what ranks send each other follows from how the job is split, and links are the scarcer the
-further out they are. So ranks are laid out to send little far away (``mapping``), by bytes and by
-what these are worth to a step. The best of these layouts and the network's own order have nodes
-exchanged where a step waits for crowded links, or for slow nodes; the one with the least predicted
-step is taken, of equal ones that which sends the least far away. The nodes are those in the fewest
-domains, or, where it pays off, such as have an even share in each domain, or whole rings and planes
-of the grid of ranks.
+Idea: the parallelism of a job determines its traffic, and links further out have less bandwidth. So
+ranks are mapped to send few bytes far away (``mapping``), weighted by their effect on the step. The
+best mappings and the network's order are refined by exchanges of nodes where a step waits for
+contended links or slow nodes. The order with the least predicted step time is taken; among equal
+ones the one that sends the least far away. The nodes are those in the fewest domains, or, if it
+pays, an even share of each domain, or complete rings and planes of the rank grid.
 
-Ranks that were placed before stay where they were unless it pays off to move them; who comes for a
-node that went takes its ranks, or changes places with one that stays. If all are laid out anew,
-equal racks change places until the most ranks are where they were.
+Ranks that were placed before stay unless it pays to move them. A replacement node takes the ranks
+of the lost one, or swaps with a remaining one. If all ranks are mapped again, equal racks are
+swapped so that the most ranks stay in place.
 
-Ranks of one node stay together and in their order: what a script may take for granted, that local
-ranks follow each other, stays true, and all it sees is another node rank.
+Ranks of one node stay together and in order: scripts may rely on consecutive local ranks, and only
+the node rank changes.
 """
 
 from __future__ import annotations
@@ -45,13 +43,14 @@ from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key, remembered
 
 KEPT_BYTES_MAX = 32 << 20
-"""Answers kept: what waits for others to be bound is asked again at every turn."""
+"""Cached results: a gang that waits for others to be bound is mapped again in every cycle."""
 
 CHOICE = 2_000
 """Work for another choice of nodes, for each node of the cluster."""
 
 CHOSEN_NODES = 1_024
-"""Larger gangs get the nodes in the fewest domains: other choices would take seconds to look at."""
+"""Larger gangs get the nodes in the fewest domains: other choices would take seconds to
+evaluate."""
 
 BUDGET_A_NODE, BUDGET_A_PAIR = 500, 8
 """Pairs current for each node of a gang, about a millisecond's worth, and for each two of a small
@@ -168,7 +167,7 @@ def effort(job: Job) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MappingResult:
-    """``crossing`` is told of each tier, the nearest first: as placed, in the network's order."""
+    """``crossing`` has each tier, the nearest first: as placed, and in the network's order."""
 
     order: tuple[int, ...]
     crossing: tuple[tuple[int, int], ...]

@@ -1,14 +1,13 @@
 """Reserve nodes for the jobs that wait, so that they fill up and large jobs do not starve.
 
-A job that could run on the healthy nodes once other jobs end, but not now, reserves as much on as
-many nodes as it has pods, and no more. Jobs behind it start on what is left. What it could take
-already stays reserved from one cycle to the next; a reserved node that is still busy gives way to
-one that has become free, as nobody knows when a pod ends. Pods of no job, such as those of a
-DaemonSet, are never expected to end. A job whose pods the healthy nodes cannot hold reserves
-nothing, as nothing that ends would let it start; a node that was lost a moment ago still counts, as
-most come back.
+A job that could run on the healthy nodes once other jobs end, but not now, reserves capacity on as
+many nodes as it has pods, and no more. Jobs behind it start on the other capacity. A free node that
+it reserved stays reserved in the next cycles; a busy one is replaced by one that becomes free, as
+the end of a pod cannot be predicted. Pods of no job, such as those of a DaemonSet, are not expected
+to end. A job whose pods do not fit on the healthy nodes reserves nothing, as no end of a job would
+let it start; a node that was lost a moment ago still counts, as most recover.
 
-A job reserves beside the jobs ahead of it, never on top of them: if those leave it too little, it
+A job reserves beside the jobs ahead of it, never the same capacity: if those leave too little, it
 reserves once they have started.
 """
 

@@ -1,7 +1,7 @@
 """The scheduling queue: which jobs start now, and which nodes the others reserve.
 
-``evaluate`` decides about one job and changes nothing; ``apply`` takes over what was decided, so a
-job whose evaluation raises leaves no trace in what later jobs see.
+``evaluate`` decides about one job and changes nothing; ``apply`` applies the verdict. So a job
+whose evaluation raises does not affect later jobs.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class SchedulingQueue:
         return self._first[key]
 
     def _available_to(self, signature: SchedulingSignature) -> Mask:
-        """The nodes that could take a pod of this signature now, whoever reserved them."""
+        """The nodes that could take a pod of this signature now, reserved or not."""
         available = self._available.get(signature.index)
         if available is None:
             available = signature.open & self._capacity.holds(signature.rows, signature.need)

@@ -1,7 +1,7 @@
 """Select the nodes of one gang, and the rank that each of them gets.
 
-``NodeSelector`` takes the nodes that a job may have now, looks at the set that spans the fewest
-domains and at a few others that a step may be shorter on, and lets ``ranks`` choose among them.
+``NodeSelector`` takes the nodes that a job may have now, considers the set that spans the fewest
+domains and a few others on which a step may be shorter, and lets ``ranks`` choose among them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FASTER = 2
 """Degrees of the slowest nodes that a gang is looked at without, beside without any slow ones."""
 
 LOUDNESS = 64
-"""So many degrees of how busy uplinks are tell equal domains apart."""
+"""The number of degrees of uplink load that order equal domains."""
 
 
 class NodeSelector:
