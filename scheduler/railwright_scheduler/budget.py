@@ -1,13 +1,12 @@
-"""How much work planning may do for one job, and splitting gangs for all, in a scheduling cycle.
+"""The work budget of planning, for each job and for all gang splits of a scheduling cycle.
 
-Problem: what a job's workload says decides how much there is to compute, and users write it. A
-clock would bound it, but the core is pure: the same input must give the same plan everywhere.
+Problem: a job's workload, which users write, determines the amount of computation. A time limit
+would bound it, but the core is pure: the same input must give the same plan everywhere.
 
-Idea: work is counted. Loops and array operations spend what they are about to do, by sizes that
-they see, before they allocate anything; beyond the limit ``OverBudgetError`` is raised. A search
-ends there with the best that it found; where nothing was found the job gets the network's order. A
-unit is a little less than a nanosecond of one core of 2 to 3 GHz: ``tests/bench/bench_planning.py``
-holds the one against the other.
+Idea: work is counted. Loops and array operations spend units by the sizes of their inputs, before
+they allocate memory; beyond the limit ``OverBudgetError`` is raised. A search then ends with its
+best result so far; without one the job gets the network's order. A unit is a little less than a
+nanosecond of one core of 2 to 3 GHz (compared in ``tests/bench/bench_planning.py``).
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class WorkBudget:
 
     @contextmanager
     def search(self, percent: int = SEARCHED) -> Iterator[None]:
-        """Spend up to so much of what is left; what would take more ends there, as ``is_cut`` says.
-        What was found by then can be made use of with the rest."""
+        """A budget of at most this part of the remaining work. Work beyond it ends, and ``is_cut``
+        is set; the remaining budget is for the use of its result."""
         limit, self.limit = self.limit, self.spent + self.left * percent // 100
         try:
             yield
@@ -91,4 +90,4 @@ class _Unlimited(WorkBudget):
 
 
 UNLIMITED: WorkBudget = _Unlimited()
-"""For commands and benches, which plan nobody else's jobs."""
+"""For commands and benches, which plan one job."""

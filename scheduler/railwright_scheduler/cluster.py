@@ -32,8 +32,8 @@ AMOUNT_MAX = 2**52
 _CAPACITY_SCALE = 2**10  # AMOUNT_MAX * _CAPACITY_SCALE stays inside int64
 
 COMMON_MAX = 64
-"""So many resources, those that most nodes have, tell how full a node is. Drivers name resources,
-and could give each node one of its own: as a matrix these take gigabytes."""
+"""The number of resources, of those that most nodes have, by which the usage of a node is compared.
+Drivers may define a resource for each node; a matrix of all of them would take gigabytes."""
 
 REASONS = {reason: number for number, reason in enumerate((None, *Unavailable))}
 
@@ -43,17 +43,17 @@ SLOWDOWN_DEGREES = 32
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What of the nodes does not change while deciding.
+    """The constant data of the nodes during a decision.
 
     ``rows`` gives each resource its row in ``allocatable`` and ``free`` (shape resources x nodes),
-    if it is one of the ``common`` first, which most nodes have, or one that a job asks for.
-    ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes whose
-    domain of it is known, or which are in a scale-up domain. ``reducing`` says of each level's
-    domains whether their switches add up what crosses them. ``slowdown`` has the degrees that each
-    node is slower by than most like it. ``aligned`` numbers the ways in which adapters are on
-    rails: nodes of one number have all of theirs alike, and lead where they should. It is 0 of
-    nodes that do not, or of which nobody knows: ``railless`` are these. ``miscabled`` are the rails
-    that do not lead where they should, each below the node that has it (shape 2 x pairs).
+    if it is one of the first ``common`` ones, which most nodes have, or one that a job requests.
+    ``uplinks`` are those of each level, the coarsest first, and ``placed`` are the nodes with a
+    domain of that level or in a scale-up domain. ``reducing`` is whether the switches of each
+    level's domains reduce in the network. ``slowdown`` has the degrees by which each node is slower
+    than most of its kind. ``aligned`` numbers the assignments of adapters to rails: nodes of one
+    number have equal assignments and correct cables. It is 0 for nodes with wrong cables and for
+    nodes without rail data (``railless``). ``miscabled`` are the wrong rails, each below its node
+    (shape 2 x pairs).
     ``unavailable`` is 0 of an available node, else the number of the reason.
     """
 
@@ -224,8 +224,8 @@ class Capacity:
 
 
 class _Remaining:
-    """Amounts of each resource (row) on each node (column) as they shrink. Which nodes hold a need
-    is kept, and found anew only for nodes whose amounts changed: most jobs change a few."""
+    """The remaining amounts of each resource (row) on each node (column). The nodes that satisfy a
+    need are cached, and computed again only for changed nodes: most jobs change a few."""
 
     def __init__(self, amounts: Ints) -> None:
         self.amounts = amounts.copy()

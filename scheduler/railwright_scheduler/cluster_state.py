@@ -1,4 +1,4 @@
-"""All that a turn depends on, as one value: jobs, their attempts, nodes, the ledger."""
+"""The state of a scheduling cycle as one value: jobs, their attempts, nodes, the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railwright_topology.links import Links
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an attempt says it is: steps done, and steps to do, if that is known."""
+    """The reported progress of an attempt: steps done, and the total if known."""
 
     step: int
     total_steps: int | None = None
@@ -27,14 +27,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """One job as the API shows it, and its live attempt as all witnesses show it.
+    """One job in the API, and its live attempt by all sources.
 
-    ``record`` is what its status is known to carry. ``held`` keeps it out of the queue whatever
-    fits. ``ranks`` has one row for each node rank of the live attempt; ``bound_age_s`` counts since
-    its gang was first seen bound (its ranks may take ``start_timeout_s`` to be at the barrier),
-    ``ended_age_s`` since the last attempt's end was first seen. ``spec_hash`` (version-digest)
-    changes whenever its pods would be made otherwise. ``progress`` is what the live attempt's ranks
-    reported last; None before. ``watch`` is what else its steps are judged by.
+    ``record`` is the one in its status. ``held`` keeps it out of the queue. ``ranks`` has one row
+    for each node rank of the live attempt; ``bound_age_s`` counts since its gang was first observed
+    bound (its ranks may take ``start_timeout_s`` to the barrier), ``ended_age_s`` since the end of
+    the last attempt was first observed. ``spec_hash`` (version-digest) changes whenever its pods
+    would be different. ``progress`` is the last report of the live attempt; None before. ``watch``
+    has the other inputs of hang detection.
     """
 
     job: Job
@@ -70,19 +70,19 @@ class ObservedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """All that a plan depends on. ``used`` of the nodes counts live bound pods only.
+    """The complete input of a plan. ``used`` of the nodes counts live bound pods only.
 
-    ``attempts`` has every attempt of the ledger and every other that has pods: those that run, and
-    those whose pods should not be there. What a leader sees must begin with lists that it asked for
-    after it wrote its epoch, and never go back: a pod that it has not seen by then can be bound by
-    nobody but itself.
+    ``attempts`` has every attempt of the ledger and every other one with pods: running ones, and
+    those whose pods should not exist. The state of a leader must begin with lists that it requested
+    after it wrote its epoch, and must not go back: only this leader can bind a pod that it has not
+    observed by then.
 
     ``topology_hash`` changes with links and node speeds; it is empty where they are not observed.
-    ``topology_age_s`` counts since this leader last saw it change.
+    ``topology_age_s`` counts since this leader last observed a change.
 
     ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_round``
     is where in the queue that stopped; a new leader has none of them.
-    ``breaker`` says whether the silence of nodes proves anything now.
+    ``breaker`` is whether the silence of nodes is evidence now.
     """
 
     ledger: Ledger
@@ -112,6 +112,6 @@ def running(
                 nodes = entry.nodes
             elif entry.attempt == seen.record.attempt:
                 nodes = ()
-        # Another number of nodes than it asks for now says that it is to end.
+        # An attempt with another number of nodes than the spec is to end.
         if job.workload is not None and job.num_nodes == len(nodes) > 1:
             yield RunningJob(job.workload, job.ranks_per_node, nodes, job.uid)

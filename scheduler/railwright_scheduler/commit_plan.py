@@ -1,4 +1,4 @@
-"""Step every attempt of the ledger, and take in new ones, within the ledger's size.
+"""Step every attempt of the ledger and add new ones, within the ledger's size.
 
 ``CommitPlan`` gathers the entries and the actions of one scheduling cycle. Each entry is stepped on
 its own: one whose step raises keeps its place and its devices, and is stepped again later.
@@ -26,7 +26,7 @@ SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
 
 HINDERED_S = 5.0
-"""A gang whose requests failed and that stood still for so long keeps nobody else waiting."""
+"""A gang with failed requests and without progress for this long does not delay others."""
 
 
 def _hindered(state: ClusterState, isolation: Isolation) -> frozenset[AttemptKey]:
@@ -86,7 +86,8 @@ class CommitPlan:
         return self._isolation.run(Stage.COMMIT, entry.job_uid, work, otherwise=Step(entry))
 
     def add(self, entry: Entry, seen: ObservedJob) -> bool:
-        """Whether there was room for a new entry; else it waits for a turn that has."""
+        """Add a new entry; return whether the ledger had space. If not, it waits for a later
+        cycle."""
         fits = self._budget.add(entry)
         if fits:
             self.step(entry, seen)
@@ -117,10 +118,10 @@ class CommitPlan:
     def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.
 
-        The create of a leader that was held up can land after the attempt is gone. Nobody binds
-        such a pod, as its attempt is not in the ledger; but nobody else would delete it either.
-        The pods of an attempt that succeeded end by themselves, and keep their logs; one that does
-        not, because a sidecar goes on, gets ``SIDECAR_S``.
+        A delayed create can land after the end of its attempt. No leader binds such a pod, as its
+        attempt is not in the ledger, so it has to be deleted here. The pods of an attempt that
+        succeeded end by themselves and keep their logs; a pod whose sidecar goes on is deleted
+        after ``SIDECAR_S``.
         """
         in_flight = {entry.key for entry in self.entries}
         for key in sorted(self._state.attempts):

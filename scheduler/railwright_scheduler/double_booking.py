@@ -1,8 +1,8 @@
 """Invariant I1: the attempts of jobs hold no more of a node than it has.
 
-The simulator asks after every write. Each scheduling cycle asks before it decides: a node on which
-pods of jobs break the invariant takes no new pod, and the jobs concerned get a condition. Pods of
-no job do not count: others may put on a node what they like.
+The simulator checks it after every write, and each scheduling cycle before it decides: a node on
+which pods of jobs violate the invariant takes no new pod, and these jobs get a condition. Pods of
+no job do not count.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _no_tier(reason: TierMissing) -> str:
 
 
 def _on(constraints: TopologyConstraints) -> str:
-    """What else it asks of them."""
+    """The topology constraints of the job, as text."""
     asked = [
         f"all in one domain of {constraints.required}" if constraints.required else "",
         f"each {constraints.segment} in one domain of {constraints.segment_tier}"
@@ -266,7 +266,7 @@ def _needs(need: int, per_node: AmountPairs) -> str:
 
 
 def _devices_first(per_node: AmountPairs) -> list[tuple[str, int]]:
-    """What tells jobs apart comes first; the one pod a node takes is no news."""
+    """Requests in the order of importance, devices first; the one pod is left out."""
     plain = ("cpu", "memory", "ephemeral-storage")
     shown = [pair for pair in per_node if pair != ("pods", 1)]
     return sorted(shown, key=lambda pair: plain.index(pair[0]) if pair[0] in plain else -1)

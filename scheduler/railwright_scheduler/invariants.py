@@ -1,29 +1,29 @@
-"""What must hold of a cluster whatever happens to it, by number, as functions over what is stored.
+"""The invariants of a cluster, by number, as functions over the stored objects.
 
-The simulator asks after every write, and so can whoever reads a recorded history. Nothing here
-knows how a write came about: an invariant reads one revision of the stored objects, or the one
-write between two. Numbers are those of the design.
+The simulator checks them after every write, and the history checker for a recorded history. An
+invariant reads one revision of the stored objects, or the write between two, whatever caused it.
+Numbers are those of the design.
 
-    I1   no node holds more than it has, counting what committing gangs are still owed
-    I2   a gang is bound whole, or it is in the ledger; all of it is made before any is bound
+    I1   no node holds more than it has, with the assumed capacity of committing gangs
+    I2   a gang is bound completely, or it is in the ledger; all pods exist before any is bound
     I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
     I4   the live pods of an attempt have distinct ranks
     I6   a job that ended stays as it ended, and gets no new attempt
     I7   an attempt is counted once, and only for causes that count, and that are there
-    I9   what is reserved is what is used: a bound pod asks, to the integer, for what its entry owes
+    I9   a bound pod requests exactly, as integers, what its entry reserves
     I12  no pod and no Placement outlives its job, no pod its attempt
-    I13  what is being deleted goes, where anything is left that can let it go
-    I14  epochs rise, entries keep to their life, and what is done is in the ledger first
+    I13  an object that is being deleted goes, if its finalizers can be removed
+    I14  epochs rise, entries follow their state machine, and actions are in the ledger first
     I15  the abort of an attempt is written before the first delete of its pods
-    I17  at rest, a copy equals what it is a copy of
-    I18  a job is moved no more often than something else was found out
+    I17  at rest, a cache equals the stored objects
+    I18  a job migrates no more often than the topology hash changes
     I21  an attempt ends as hung only if a rank of it hangs
     I20  without faults an attempt costs three requests a pod and one for its Placement
-    I22  no attempt ends as NodeLost because a node that lives was not heard
+    I22  no attempt ends as NodeLost because of a silent node that is alive
 
-I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest asks
-for nothing, are a matter of time: the simulator's last phase. I16, that a plan does not depend on
-the order of what is seen, is one of two plans: a property test. Of I9, quotas are not there yet.
+I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
+makes no requests, depend on time: the simulator's last phase checks them. I16, that a plan does not
+depend on the order of its input, compares two plans: a property test. I9 has no quotas yet.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PodFact:
 
     @property
     def terminal(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether it has ended."""
         return self.phase in (PodState.SUCCEEDED, PodState.FAILED)
 
     @property
@@ -82,13 +82,13 @@ class PodFact:
 class Facts:
     """One revision. ``pods`` are ours; ``limits`` are the jobs' budgets.
 
-    ``allocatable`` is what each node has for our pods. Others take of it (a node shrinks, a foreign
-    pod is bound), and what was promised before that could be known is not ours to answer for: until
-    it is given back, it counts as there. ``down`` are nodes whose kubelets do not act.
+    ``allocatable`` is what each node has for our pods. It may shrink (a node shrinks, a foreign pod
+    is bound); amounts that were reserved before count as present until they are released. ``down``
+    are nodes whose kubelets do not act.
 
-    Of the history: ``news`` is how often something else was found out of links, if that is known,
-    ``whole`` are the attempts that were wholly bound at one time, ``revoked`` those
-    that were ever aborted, ``hung`` those of which a rank ever hung, if that is known.
+    Of the history: ``news`` is the number of changes of the topology hash, if known; ``whole`` are
+    the attempts that were completely bound at one time, ``revoked`` those that were ever aborted,
+    ``hung`` those of which a rank ever hung, if known.
     """
 
     allocatable: Mapping[str, Amounts]
@@ -112,7 +112,7 @@ def check(facts: Facts) -> None:
 
 
 def check_live(facts: Facts) -> Iterator[str]:
-    """What breaks I2 or I3, as far as one look at the pods, the ledger and the records shows it."""
+    """Violations of I2 or I3 that one revision of pods, ledger and records shows."""
     yield from _whole_gangs(facts)
     yield from _one_attempt(facts)
 
@@ -195,10 +195,10 @@ def check_lost(entry: Entry, *, living: Collection[str]) -> None:
 
 
 def check_create(facts: Facts, pod: PodFact) -> None:
-    """I14, of one create of ours that lands: the plan is written down before the first pod.
+    """I14 for one create: the plan is written before the first pod.
 
-    A create that was held up lands when its attempt may be over, or its job gone, for long: then
-    nothing is asked of it.
+    A delayed create may land long after the end of its attempt or the deletion of its job: then it
+    is not checked.
     """
     committing = any(
         entry.key == pod.key and entry.state is EntryState.COMMITTING
@@ -254,14 +254,14 @@ def check_record(old: JobRecord, new: JobRecord) -> None:
 
 
 def check_wanted(ledger: Ledger, active: Collection[str]) -> None:
-    """I12, a few turns after these jobs, and no others, were there and not suspended."""
+    """I12, a few cycles after these jobs, and no others, existed and were not suspended."""
     for entry in ledger.entries:
         if entry.state is EntryState.COMMITTING and entry.job_uid not in active:
             raise ViolationError(f"I12: {entry.key} is still committed, and nobody wants it")
 
 
 def check_copy(kind: str, held: Mapping[str, object], stored: Mapping[str, object]) -> None:
-    """I17, once everything came to rest and was told."""
+    """I17, once everything is at rest and published."""
     for key in sorted({*held, *stored}):
         if held.get(key) != stored.get(key):
             raise ViolationError(
@@ -276,9 +276,9 @@ def check_cost(key: AttemptKey, *, requests: int, pods: int) -> None:
 
 
 def given_away(facts: Facts, *, late: bool = False) -> dict[str, dict[str, int]]:
-    """What of each node is our pods', or owed to committing gangs.
+    """The usage of each node by our pods and committing gangs.
 
-    With ``late``, also what a binding that comes late may still take: unbound pods of aborts.
+    With ``late``, also that of late bindings: unbound pods of aborts.
     """
     used: dict[str, dict[str, int]] = {}
     for pod in facts.pods:
@@ -317,7 +317,8 @@ def _beginning(facts: Facts, entry: Entry) -> Iterator[str]:
 
 
 def _settling(facts: Facts, entry: Entry) -> Iterator[str]:
-    """A whole gang leaves and runs; any other only without a live pod. The job's record says so."""
+    """A complete gang leaves the ledger and runs; any other only without a live pod, as
+    recorded."""
     record = facts.records.get(entry.job_uid)
     if entry.state is EntryState.COMMITTING and entry.key in facts.whole:
         if record is not None and record.attempt < entry.attempt:

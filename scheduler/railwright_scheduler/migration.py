@@ -115,10 +115,10 @@ def plan_migration(
     traffic_work: WorkBudget,
     double_booked: Collection[str] = (),
 ) -> Migrations:
-    """Evaluate running jobs that were placed under another topology hash, as many as one cycle may.
+    """Evaluate running jobs that were placed under another topology hash, within the cycle's bound.
 
-    ``waits`` are the jobs that this cycle leaves in the queue, ``entries`` what is in flight after
-    it. A job whose evaluation raises stays where it is.
+    ``waits`` are the jobs that this cycle leaves in the queue, ``entries`` the entries in flight
+    after it. A job whose evaluation raises is not migrated.
     """
     in_flight = ledgers.by_job(entries)
     settled = [seen for uid, seen in jobs.items() if uid not in in_flight]
@@ -226,8 +226,8 @@ def _is_under_way(jobs: Mapping[str, ObservedJob], entries: Sequence[Entry]) -> 
 
 
 def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
-    """Whether it may be moved now, if that pays: it would be started again as it is, and nobody who
-    is ``ahead`` in the queue would get what it leaves."""
+    """Whether the job may migrate now, if that pays: it would start again at once, and no job
+    ``ahead`` in the queue would get its nodes."""
     readable = seen.spec_hash != "" or seen.record.spec_hash == ""
     return (
         seen.progress is not None
@@ -264,7 +264,7 @@ def _since(seen: ObservedJob) -> int:
 def _alone(
     state: ClusterState, nodes: tuple[Node, ...], seen: ObservedJob, others: tuple[RunningJob, ...]
 ) -> Snapshot:
-    """What would be decided about if this job asked, and no other, with its own pods gone."""
+    """The snapshot in which only this job is pending, without its own pods."""
     job, own = seen.job, frozenset(seen.record.nodes)
     pending = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
     return Snapshot(

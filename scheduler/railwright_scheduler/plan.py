@@ -48,15 +48,15 @@ from railwright_scheduler.policy.decide import decide
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, in this order: the ledger, the actions, the records; and what to publish.
+    """The writes in their order (the ledger, the actions, the records) and what to publish.
 
-    ``confirms``: if the ledger is not written, it must be read and found as it is here before
-    anything else is done. A leader that was deposed without noticing must neither bind a pod that
-    the new leader has not seen, nor take that leader's status for a foreign one. ``reservations``,
-    ``waits`` and ``queue_round`` belong to the next cycle's state; where there is a round, jobs are
-    left to evaluate. ``faults`` are the jobs whose handling raised; ``unobserved`` are those whose
-    state could not be built: nothing of them is to be forgotten. ``double_bookings`` are the nodes
-    that take no new pods, as pods of several attempts hold more than the node has.
+    ``confirms``: if the ledger is unchanged, it must be read and compared before any action. A
+    leader that was deposed without noticing must neither bind a pod that the new leader has not
+    observed, nor take that leader's status for a foreign one. ``reservations``, ``waits`` and
+    ``queue_round`` are part of the next cycle's state; with a round, jobs are left to evaluate.
+    ``faults`` are the jobs whose handling raised; ``unobserved`` are those whose state could not be
+    built: their data must be kept. ``double_bookings`` are the nodes that take no new pods, as pods
+    of several attempts hold more than the node has.
     """
 
     ledger: Ledger
@@ -91,7 +91,7 @@ def plan(state: ClusterState, isolation: Isolation | None = None) -> Plan:
 
 class _Cycle:
     """The parts of one cycle, each of which uses the results of those before it. ``before`` are the
-    ledger's entries as the cycle began, by job; those that leave it say where jobs ran."""
+    ledger's entries at the begin of the cycle, by job; those that leave it have the last nodes."""
 
     def __init__(
         self, state: ClusterState, isolation: Isolation, bookings: tuple[DoubleBooking, ...]
@@ -148,7 +148,7 @@ class _Cycle:
         )
 
     def assess(self, uid: str, seen: ObservedJob) -> Assessment | None:
-        """Assess a running attempt; one whose assessment raises runs on."""
+        """Assess a running attempt; if that raises, the attempt goes on."""
         work = functools.partial(
             _assess, seen, self.before.get(uid, ()), cut=self.state.breaker.is_open
         )

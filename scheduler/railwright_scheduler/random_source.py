@@ -1,8 +1,8 @@
-"""Seeded random numbers as arrays: the same ones in every process and version of numpy.
+"""Seeded random numbers as arrays: equal in every process and version of numpy.
 
-A search that tries things at random needs numbers without a pattern, and a decision that can be
-repeated needs the same ones each time. These are SplitMix64's (Steele, Lea and Flood 2014), whose
-only state is how many were drawn: the mix of one count after the other.
+A random search needs numbers without a pattern, and a repeatable decision needs the same ones each
+time. These are SplitMix64's (Steele, Lea and Flood 2014), whose only state is the count of numbers
+drawn.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Results that are kept between scheduling cycles, up to so many bytes.
+"""Results that are cached between scheduling cycles, up to a number of bytes.
 
-What a cycle asks for jobs that wait or run is asked again in the next one. A function that is
-``remembered`` computes it once for each key and budget. Whether it did so before changes no
-outcome: the work of the first time is spent each time, in vain or not. ``within`` is for callers
-that ask for so many results that not all can be computed in one cycle: there it does.
+Each cycle needs the same results for waiting and running jobs. A function that is ``remembered``
+computes them once for each key and budget. A cached result changes no outcome, as its work is spent
+each time. ``within`` is for callers with more results than one cycle can compute: there the cache
+does change outcomes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Results(Generic[R]):
 
 
 class Remembered(Generic[P, R]):
-    """A function whose results are kept by the ``key`` of its arguments."""
+    """A function whose results are cached by the ``key`` of its arguments."""
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ def invalid_nodes(
 ) -> dict[AttemptKey, InvalidNodes]:
     """The invalid nodes of each committing entry; entries whose nodes are all valid are left out.
 
-    ``unbound`` are the nodes that an entry still has to bind pods to, or may have to. Where two
-    entries and what is used do not fit on one node together, the earlier one keeps its place. An
-    entry whose check raises is taken to fit: what it holds stays accounted for.
+    ``unbound`` are the nodes on which an entry has, or may have, pods to bind. If two entries and
+    the usage do not fit on one node together, the earlier entry keeps its place. An entry whose
+    check raises counts as valid: its capacity stays assumed.
     """
     by_name = {node.name: node for node in nodes}
     assumed: dict[str, dict[str, int]] = {}

@@ -1,6 +1,6 @@
-"""The closed set of what a decision can be, and of the reasons to wait, each with its numbers.
+"""The closed set of decisions and of the reasons to wait, each with its numbers.
 
-Words are made from these fields in ``explain``; nothing else turns a reason into text. All of them
+``explain`` makes text from these fields; nothing else turns a reason into text. All of them
 are plain tuples, strings and exact integers, so that two equal decisions print the same bytes.
 """
 
@@ -45,7 +45,7 @@ class QueueMissing:
 class PriorityClassMissing:
     """The job names a PriorityClass that does not exist; ``existing`` are those that do, sorted.
 
-    A snapshot knows priorities by number only, so whoever makes the snapshot gives this reason.
+    A snapshot has priorities as numbers only, so the caller that builds it sets this reason.
     """
 
     name: str
@@ -55,7 +55,7 @@ class PriorityClassMissing:
 @dataclass(frozen=True, slots=True)
 class PodNamesTaken:
     """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
-    use, ``first`` among them. The shell, which knows the pods, gives this reason.
+    use, ``first`` among them. The shell, which has the pods, sets this reason.
     """
 
     need: int
@@ -74,7 +74,7 @@ class TierMissing:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One resource too scarce: what a pod asks, the most any node has, how many have enough."""
+    """A scarce resource: the request of a pod, the most any node has, and the nodes with enough."""
 
     resource: str
     need: int
@@ -93,7 +93,7 @@ class RailsShort:
 
 @dataclass(frozen=True, slots=True)
 class NeverFits:
-    """The cluster as it stands could not run the job even empty and healthy.
+    """This cluster could not run the job even if empty and healthy.
 
     ``matched`` nodes match the selector, ``tolerated`` of them carry no lasting taint that the job
     does not tolerate, ``candidates`` of those are large enough and can be had together on the job's
@@ -192,8 +192,8 @@ class LedgerFull:
 class PreRunAhead:
     """The job ``name``, on ``nodes`` nodes, records first what this one's ranks will send.
 
-    ``phase`` is where it stands, empty as long as it is not made, and ``detail`` its step, or why
-    it waits. Whoever runs it gives this reason.
+    ``phase`` is its phase, empty before it is created, and ``detail`` its step, or why it waits.
+    The operator sets this reason.
     """
 
     name: str

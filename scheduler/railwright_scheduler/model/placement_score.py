@@ -1,5 +1,5 @@
-"""What an order of ranks is good for, beside the network's own: domain after domain, as schedulers
-number ranks that know the network and not the job."""
+"""The score of an order of ranks, compared with the network's own order: domain after domain, as
+schedulers number ranks without the job's traffic."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class CrossDomainBytes:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScore:
-    """``crossing`` has the coarsest level first. Nothing is ``predicted`` for machines that the
-    cost model does not know. Of the attempt before, ``moved`` node ranks are on other nodes. What
-    ranks send each other was ``measured``, or else derived: it may have been measured on none of
-    these ``other_devices``. Where planning the job was ``over_budget`` the search ended early: if
-    nothing was judged by then, ranks are in the network's order, and all else is empty."""
+    """``crossing`` has the coarsest level first. There is no ``predicted`` step for machines
+    without a cost model. ``moved`` node ranks are on other nodes than in the attempt before. The
+    traffic was ``measured``, or else derived; ``other_devices`` are kinds without a measurement. If
+    planning was ``over_budget`` the search ended early: without a result by then, ranks are in the
+    network's order and the other fields are empty."""
 
     crossing: tuple[CrossDomainBytes, ...]
     predicted: PredictedStep | None = None

@@ -24,9 +24,9 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """What each rank of a group called, in all recorded steps: so many ``calls`` and bytes of
-    their buffers, ``size``, as in ``communication.graph.Traffic``. Of a send, ``hop`` says how many
-    places further in the group the receiver stands, or, below 0, nearer."""
+    """The calls of each rank of a group in all recorded steps: their number and the bytes of their
+    buffers, ``size``, as in ``communication.graph.Traffic``. For a send, ``hop`` is the position of
+    the receiver in the group relative to the sender."""
 
     operation: Operation
     element: str
@@ -45,9 +45,9 @@ class GroupProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was recorded of so many ``ranks`` in so many ``steps``, on these kinds of ``devices``;
-    these are empty where nobody knows. Of its ``kinds``, which may have all ranks hundreds of
-    times, profiles are compared and looked up by their ``digest``."""
+    """A recording of ``ranks`` ranks in ``steps`` steps, on these kinds of ``devices`` (empty if
+    unknown). Profiles are compared and looked up by the ``digest`` of their ``kinds``, which may
+    have all ranks hundreds of times."""
 
     ranks: int
     steps: int
@@ -69,5 +69,5 @@ class Profile:
 
 
 def _plain(device: str) -> str:
-    """Its letters and digits: labels have dashes for spaces, and say that a device is shared."""
+    """The letters and digits of a name: labels have dashes for spaces, and a suffix if shared."""
     return "".join(filter(str.isalnum, device.lower())).removesuffix("shared")

@@ -78,13 +78,13 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraints:
-    """What a job asks of where its nodes stand, beside being as near to each other as can be.
+    """The topology constraints of a job, beside the preference for the fewest domains.
 
-    All stand in one domain of the tier ``required``, and of ``preferred`` where one has room. Of
-    each ``segment`` of node ranks all stand in one domain of ``segment_tier``; no domain of
+    All nodes are in one domain of the tier ``required``, and of ``preferred`` if one has capacity.
+    The nodes of each ``segment`` of node ranks are in one domain of ``segment_tier``; no domain of
     ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
-    and 0 ask for nothing. ``aligned`` asks for nodes all of whose rails lead where they should, and
-    that have their adapters on the same rails in the same order.
+    and 0 set no constraint. ``aligned`` requires nodes with correctly cabled rails, and their
+    adapters on the same rails in the same order.
     """
 
     required: str = ""
@@ -98,19 +98,19 @@ class TopologyConstraints:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine: where it stands, what it has, and what is taken.
+    """One machine: its domains, its resources, and their usage.
 
     ``domains`` runs from the coarsest level of the snapshot to the finest, as long as its
     ``levels``. A domain without a name is UNKNOWN_DOMAIN; where there are scale-up domains, names
     are those of ``scale_up_domains.resolve_domains``.
-    ``used`` counts live pods and the pods that committed plans still owe it; of these, ``foreign``
-    are pods of no job, which may never end. ``machine`` is its kind in the cost model; empty if
-    that has none like it. ``relative_speed`` is how fast it is beside most of that kind. ``rails``
-    are None if not reported, and ``device``, the kind of its devices, is empty then.
-    ``recently_lost``: it became unavailable by itself less than ``LOST_GRACE_S`` ago, so waiting
-    jobs still count on it. ``holders`` has what the live pods of
-    each attempt (job UID and number) hold. ``promised`` are the resources that it had more of when
-    the pods were bound that hold them, each with that amount.
+    ``used`` counts live pods and the assumed pods of committed plans; ``foreign`` is the part of
+    pods of no job, which may never end. ``machine`` is its kind in the cost model; empty without
+    one. ``relative_speed`` is its speed relative to most nodes of that kind. ``rails`` are None if
+    not reported, and ``device``, the kind of its devices, is empty if unknown. ``recently_lost``:
+    it became unavailable by itself less than ``LOST_GRACE_S`` ago, so waiting jobs still count it.
+    ``holders`` has the usage by the live pods of each attempt (job UID and number). ``promised``
+    are the resources of which it had more when the pods that hold them were bound, each with that
+    amount.
     """
 
     name: str

@@ -167,16 +167,16 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How it is trained: sizes in sequences and tokens, and what the framework does about memory.
+    """The training recipe: sizes in sequences and tokens, and memory options of the framework.
 
     ``fused_attention``: scores are never written to memory. ``sequence_parallel``: between
     tensor-parallel products each rank has its part of the sequence. ``gradient_bytes`` of each
     gradient that is reduced. ``fused_loss``: the loss and its gradient come of fused kernels.
-    ``overlap``: data-parallel traffic goes on beside the backward pass, and what interleaved stages
-    hand on beside another micro-batch. ``overlap_tensor``: so does tensor-parallel traffic beside
-    the products that it is for, where each rank has its part of the sequence.
-    ``overlap_experts``: tokens go to experts and back beside another micro-batch's layers.
-    ``forwarded``: they cross the network once for each node, whose ranks pass them on.
+    ``overlap``: data-parallel traffic overlaps the backward pass, and sends of interleaved stages
+    overlap another micro-batch. ``overlap_tensor``: tensor-parallel traffic overlaps its products,
+    if each rank has its part of the sequence. ``overlap_experts``: tokens go to experts and back
+    during another micro-batch's layers. ``forwarded``: they cross the network once for each node,
+    whose ranks forward them.
     """
 
     sequence: int
@@ -199,7 +199,7 @@ class Recipe:
 
     @property
     def value_bytes(self) -> int:
-        """Of a value that flows between layers, and of a weight that others are told."""
+        """Bytes of an activation between layers, and of a weight in communication."""
         return 4 if self.precision is Precision.SINGLE else 2
 
     @property

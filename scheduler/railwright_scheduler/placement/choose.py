@@ -1,17 +1,17 @@
-"""Which nodes a gang gets, in the order of its ranks.
+"""Choose the nodes of a gang, in the order of its ranks.
 
 Problem: of the nodes that can take one pod each, choose as many as the gang has pods so that it
-spans the fewest domains of the finest level, then of the next coarser, and so on, within what the
-job asks (``limits``). Among equals, leave big domains whole (the smallest that suffices), then take
+spans the fewest domains of the finest level, then of the next coarser, and so on, within the job's
+constraints. Among equals, leave big domains whole (the smallest that suffices), then take
 the nodes with the least free capacity left.
 
 Idea: ``split`` is exact over any part of the tree, and cheap over a small one. A level needs at
 least as many domains as its largest ones must be to hold the gang; an answer that meets this bound
 at every level is optimal, wherever it was found. So the smallest domain that can hold the whole
-gang in the fewest finest domains is tried first, and the whole cluster only when that one misses
-the bound. A gang whose split would take more than what is left of the work budget gets the largest
-domains instead. Dropped: placing gangs of one decision together, which could pack better, but would
-let a late job move an early one.
+gang in the fewest finest domains is tried first, and the whole cluster only if that one misses the
+bound. A gang whose split would exceed the remaining work budget gets the largest domains instead.
+Not done: placing the gangs of one decision together, which could pack better but would let a later
+job change the nodes of an earlier one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a job asks of where its nodes stand, beside being as near to each other as can be.
+"""Topology constraints resolved to levels, as bounds on the number of pods in each domain.
 
-Levels count as those of ``Domains``: 0 is the whole cluster. All of it comes down to how many pods
-each domain may have: no more than its parts may have together, no more than a spread allows, and
-whole segments where segments have to stay together. With that each level's number follows from the
-one below, and placement is the same knapsack with other numbers.
+Levels are numbered as in ``Domains``: 0 is the whole cluster. All constraints bound the number of
+pods in each domain: no more than its parts may have together, no more than a spread allows, and
+complete segments where segments must stay together. So each level's number follows from the one
+below, and placement is the same knapsack with other numbers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNLIMITED = 2**31
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConstraints:
-    """All pods stand in one domain of level ``within``, and of level ``rather`` if one has room.
-    Of each ``segment`` of node ranks all stand in one domain of ``segment_level``; no domain of
-    ``spread_level`` has more than ``spread`` of them. All have their adapters on rails in the way
-    of number ``rails``, and lead where they should; 0 does not ask for that. ``scale_up_only``
-    takes only nodes of scale-up domains."""
+    """All pods are in one domain of level ``within``, and of level ``rather`` if one has capacity.
+    The pods of each ``segment`` of node ranks are in one domain of ``segment_level``; no domain of
+    ``spread_level`` has more than ``spread`` of them. All nodes have the rail assignment of number
+    ``rails`` with correct cables; 0 does not require one. ``scale_up_only`` takes only nodes of
+    scale-up domains."""
 
     within: int = 0
     rather: int = 0

@@ -1,11 +1,11 @@
 """The tree of topology domains over nodes in topology order.
 
-A domain is its whole path: two racks of one name in two blocks are two. A node without the label
-of a level is a domain of its own there, and so below: it is never taken for a neighbour of another
-such node. Nodes are sorted by path, so a domain is a range of nodes and the tree is a few arrays.
+A domain is its whole path: two racks of one name in two blocks are two. A node without the label of
+a level is a domain of its own there and below: it is not a neighbour of another such node. Nodes
+are sorted by path, so a domain is a range of nodes and the tree is a few arrays.
 
-Levels on which every node is alone (a host name as the last level, or no labels at all) cannot tell
-two choices apart; the tree ends above them, and they only count in ``spans``.
+Levels on which every node is alone (a host name as the last level, or no labels) do not distinguish
+choices; the tree ends above them, and they only count in ``spans``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def in_topology_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def spans(nodes: Iterable[Node], levels: int) -> tuple[int, ...]:
-    """Count the domains that these nodes stand in at each level, coarsest first."""
+    """The number of domains of these nodes at each level, coarsest first."""
     paths = [_path(node) for node in nodes]
     return tuple(len({path[:depth] for path in paths}) for depth in range(1, levels + 1))
 
