@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fixtures import inside_facts, machine_files, machines
+from fixtures import hardware_facts, machine_files, machines
 from fixtures.machines import Machine
 from fixtures.rank_tables import table
 from railwright_agent import kernel
@@ -82,8 +82,8 @@ def _falsehoods(
 
 
 def _share(source: str, machine: Machine, reports: list[HardwareReport]) -> float:
-    expected = inside_facts.expected(machine, source)
-    read = inside_facts.read(hardware_inventory.of(reports), source)
+    expected = hardware_facts.expected(machine, source)
+    read = hardware_facts.read(hardware_inventory.of(reports), source)
     return len(expected & read) / len(expected | read)
 
 

@@ -29,7 +29,7 @@ TREE = """\
     tier 1: 4 switches, oversubscription 5.75 : 1
     23 adapters at 8 Gb/s
   rails: aligned on 11 of 12 nodes
-    node-0003: rail 1 is astray at mlx5_1: it has no cable
+    node-0003: rail 1 is miscabled at mlx5_1: it has no cable
 
 12 nodes node-[0000-0011] in spine-0
 └── 12 nodes node-[0000-0011] in leaf-0-[0-1]-0

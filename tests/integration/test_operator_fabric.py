@@ -218,7 +218,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     groups = [bare.nodes[:8], bare.nodes[8:]]
     assert bare.apply("gang", nodes=8).until_bound()["nodes"] in groups
     bare.clear()
-    why = "rail 1 is astray at mlx5_1: it has no cable"
+    why = "rail 1 is miscabled at mlx5_1: it has no cable"
     odd = {"node": bare.nodes[9], "rail": 1, "message": why}
     assert status["rails"] == {"nodes": 16, "aligned": 15, "miscabled": [odd]}
     reported = command_line.topology(ground)

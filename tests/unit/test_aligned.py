@@ -63,7 +63,7 @@ def test_a_rail_astray_is_told_with_its_adapter_and_why(port: tuple[int, str], w
     found = rail_assignments(replugged("node-0003", port))
     assert miscabled(found) == {"node-0003": [1]}
     (only,) = found["node-0003"].miscabled
-    assert only.description == f"rail 1 is astray at mlx5_1: {why}"
+    assert only.description == f"rail 1 is miscabled at mlx5_1: {why}"
     assert found["node-0003"].share == 0.75
 
 
@@ -216,8 +216,9 @@ def test_cable_down_and_missing_adapter_are_miscabled() -> None:
     found = inner({"a": [*ALL_UP[:2], ("mlx5_2", False), ALL_UP[3]], "b": [ALL_UP[0], *ALL_UP[2:]]})
     assert miscabled(found) == {"a": [2], "b": [1]}
     assert [each.description for node in "ab" for each in found[node].miscabled] == [
-        "rail 2 is astray at mlx5_2: its cable is down",
-        "rail 1 is astray at mlx5_1: it is not there, and on a rail in others of the node's kind",
+        "rail 2 is miscabled at mlx5_2: its cable is down",
+        "rail 1 is miscabled at mlx5_1: it is not there, and on a rail "
+        "in others of the node's kind",
     ]
 
 

@@ -54,12 +54,12 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
 def test_adapter_from_both_sources_counts_once_on_its_cable_rail() -> None:
     found = of_both(paired("mlx5_2"), down("mlx5_2"))
     assert [each.description for each in found.miscabled] == [
-        "rail 1 is astray at mlx5_2: it has no cable"
+        "rail 1 is miscabled at mlx5_2: it has no cable"
     ]
     assert (found.order, found.share) == ((0, 0, 1, 1), 0.75)
     found = of_both(paired(), down("mlx5_2"))
     assert [each.description for each in found.miscabled] == [
-        "rail 1 is astray at mlx5_2: its cable is down"
+        "rail 1 is miscabled at mlx5_2: its cable is down"
     ]
 
 
@@ -75,11 +75,11 @@ def test_cables_may_call_an_adapter_by_any_of_its_names() -> None:
     names = [f"ib{at}" for at in (3, 2, 1, 0)]
     found = of_both(paired("ib1", called="ib{}"), down("mlx5_2", more=names))
     assert [each.description for each in found.miscabled] == [
-        "rail 0 is astray at ib1: it has no cable"
+        "rail 0 is miscabled at ib1: it has no cable"
     ]
     found = of_both(paired(called="ib{}"), down("mlx5_2", more=names))
     assert [each.description for each in found.miscabled] == [
-        "rail 0 is astray at mlx5_2: its cable is down"
+        "rail 0 is miscabled at mlx5_2: its cable is down"
     ]
 
 
@@ -154,7 +154,7 @@ def test_absent_usual_adapter_is_reported_on_its_cable_rail() -> None:
     counts = {f"h{at}": 4 for at in range(24)} | {"h3": 3}
     (only,) = fabric.of(counts, [network, seen(counts)]).rails["h3"].miscabled
     assert only.description == (
-        "rail 1 is astray at mlx5_3: it is not there, and on a rail in others of the node's kind"
+        "rail 1 is miscabled at mlx5_3: it is not there, and on a rail in others of the node's kind"
     )
 
 

@@ -46,7 +46,7 @@ def test_what_a_survey_found_is_read_again_as_it_was() -> None:
     (source_report,) = formats.read(File("", "probes.json", text))
     assert isinstance(source_report, SourceReport)
     assert source_report.provenance == Provenance.MEASURED
-    assert source_report.strange == found.strange == ("node-5: no probe of it reached anybody",)
+    assert source_report.strange == found.strange == ("node-5: no probe of it succeeded",)
     assert source_report.tiers == tuple(
         {node: f"near {first}" for node, first in tier.items()} for tier in found.tiers
     )

@@ -108,7 +108,7 @@ def edited(edit: Callable[[Table], object], version: str = "1.2") -> str:
         (lambda t: t.update(version="0.9"), "version '0.9' is read as 1.2"),
         (lambda t: t.update(status="initializing"), "the table is 'initializing'"),
         (lambda t: t.pop("server_list"), "server_list is not there"),
-        (lambda t: t.update(server_count="3"), "3 servers are said, and 2 read"),
+        (lambda t: t.update(server_count="3"), "3 servers are declared, and 2 read"),
         (lambda t: t["server_list"][1].update(server_id="a"), "a server has an id of its own"),
         (lambda t: t["server_list"][0].pop("device"), "device is not there"),
         (

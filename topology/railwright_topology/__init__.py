@@ -1,1 +1,1 @@
-"""What is wired to what: the fabric, its tiers, and where their facts come from."""
+"""Topology of the cluster: its sources, its tiers, and the hardware of its nodes."""

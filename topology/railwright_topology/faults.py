@@ -1,7 +1,7 @@
-"""What is amiss in a fabric's cables, each as a sentence that names the plug to look at.
+"""Find cabling faults; each is a sentence that names the port.
 
-Nothing is known of how it was meant, so each part is held against those like it: a host against its
-kind, a switch against those with the same neighbours.
+The intended cabling is unknown, so each part is compared with its peers: a host with hosts of its
+kind, a switch with switches that have the same neighbours. `networks` calls it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from railwright_topology.wiring import Trunk, Uplink, Wiring
 
 
 def of(wiring: Wiring, layers: Layers) -> tuple[str, ...]:
-    """All that is found: odd, missing, slow and thin cables, and what reaches no host. What the
-    source itself shows and nothing can use stands in its account."""
+    """All faults: miscabled, missing, slow and thin cables, and switches that reach no host."""
     names = {switch.id: switch.name for switch in wiring.switches}
     lost = sorted(names.keys() - layers.tiers.keys())
     found = (
@@ -57,8 +56,8 @@ def _missing_uplinks(uplinks: Iterable[Uplink], layers: Layers) -> Iterator[str]
 
 
 def _missing_slots(layers: Layers) -> Iterator[str]:
-    """Adapters that a whole kind of hosts lacks, and a more frequent kind of the same has: all
-    cables of a ToR are gone."""
+    """Adapters that all hosts of a kind lack and that a more frequent, larger kind has: all cables
+    of a ToR are missing."""
     hosts = group((kind, host) for host, kind in layers.ports.kinds.items())
     counts = {kind: len(its) for kind, its in hosts.items()}
     for kind, its in sorted(hosts.items()):
@@ -78,7 +77,7 @@ def _stray(layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
-    """Slower than most on the same switch: whole groups of an older generation are no fault."""
+    """Cables slower than most on their switch; a group of an older generation is no fault."""
     for its in group((up.switch, up) for up in uplinks if up.bytes_per_s).values():
         usual = _usual(uplink.bytes_per_s for uplink in its)
         for uplink in its:
@@ -88,7 +87,7 @@ def _slow(uplinks: Iterable[Uplink]) -> Iterator[str]:
 
 
 def _no_way_up(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
-    """Switches below the top of what they are wired with, without any cable upwards."""
+    """Switches below the top tier of their network, without an uplink."""
     above = {low for low, _, _ in layers.upward(_sound(wiring, layers))}
     wired = nx.Graph([trunk.ends for trunk in _sound(wiring, layers)])
     for part in map(sorted, nx.connected_components(wired)):
@@ -100,7 +99,7 @@ def _no_way_up(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iter
 
 
 def _thin(wiring: Wiring, layers: Layers, names: Mapping[str, str]) -> Iterator[str]:
-    """Ways up that are missing or thin, held against switches with the same ways up."""
+    """Missing or thin uplinks, compared with switches that have the same uplinks."""
     above: dict[str, collections.Counter[str]] = {}
     for low, high, bytes_per_s in layers.upward(_sound(wiring, layers)):
         above.setdefault(low, collections.Counter())[high] += bytes_per_s
@@ -123,6 +122,6 @@ def _sound(wiring: Wiring, layers: Layers) -> list[Trunk]:
 
 
 def _usual(found: Iterable[int]) -> int:
-    """What most have; of two that are as frequent the larger; 0 of none."""
+    """The most frequent value; of equally frequent ones the largest; 0 without values."""
     counts = collections.Counter(found)
     return max(counts, key=lambda speed: (counts[speed], speed), default=0)

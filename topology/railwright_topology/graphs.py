@@ -1,4 +1,4 @@
-"""The fabric as a networkx graph, for people who want to look at it with tools of their own."""
+"""Convert the fabric to a networkx graph, for `railwright topology -o json`, dot and graphml."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from railwright_topology.networks import Network
 
 
 def of(fabric: Fabric) -> nx.Graph:
-    """Hosts and switches, where a source knows of cables; else nodes and the domains they stand in.
+    """Hosts and switches if a source reports cables; else nodes and their domains.
 
-    ``tier`` is 0 for hosts. Edges carry cables, bytes a second, and rails of adapters, as far as
-    they are known.
+    ``tier`` is 0 for hosts. Edges have cables, bytes a second, and rails of adapters, where known.
     """
     graph = nx.Graph()
     for network in fabric.networks:
@@ -24,7 +23,7 @@ def of(fabric: Fabric) -> nx.Graph:
 
 
 def _wire(graph: nx.Graph, network: Network) -> None:
-    """Two switches of one name are told apart by their ids."""
+    """Add hosts and switches. Switches of one name get their ids as suffixes."""
     wiring, layers = network.wiring, network.layers
     called: dict[str, str] = {}
     for switch in wiring.switches:
@@ -59,7 +58,7 @@ def _stand(graph: nx.Graph, fabric: Fabric) -> None:
         inner = node
         for level in range(finest - 1, -1, -1):
             if place[level] != UNKNOWN:
-                # Sources call domains of two tiers alike.
+                # Domains of two tiers may have the same name.
                 outer = f"{place[level]} ({fabric.levels[level]})"
                 graph.add_node(outer, kind="domain", tier=finest - level)
                 graph.add_edge(inner, outer)

@@ -1,4 +1,4 @@
-"""What is known of the links between the domains of one level."""
+"""The links between the domains of one level."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """``oversubscription``: how many times more nodes can send than can leave one of the level's
-    domains; 1 where nobody says. ``leaving`` has the domains whose cables are known, and how many
-    of their nodes can send out of them at once, each as fast as all of its adapters go.
-    ``reducing`` are those in which every switch was seen to add up what crosses it (SHARP).
+    """``oversubscription``: bandwidth of a domain's nodes over that of its uplinks; 1 if unknown.
+    ``leaving`` has, for domains with known uplinks, how many of their nodes can send out of them at
+    once, each at the full speed of its adapters. ``reducing`` are the domains in which every switch
+    has in-network reduction (SHARP).
     """
 
     oversubscription: float = 1.0

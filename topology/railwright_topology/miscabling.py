@@ -1,4 +1,4 @@
-"""The rails of one node, and those that do not lead where they should, as values."""
+"""The rails of one node, and those that are miscabled, as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MiscabledRail:
-    """A rail that does not lead where it should, by which adapter, and why in words."""
+    """A rail cabled to another switch than on most nodes of its kind, with adapter and reason."""
 
     rail: int
     adapter: str
@@ -15,19 +15,19 @@ class MiscabledRail:
 
     @property
     def description(self) -> str:
-        """It in words."""
-        return f"rail {self.rail} is astray at {self.adapter}: {self.why}"
+        """The miscabled rail as a sentence."""
+        return f"rail {self.rail} is miscabled at {self.adapter}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rails:
-    """Of a node: the rails of the adapters that those of its kind have, in the adapters' order, and
-    what of its own is astray, by rail."""
+    """Of a node: the rails of the adapters of its kind, in the adapters' order, and its miscabled
+    rails."""
 
     order: tuple[int, ...]
     miscabled: tuple[MiscabledRail, ...] = ()
 
     @property
     def share(self) -> float:
-        """Of the adapters those that lead where they should."""
+        """The share of correctly cabled adapters."""
         return max(0.0, 1.0 - len(self.miscabled) / len(self.order))

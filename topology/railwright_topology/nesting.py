@@ -1,9 +1,9 @@
-"""Tiers in each other: every domain is made to lie in one domain of the next tier that knows of it.
+"""Make tiers nest: every domain lies within one domain of the next tier.
 
-Sources agree on racks and differ on which block a rack is in, or have one node in the rack of some
-and the block of others. A link between a rack and a block is as good as the less trusted of the two
-who put a node there, and the best links of a rack decide, then their number. Of a node that stands
-elsewhere the less trusted placement gives way.
+Sources agree on racks and differ on the block of a rack, or have a node in the rack of some nodes
+and the block of others. A link between a rack and a block is as trusted as the less trusted of the
+two locations of a node. The most trusted links of a rack decide, then their number. Of a node that
+is elsewhere, the less trusted location is changed. `topology_merge` calls it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from railwright_topology.grouping import group
 
 NodeLocations = dict[str, tuple[str, int]]
-"""The domain of each node at a tier, and who put it there: 0 is the most trusted source."""
+"""The domain of each node at a tier, and the source's rank in trust, 0 the most trusted."""
 
 
 Reasons = dict[str, int]
-"""Of each node that was moved, or taken away, who decided that."""
+"""Of each node that was moved or removed: the rank of the source that decided it."""
 
 
 def settle(tiers: Sequence[NodeLocations]) -> list[Reasons]:
-    """Change what must be changed, from the nearest tier outwards; the reasons, tier by tier."""
+    """Change locations until tiers nest, from the nearest outwards; return the reasons by tier."""
     reasons: list[Reasons] = [{} for _ in tiers]
     for place, inner in enumerate(tiers):
         domains = group((domain, node) for node, (domain, _) in sorted(inner.items()))
@@ -42,7 +42,7 @@ def _gather(
     tiers: Sequence[NodeLocations],
     reasons: Sequence[Reasons],
 ) -> None:
-    """Let the nodes of one domain of the tier at ``place`` stand in one of that ``beyond``."""
+    """Move the nodes of one domain at ``place`` into one domain of the tier ``beyond``."""
     inner, outer = tiers[place], tiers[beyond]
     placed = group(
         (outer[node][0], max(outer[node][1], inner[node][1])) for node in nodes if node in outer

@@ -1,4 +1,4 @@
-"""A wiring, what follows from it, and where its hosts stand by that."""
+"""A wiring with what is derived from it: tiers, domains, rails and faults."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from railwright_topology.wiring import Wiring
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What one source knows of cables, of which the rest is derived; ``assignments`` are of
-    the hosts that are on rails."""
+    """The cables of one source, and what is derived from them; ``assignments`` has the hosts on
+    rails."""
 
     wiring: Wiring
     layers: Layers
@@ -56,8 +56,8 @@ class Network:
         return down, up
 
     def reducing_domains(self) -> tuple[frozenset[str], ...]:
-        """By tier, the nearest first: the domains in which every switch adds up what crosses it
-        (SHARP), by the names that the account has for them."""
+        """By tier, the nearest first: the domains in which every switch has in-network reduction
+        (SHARP), by their names in the source report."""
         reducing = {switch.id for switch in self.wiring.switches if switch.reduces}
         found: list[frozenset[str]] = []
         reduced: set[str] = set()
@@ -76,15 +76,15 @@ class Network:
 
 
 def of(wiring: Wiring) -> Network:
-    """Derive it. Pure, and the same for any order of the wiring's parts."""
+    """Derive a network. Pure; independent of the order of the wiring's parts."""
     found = layers.of(wiring)
-    source_report, assignments = _account(wiring, found), aligned.by_cables(wiring, found)
+    source_report, assignments = _source_report(wiring, found), aligned.by_cables(wiring, found)
     return Network(wiring, found, source_report, faults.of(wiring, found), assignments)
 
 
-def _account(wiring: Wiring, found: Layers) -> SourceReport:
-    """A domain is called by its switches of its tier, or as what lies in it where it has none;
-    where it shares them with another, by its hosts too."""
+def _source_report(wiring: Wiring, found: Layers) -> SourceReport:
+    """Name each domain by its switches of its tier, without any by the domain inside; domains that
+    share switches get the name of their first host too."""
     names = {switch.id: switch.name for switch in wiring.switches}
     tiers: list[dict[str, str]] = []
     for tier in found.domains:

@@ -1,4 +1,4 @@
-"""The inside of a node in one line, for people; the same for nodes that are the same inside."""
+"""Describe the hardware of a node in one line; equal hardware has equal lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of(hardware: HardwareInventory) -> str:
 
 
 def kinds(inventories: Mapping[str, HardwareInventory]) -> list[tuple[str, list[str]]]:
-    """What nodes are inside, and which; the most frequent first."""
+    """Hardware descriptions with their nodes, the most frequent first."""
     # Equal ones are mostly one value.
     distinct = {id(each): each for each in inventories.values()}
     outlines = {at: of(hardware) for at, hardware in distinct.items()}

@@ -1,7 +1,7 @@
-"""What one source shows of the inside of one node: accelerators, network adapters, what links them.
+"""The hardware of one node as one source reports it: accelerators, network adapters, links.
 
-None, 0 and empty text are what a source does not know. An ``id`` is a part's name inside one such
-look: its PCI address where that is known, as no two parts share it and all sources agree on it.
+None, 0 and empty text mean unknown. An ``id`` is a part's name within one report: its PCI address
+if known, which is unique and the same in all sources.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINKS_MAX = 4096
 """Pairs of one node's accelerators that are linked; all pairs of 64 are half of it."""
 
 CPU = "cpu"
-"""The device that the processors of a node are together."""
+"""The device that stands for all processors of a node."""
 
 
 class Kind(enum.StrEnum):
@@ -31,7 +31,7 @@ class Kind(enum.StrEnum):
 
 
 class Layer(enum.StrEnum):
-    """What an adapter speaks on its cable."""
+    """Link layer of an adapter."""
 
     INFINIBAND = "InfiniBand"
     ETHERNET = "Ethernet"
@@ -64,12 +64,12 @@ class Distance(enum.IntEnum):
 
 
 class Role(enum.StrEnum):
-    """What an adapter is there for."""
+    """Purpose of an adapter."""
 
     RAIL = "rail"
     """The accelerators' own traffic."""
     FRONT_END = "front-end"
-    """Storage, and what processors send."""
+    """Storage, and traffic of processors."""
     UNDECIDED = "undecided"
 
 
@@ -89,8 +89,8 @@ class Part:
     the PCI vendor and device (``10de:2330``), ``pcie_bytes_per_s`` what its slot carries one way.
 
     Of adapters: ``bytes_per_s`` on the cable, one way, as the adapter names its speed, and ``up``,
-    whether the cable works. ``rail`` and ``role`` are there where somebody says so; what follows
-    from the rest is found out in ``rails``.
+    whether the cable works. ``rail`` and ``role`` are set if the source declares them; otherwise
+    ``rails`` derives them.
     """
 
     id: str
@@ -115,8 +115,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What links two accelerators: ``count`` links that carry ``bytes_per_s`` in sum, one way.
-    ``switched`` says that they go by way of a switch, so that all who are on it share it."""
+    """The links of two accelerators: ``count`` links with ``bytes_per_s`` in sum, one way.
+    ``switched``: they go through a switch, which all of its accelerators share."""
 
     ends: Pair
     technology: Technology
@@ -127,14 +127,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """One source of one node. ``distances`` are those of accelerators to each other and to
-    adapters; two adapters of one card are near in a way of their own. ``complete`` are the
-    technologies of which it shows every link between the accelerators that it knows, so that no
-    link is a statement too.
+    """The report of one source on one node. ``distances`` are those of accelerators to each other
+    and to adapters. ``complete`` are the technologies of which the report has every link between
+    its accelerators, so that a link that it lacks does not exist.
 
-    ``virtual`` says that the node is a virtual machine, and ``hides_tree`` that its parts stand
-    directly at the root of PCI, where nothing can be plugged in: who is near whom is kept from it.
-    ``remarks`` are what it shows and nobody can use, each told as a sentence.
+    ``virtual``: the node is a virtual machine. ``hides_tree``: its parts are directly at the root
+    of PCI, so that their distances are unknown. ``remarks`` are sentences on what cannot be used.
     """
 
     source: str
@@ -150,11 +148,11 @@ class HardwareReport:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBenchmark:
-    """How fast one device was measured to be; 0 is not known.
+    """The measured speed of one device; 0 is unknown.
 
-    ``device`` is its PCI address, CPU, or what its tool calls it where that says no address
-    (``xpu:0``), and ``by`` the tool that measured it: what two tools reach on one device can not be
-    compared. ``flop_per_s`` are those of products of matrices, in bf16 on accelerators and in f32
+    ``device`` is its PCI address, CPU, or the tool's name for it if that gives no address
+    (``xpu:0``), and ``by`` the tool that measured it: results of different tools are not
+    comparable. ``flop_per_s`` are those of products of matrices, in bf16 on accelerators and in f32
     on processors, and ``memory_bytes_per_s`` those that a large copy reads and writes.
     """
 
@@ -171,8 +169,8 @@ Benchmarks = tuple[DeviceBenchmark, ...]
 
 @dataclass(frozen=True, slots=True)
 class HardwareReports:
-    """What one file shows of the insides of nodes, and what was measured there, by the names that
-    it has for them. ``remarks`` are what was left out of it, each as a sentence."""
+    """The hardware reports and benchmarks of one source, by its host names. ``remarks`` are
+    sentences on what was left out."""
 
     source: str
     by_host: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
@@ -181,5 +179,5 @@ class HardwareReports:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes that it knows of."""
+        """All its hosts."""
         return frozenset(self.by_host) | frozenset(self.benchmarks)

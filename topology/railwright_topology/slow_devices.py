@@ -1,8 +1,8 @@
-"""How fast nodes are beside most others of their kind, by what was measured of their devices.
+"""Derive the relative speed of nodes from the benchmarks of their devices.
 
-What a device should reach nobody says, so what most of its kind reach is the rule: devices of one
-model, measured by one tool, over all nodes. Each node has one vote, whatever it tells of however
-many devices, so that no agent outvotes others. Where few nodes were measured, nobody can say.
+The expected speed of a device is unknown, so the median of its kind is the reference: devices of
+one model, measured by one tool, over all nodes. Each node has one vote, however many devices it
+reports, so that no agent outvotes others. Kinds on few nodes have no reference. `fabric` calls it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from railwright_topology.parts import CPU, PARTS_MAX, DeviceBenchmark, HardwareR
 from railwright_topology.relative_speed import RelativeSpeed
 
 TOLERANCE = 0.05
-"""Two looks at one device, and two devices of one kind, differ by as much."""
+"""Repeated measurements of a device, and devices of one kind, differ by up to this share."""
 NODES_MIN = 3
-"""With fewer that have a kind, one of two has no rule to be held against."""
+"""Kinds on fewer nodes have no reference speed."""
 NOISE = 0.02
-"""Two measurements of one device that did not change differ by less. A rate that stayed within it
-is told as it was, or devices at the border of what is slow would be news each time that they are
-measured, and every running job judged again for it. It is held against what is held, so what
-becomes slower bit by bit is found out all the same."""
+"""Measurements of an unchanged device differ by less. A value within it keeps the value before, so
+that devices at the threshold of slow do not change with each measurement, which would revalidate
+every running job. It is compared with the kept value, so that gradual changes are detected."""
 RELATIVE_SPEED_MIN = 0.01
-"""Nothing stands still: times are divided by it."""
+"""Lower bound, as times are divided by it."""
 
 _FACTS: Mapping[str, tuple[str, str]] = {
     "flop_per_s": ("multiplies", "FLOP/s"),
     "memory_bytes_per_s": ("copies", "bytes/s"),
 }
-"""What a device does at a rate, and the rate's unit."""
+"""By field: the verb of the sentence, and the unit."""
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -51,7 +50,7 @@ class Slow:
 
     @property
     def relative_speed(self) -> float:
-        """What it reaches over what is usual, to a hundredth."""
+        """Measured over usual speed, rounded to a hundredth."""
         return max(RELATIVE_SPEED_MIN, round(self.measured / self.usual, 2))
 
 
@@ -60,11 +59,12 @@ def held(
     now: Iterable[DeviceBenchmark],
     hardware_reports: Iterable[HardwareReport],
 ) -> tuple[DeviceBenchmark, ...]:
-    """By device, of what was held before and of a document's rates and looks.
+    """Merge new benchmarks with those held before, by device.
 
-    A device keeps its rates until others are told of it: an agent that begins has none yet, and
-    cannot measure a device again before the training on it ends. A rate that changed by no more
-    than NOISE is the one before. Where looks show accelerators, no others are believed or held.
+    A device keeps its benchmark until a new one is reported: a restarted agent has none yet, and
+    cannot measure a device before the training on it ends. A value that changed by no more than
+    NOISE keeps the value before. If the hardware reports have accelerators, benchmarks of others
+    are dropped.
     """
     parts = (
         part for each in hardware_reports for part in each.parts if part.kind == Kind.ACCELERATOR
@@ -73,7 +73,7 @@ def held(
     old = {each.device: each for each in before}
     found = {each.device: _steady(each, old.get(each.device, each)) for each in now}
     found = {**found, **{device: its for device, its in old.items() if device not in found}}
-    # What has no address, such as xpu:0 or the processors, is in no look.
+    # Devices without address, such as xpu:0 or the processors, are in no hardware report.
     there = [
         its for device, its in found.items() if not shown or "." not in device or device in shown
     ]
@@ -94,19 +94,19 @@ def _steady(now: DeviceBenchmark, before: DeviceBenchmark) -> DeviceBenchmark:
 
 
 Measured = tuple[str, tuple[DeviceBenchmark, ...]]
-"""What a source measured of one node, after the source's name."""
+"""A source's name, and its benchmarks of one node."""
 
 
 def settled(
     measurements: Mapping[str, Iterable[Measured]],
 ) -> tuple[dict[str, tuple[DeviceBenchmark, ...]], dict[str, tuple[HardwareConflict, ...]]]:
-    """Of each node the rates that count, and where a second source measured others."""
+    """The benchmarks that count for each node, and conflicts with those of further sources."""
     benchmarks: dict[str, tuple[DeviceBenchmark, ...]] = {}
     conflicts: dict[str, tuple[HardwareConflict, ...]] = {}
     for node, its in sorted(measurements.items()):
         held: dict[str, tuple[str, DeviceBenchmark]] = {}
         differing: list[HardwareConflict] = []
-        # What agents report is measured now and then, and a file, which has a place, once.
+        # Agents measure repeatedly, and count before files, whose sources have a "/".
         for source, measured in sorted(its, key=lambda its: ("/" in its[0], its[0], repr(its[1]))):
             for each in measured:
                 by, counts = held.setdefault(each.device, (source, each))
@@ -121,7 +121,7 @@ def settled(
 def _differing(
     source: str, reported: DeviceBenchmark, by: str, held: DeviceBenchmark
 ) -> Iterator[HardwareConflict]:
-    """Each fact of one device that two sources measured unlike."""
+    """The facts of one device on which two sources differ."""
     for fact in _FACTS if (reported.model, reported.by) == (held.model, held.by) else ():
         both = getattr(reported, fact), getattr(held, fact)
         if min(both) and min(both) < (1 - TOLERANCE) * max(both):
@@ -151,7 +151,7 @@ def _slow(kind: Iterable[tuple[str, DeviceBenchmark]], fact: str) -> Iterator[Sl
     by_node = group((node, value) for node, _, value in having)
     if len(by_node) < NODES_MIN:
         return
-    # More than half reach it, whatever their number: of the nodes, and on each of its devices.
+    # The lower median of nodes, each by the lower median of its devices.
     usual = statistics.median_low(statistics.median_low(its) for its in by_node.values())
     for node, its, value in having:
         if value / usual < 1 - TOLERANCE:
@@ -169,7 +169,7 @@ def of(found: Iterable[Slow]) -> dict[str, RelativeSpeed]:
 
 
 def describe(slow: Slow) -> str:
-    """What is slow of a node, in words."""
+    """A slow device as a sentence."""
     reached, usual = _format_value(slow.fact, slow.measured), _format_value(slow.fact, slow.usual)
     does, _ = _FACTS[slow.fact]
     share = f"{100 * slow.relative_speed:.0f} % of what most {slow.model} do"
@@ -177,7 +177,7 @@ def describe(slow: Slow) -> str:
 
 
 def _format_value(fact: str, value: int) -> str:
-    """To two digits: the third changes with every look."""
+    """A value with two digits: the third changes with every measurement."""
     digits = float(f"{value:.2g}")
     power = min(5, max(0, math.floor(math.log10(digits) / 3)))
     _, unit = _FACTS[fact]

@@ -1,7 +1,7 @@
-"""What a survey found, together with what is held of those before it.
+"""Join the findings of a survey with those of earlier surveys.
 
-Nodes come one by one, and those that jobs run on are not measured. So a survey is mostly of some
-nodes; the others stand as they did, beside those that both have.
+Nodes join one by one, and nodes that run jobs are not measured, so most surveys cover some of the
+nodes; the others keep their domains. `railwright_operator.surveys` calls it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NOT_NOW = Figures(0, None, None, None)
 
 
 def joined(found: Findings, held: SourceReport, nodes: Collection[str]) -> Findings:
-    """Of these nodes of the cluster. What was measured last counts; a tier that it did not show has
-    no figures, and of each domain the newest that is known of its uplinks is kept."""
+    """Join the findings for these nodes of the cluster. The newest measurement counts; a tier
+    without new measurements has no figures, and each domain keeps its newest uplink capacity."""
     capacities = found.leaving or ({},) * len(found.tiers)
-    # What says the same the more trusted account says first: that with more capacity.
+    # The report with more capacity is the more trusted one.
     new = SourceReport("new", Provenance.MEASURED, found.tiers, capacity=1, leaving=capacities)
     tiers = tuple(
         {node: domain for node, domain in tier.items() if node in nodes} for tier in held.tiers
@@ -52,8 +52,8 @@ def joined(found: Findings, held: SourceReport, nodes: Collection[str]) -> Findi
 
 
 def _capacities(report: SourceReport, merged: list[Domains]) -> Iterator[tuple[int, str, float]]:
-    """What an account says of uplinks, by the tiers and domains that were agreed on. Where it knows
-    but a part of a domain, only what fills its uplinks counts: all would reach no more."""
+    """A report's uplink capacities by merged tier and domain. For a domain of which it has a part
+    of the nodes, only a saturated value counts: more nodes would reach no more."""
     for its, tier in topology_merge.matched(merged, report.tiers).items():
         names = topology_merge.counterparts(report.tiers[its], merged[tier])
         whole, part = Counter(merged[tier].values()), Counter(report.tiers[its].values())

@@ -1,7 +1,6 @@
-"""Who is plugged in where: switches, the cables between them, and the hosts' network adapters.
+"""The wiring of a network: switches, the cables between them, and the hosts' network adapters.
 
-This is what a source of facts says, as it says it. What follows from it (tiers, rails, domains) is
-found out in ``layers``.
+These values are as the source reports them; ``layers`` derives tiers, rails and domains.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ class WiringError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """``id`` is what its cables call it (a GUID), ``name`` what people do.
-
-    ``reduces`` says that it was seen to reduce data on its way (SHARP).
-    """
+    """``id`` is unique (a GUID), ``name`` is for display. ``reduces``: it has in-network reduction
+    (SHARP)."""
 
     id: str
     name: str
@@ -55,7 +52,7 @@ class Trunk:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """All that one source knows. ``strange`` are what it shows and what nobody can use, told."""
+    """The wiring of one source. ``strange`` are sentences on what cannot be used."""
 
     source: str
     switches: tuple[Switch, ...]
@@ -65,7 +62,7 @@ class Wiring:
 
 
 def name_switches(names: Mapping[str, str]) -> dict[str, Switch]:
-    """Switches by their ids. Those of one name, or of none, have their ids in their names."""
+    """Switches by id; ambiguous or empty names get the id as a suffix."""
     frequent = collections.Counter(names.values())
     return {
         id_: Switch(id_, name if name and frequent[name] == 1 else f"{name} {id_}".strip())

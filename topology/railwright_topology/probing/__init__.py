@@ -1,1 +1,1 @@
-"""Where nodes stand, found out by measuring between some of the pairs of them, and checked so."""
+"""Derive the domains of nodes from measurements between some of their pairs."""

@@ -1,7 +1,7 @@
-"""Which addresses an agent may be sent to, for the operator and for the agents themselves.
+"""Check the target addresses of probes; the operator and the agents use it.
 
-A probe goes to a node, so never to the machine that sends it, to a link's own services (a cloud's
-metadata answers at 169.254.169.254), or to many at once.
+A probe goes to a node, so never to the sending machine itself, to link-local services (a cloud's
+metadata service is at 169.254.169.254), or to multicast addresses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def refusal(host: str) -> str:
-    """Why nothing is sent to this address; empty for one that a node may have."""
+    """Why this address is not probed; empty for an address that a node may have."""
     address = parse(host)
     if address is None:
         return f"{host!r} is not an IP address"
@@ -29,7 +29,7 @@ def refusal(host: str) -> str:
 
 
 def within(host: str, networks: Iterable[str]) -> bool:
-    """Whether an address is in one of these networks, in CIDR notation. What is none has none."""
+    """Whether an address is in one of these networks, in CIDR notation; False for no address."""
     address = parse(host)
     return address is not None and any(
         network is not None and address in network for network in map(_network, networks)
@@ -44,7 +44,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def parse(host: str) -> Address | None:
-    """The address that is meant; None for names, and for addresses of one interface."""
+    """The address; None for names, and for addresses with a zone."""
     try:
         address = None if "%" in host else ipaddress.ip_address(host)
     except ValueError:

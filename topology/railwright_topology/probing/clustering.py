@@ -1,8 +1,8 @@
-"""Cluster the nodes by all measurements at once: domains, and which were separated.
+"""Cluster the nodes by all measurements: domains, and which of them are separated.
 
-Whatever errs makes two nodes look farther apart, never nearer. So nodes are together if a chain of
-near pairs links them, and a domain that was split by mistake grows together again with the next
-pair that is measured between its halves.
+Errors make two nodes appear farther apart, never nearer. So nodes are in one domain if a chain of
+near pairs links them, and a domain that was split by an error is joined again by the next pair
+that is measured between its halves. `survey` calls it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from railwright_topology.probing.readings import TRIES, Bools, Floats, Ints, Rea
 from railwright_topology.probing.scales import Ladder, Levels
 
 Domain = int
-"""A domain is called by the place of its first node."""
+"""A domain is identified by the index of its first node."""
 NONE = -1
 
 
@@ -23,10 +23,10 @@ NONE = -1
 class Siblings:
     """The domains of one tier, in families: those that lie in one domain of the next tier.
 
-    ``labels`` says which domain each node is in. By domain, ``sizes`` says how many nodes it has,
+    ``labels`` says which domain each node is in. By domain, ``sizes`` has its number of nodes,
     ``rank`` how many larger ones are before it in its family, and ``starts`` where that begins in
     ``order``, which has all of them. The last four are of each two of a family that were measured
-    against each other, both ways round: by how many pairs, and how many looks tell them apart.
+    against each other, in both orders: by how many pairs, and how many samples separate them.
     """
 
     labels: Ints
@@ -41,26 +41,26 @@ class Siblings:
 
     @property
     def apart(self) -> Bools:
-        """Of each two whether they were separated."""
+        """Of each two whether they are separated."""
         found: Bools = self.samples > 0
         return found
 
     @property
     def done(self) -> Bools:
-        """Of each two whether they were separated, or are not measured against each other again
-        because that had no result."""
+        """Of each two whether they are separated, or are not measured again as that had no
+        result."""
         most = np.minimum(TRIES, self.sizes[self.ones] * self.sizes[self.others])
         found: Bools = self.apart | (self.pairs >= most)
         return found
 
     def next_larger(self, done: Bools) -> Ints:
-        """By domain the largest before it in its family that it is not done with, or NONE."""
+        """By domain: the largest before it in its family that is not in ``done``, or NONE."""
         ones, ranks = self.ones[done], self.rank[self.others[done]]
         in_order = np.lexsort((ranks, ones))
         ones, ranks = ones[in_order], ranks[in_order]
         times = np.bincount(ones, minlength=len(self.labels))
         places = np.arange(len(ones)) - np.searchsorted(ones, ones)
-        # The first rank that is missing among those that it is done with.
+        # The first rank that is missing in ``done``.
         missing = times.copy()
         np.minimum.at(missing, ones, np.where(ranks == places, len(self.labels), places))
         found = np.full(len(self.labels), NONE)
@@ -118,8 +118,8 @@ class Clustering:
         )
 
     def placed(self, tier: int) -> Bools:
-        """Nodes of which it is known who else is in their domain of a tier: those in one that
-        others are in, and those that were separated from all."""
+        """Nodes whose domain at a tier is known: those with other nodes in it, and those that are
+        separated from all others."""
         decides = (self.levels.high <= tier) | (self.levels.low > tier)
         reached = self.readings.ends[:, self.levels.measured & decides]
         found = self.there.copy()
@@ -132,8 +132,8 @@ class Clustering:
 
 
 def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Clustering:
-    """Read it out of all looks; what a node's own slowness hides (``muted``, by metric and node)
-    counts for nothing."""
+    """Cluster by all samples, without metrics that a node's own slowness hides (``muted``, by
+    metric and node)."""
     farness = unmuted(readings, muted)
     levels = ladder.levels(readings, farness)
     labels = np.zeros((len(ladder.chain), len(there)), dtype=np.int64)
@@ -143,7 +143,7 @@ def of(readings: Readings, ladder: Ladder, muted: Bools, there: Bools) -> Cluste
 
 
 def unmuted(readings: Readings, muted: Bools) -> Floats:
-    """The farness by metric and row, but for what a node's own slowness hides."""
+    """The farness by metric and row, without muted nodes."""
     farness = readings.farness()
     one, other = readings.ends
     farness[muted[:, one] | muted[:, other]] = np.nan

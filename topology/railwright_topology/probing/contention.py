@@ -1,7 +1,7 @@
-"""How many nodes can send out of a domain at once: all of them do, each to another one outside.
+"""Measure how many nodes can send out of a domain at once: each sends to a node outside.
 
-One pair at a time shows how fast a path is, and not how many share it. What all of a domain's nodes
-reach together, over what one of them reaches inside, is how many of them its uplinks let out.
+A single pair shows the speed of a path, and not how many nodes share it. The sum that all nodes of
+a domain reach, over what one pair reaches inside, is the capacity of the uplinks in nodes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from railwright_topology.probing.findings import Findings
 Pair = tuple[str, str]
 
 CONTENTION_S = 3.0
-"""Long, as those that begin first have the links to themselves until the others are there."""
+"""Seconds; long, as the first senders have the links to themselves until others start."""
 
 SATURATED = 0.8
-"""Where only some of a domain's nodes found one outside to send to, and reach more than this part
-of what they could, it is not known what all would."""
+"""If only some nodes of a domain have a partner outside, and they reach more than this share of
+their full speed, the capacity for all nodes is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentionProbe:
-    """The nodes of one domain of a tier, each with the one outside that it sends to; ``alone`` are
-    two that nothing is between."""
+    """The nodes of one domain of a tier, each with its partner outside; ``alone`` is a pair within
+    one nearest domain, for reference."""
 
     tier: int
     domain: str
@@ -35,8 +35,8 @@ class ContentionProbe:
     alone: Pair
 
     def leaving(self, bandwidths: Sequence[float | None], alone: float | None) -> float | None:
-        """How many nodes' worth left, of what each pair reached in bytes a second; None where that
-        says nothing of the uplinks: probes failed, or too few of the nodes could take part."""
+        """The uplink capacity in nodes, from the bytes a second of each pair; None if probes failed
+        or too few nodes took part."""
         reached = [bandwidth for bandwidth in bandwidths if bandwidth is not None]
         if len(reached) < len(self.pairs) or not alone:
             return None
@@ -47,8 +47,8 @@ class ContentionProbe:
 
 
 def probes(found: Findings) -> Iterator[ContentionProbe]:
-    """One for each domain that has more than one node and any outside. Those within the same domain
-    of the next tier are sent to first: the links beyond it are other ones."""
+    """One probe for each domain with several nodes and any node outside. Partners within the same
+    domain of the next tier come first, as farther ones use other links too."""
     for tier, grouping in enumerate(found.tiers):
         around = found.tiers[tier + 1] if tier + 1 < len(found.tiers) else {}
         for domain in sorted({*grouping.values()}):
@@ -63,13 +63,13 @@ def probes(found: Findings) -> Iterator[ContentionProbe]:
 
 
 def _beside(members: Iterable[str], found: Findings) -> Pair | None:
-    """Two of these of one nearest domain."""
+    """A pair of these nodes in one nearest domain."""
     domains = group((found.tiers[0].get(node, node), node) for node in members)
     return next(((its[0], its[1]) for its in domains.values() if len(its) > 1), None)
 
 
 def _spread(nodes: Iterable[str], found: Findings) -> list[str]:
-    """Those of one nearest domain as far apart as can be: it takes in no more than it lets out."""
+    """Order nodes so that those of one nearest domain are spread over the list."""
     domains = group((found.tiers[0].get(node, node), node) for node in sorted(nodes))
     rows = itertools.zip_longest(*domains.values())
     return [node for row in rows for node in row if node is not None]

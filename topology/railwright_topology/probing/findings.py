@@ -1,4 +1,4 @@
-"""What a survey has found: which nodes stand together, and what was measured between them."""
+"""The findings of a survey: the domains of nodes, and what was measured at each tier."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from railwright_topology.probing.survey import Survey
 class Figures:
     """What was measured between nodes that meet at a tier, over so many pairs.
 
-    ``gap`` says how sure the tier is told from the one inside: how far apart the middles of both
-    are, in deviations of their pairs (Ashman's D). Below some 3 it is doubtful; the nearest tier
-    has nothing inside, and no gap.
+    ``gap`` is how clearly the tier is separated from the one inside: the distance of their medians
+    in deviations of their pairs (Ashman's D). Below some 3 it is doubtful; the nearest tier has no
+    gap.
     """
 
     pairs: int
@@ -30,11 +30,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``tiers`` give each node the first of those that it stands with, the nearest tier first, and
-    ``figures`` has one entry for each; who was not placed is left out. ``strange`` are sentences:
-    who is slow, who is silent, who could not be placed within the budget. ``pairs`` says how many
-    different ones were measured. ``leaving`` has of each tier, by the first of its nodes, the
-    domains of which it was measured how many nodes can send out of them at once."""
+    """``tiers`` map each node to the first node of its domain, the nearest tier first, without
+    nodes that were not placed; ``figures`` has one entry for each. ``strange`` are sentences on
+    nodes that are slow, do not answer, or were not placed within the budget. ``pairs`` is the
+    number of different pairs measured. ``leaving`` has, for each tier, how many nodes can send out
+    of a domain at once, by the domain's first node."""
 
     tiers: tuple[Mapping[str, str], ...]
     figures: tuple[Figures, ...]
@@ -44,7 +44,7 @@ class Findings:
 
 
 def of(survey: Survey) -> Findings:
-    """Read it out of a survey, finished or not."""
+    """The findings of a survey, finished or not."""
     tiers, levels = _tiers(survey)
     figures = tuple(
         _figures(survey, its, levels[at - 1] if at else ()) for at, its in enumerate(levels)
@@ -106,9 +106,9 @@ def _strange(survey: Survey) -> Iterator[str]:
 
 
 def _slow(survey: Survey, metric: int) -> Iterator[str]:
-    """Those nodes that reach even the nearest less well than others reach each other at its tier.
-    Of who is far from all no tier is known; it is held against the outermost. The slowest is said
-    first, and pairs with it then say nothing of the others."""
+    """Nodes that reach even their nearest node less well than usual at that tier; nodes without a
+    tier are compared with the outermost. The slowest comes first, and its pairs are then ignored
+    for the others."""
     clustering, ends = survey.clustering, survey.readings.ends
     farness = survey.readings.farness()[metric]
     values = [finite(farness[clustering.levels.at(tier)]) for tier in range(clustering.tiers)]

@@ -1,8 +1,8 @@
-"""The keys by which agents know each other: one for each prober and responder.
+"""Derive the keys by which agents authenticate each other: one for each prober and responder.
 
-A token that no agent has (the operator's, or a person's) gives each agent a token of its own. That
-one, with a prober's name, gives the key of the pair. So the responder can derive its keys, a prober
-has those of its own tasks, and neither can speak for a third.
+Each agent's token is derived from a token that no agent has (the operator's, or a person's). The
+key of a pair is derived from the responder's token and the prober's name. So the responder derives
+its keys, a prober gets those of its tasks, and neither can impersonate a third agent.
 """
 
 from __future__ import annotations

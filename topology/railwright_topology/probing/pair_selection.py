@@ -1,11 +1,11 @@
-"""Which pairs of nodes are worth measuring, the most useful first.
+"""Select the pairs of nodes to measure, the most useful first.
 
-Two domains that lie in one of the next tier are measured against each other once, the smaller ones
-asking, and first the largest that they may be part of. The tier at which the two nodes meet either
-joins the domains, or tells them apart and leaves fewer to ask; a node that stands alone is led down
-to its place like this. This is how a hierarchy is built from chosen distances (Krishnamurthy,
-Balakrishnan, Xu, Singh, "Efficient active algorithms for hierarchical clustering", ICML 2012).
-Cost: n times the domains that a node is tried in on its way, some three to eight in practice.
+Two domains within one domain of the next tier are measured against each other once: each smaller
+one first with the largest that it may be part of. The tier at which the two nodes meet either joins
+the domains or separates them; a single node descends to its domain like this. This is how a
+hierarchy is built from chosen distances (Krishnamurthy, Balakrishnan, Xu, Singh, "Efficient active
+algorithms for hierarchical clustering", ICML 2012). Cost: n times the domains that a node is
+compared with on its way, some three to eight in practice.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from railwright_topology.probing.readings import SAMPLES, SAMPLES_MAX, Bools, In
 
 
 def undecided(clustering: Clustering) -> Iterator[Pair]:
-    """Pairs to look at again before anything follows from them."""
+    """Pairs that need another sample before they are used."""
     yield from again(clustering, np.flatnonzero(_open(clustering)))
 
 
 def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
-    """New pairs, between domains that may be one."""
+    """New pairs between domains that may be one."""
     ends = clustering.readings.ends
     waiting = ends[:, _open(clustering)]
     for tier in reversed(range(clustering.tiers - 1)):
@@ -42,7 +42,7 @@ def comparisons(clustering: Clustering, busy: set[int]) -> Iterator[Pair]:
 
 
 def proofs(clustering: Clustering) -> Iterator[Pair]:
-    """Pairs to look at again of domains that only few looks tell apart."""
+    """Pairs to sample again: those between domains that few samples separate."""
     for tier in reversed(range(clustering.tiers - 1)):
         its = clustering.siblings(tier)
         few, n = its.apart & (its.samples < SAMPLES_MAX), len(its.labels)
@@ -97,14 +97,14 @@ class _Free:
 
 
 def again(clustering: Clustering, rows: Ints) -> Iterator[Pair]:
-    """Those of these pairs that were not looked at fully yet."""
+    """Those of these pairs that do not have all samples yet."""
     for row in rows[~clustering.readings.sampled(SAMPLES_MAX)[rows]].tolist():
         one, other = clustering.readings.ends[:, row].tolist()
         yield one, other
 
 
 def _open(clustering: Clustering) -> Bools:
-    """Rows that were not looked at enough to tell what they may."""
+    """Rows that need more samples."""
     one, other = clustering.labels[0][clustering.readings.ends]
     found: Bools = ~clustering.levels.settled & (
         (one != other) | ~clustering.readings.sampled(SAMPLES)

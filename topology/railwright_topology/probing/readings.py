@@ -1,9 +1,9 @@
-"""What probes have measured between pairs of nodes, and how far apart that says they are.
+"""Store what probes measured between pairs of nodes, as farness by metric.
 
-Farness is the logarithm of the round-trip latency, and that of the bandwidth with its sign turned,
-so that noise and tiers, which both multiply, add. A hiccup of a busy host only ever makes a pair
-look farther, so the nearest of two looks counts; more looks are taken in twos, and the median of
-those counts, so that a pair that was looked at more often does not look nearer for it.
+Farness is the logarithm of the round-trip latency, and the negative logarithm of the bandwidth, so
+that noise and tiers, which both multiply, add. A delay on a busy host only makes a pair appear
+farther, so the nearest of two samples counts; more samples are taken in twos, of which the median
+counts, so that pairs with more samples do not appear nearer.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from numpy.typing import NDArray
 SAMPLES = 2
 SAMPLES_MAX = 3 * SAMPLES
 TRIES = 3
-"""After so many failed ones a pair is not looked at again."""
+"""After so many failed probes a pair is not probed again."""
 METRICS = (0, 1)
 """Latency and bandwidth."""
 
 Pair = tuple[int, int]
-"""Two nodes by their places, the smaller first."""
+"""Two nodes by index, the smaller first."""
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Number = TypeVar("Number", np.float64, np.int64)
 
 NOISE_UNKNOWN = 0.2
-"""What is assumed of the noise of one look before enough pairs were looked at twice."""
+"""Assumed noise of one sample until enough pairs have two samples."""
 NOISE_MIN = 0.03
 TWICE_ENOUGH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one probe measured between two nodes; what failed is left out."""
+    """What one probe measured between two nodes; None if it failed."""
 
     latency_s: float | None = None
     bytes_per_s: float | None = None
@@ -48,19 +48,19 @@ class Reading:
 
 
 class Readings:
-    """All looks so far, in arrays with a row for each pair, in the order of their first looks."""
+    """All samples, in arrays with a row for each pair, in the order of first samples."""
 
     def __init__(self, nodes: int) -> None:
         self.rows: dict[Pair, int] = {}
         self.partners = np.zeros(nodes, dtype=np.int64)
-        """With how many others each node was measured, or was to be."""
+        """Number of partners of each node, including failed pairs."""
         self._ends = np.zeros((2, 0), dtype=np.int64)
         self._samples = np.zeros((len(METRICS), SAMPLES_MAX, 0))
         self._times = np.zeros(0, dtype=np.int64)
         self._failures = np.zeros(0, dtype=np.int64)
 
     def __repr__(self) -> str:
-        return f"Readings({len(self.rows)} pairs, {int(self.times.sum())} looks)"
+        return f"Readings({len(self.rows)} pairs, {int(self.times.sum())} samples)"
 
     @property
     def ends(self) -> Ints:
@@ -69,17 +69,17 @@ class Readings:
 
     @property
     def times(self) -> Ints:
-        """How many looks at each row had a result."""
+        """Number of samples of each row."""
         return self._times[: len(self.rows)]
 
     @property
     def failed(self) -> Bools:
-        """Rows that were looked at in vain."""
+        """Rows without samples after TRIES failures."""
         found: Bools = (self._failures[: len(self.rows)] >= TRIES) & (self.times == 0)
         return found
 
     def add(self, pair: Pair, reading: Reading) -> None:
-        """Take one look at a pair into account."""
+        """Add one sample of a pair."""
         row = self.rows.get(pair)
         if row is None:
             row = self._begin(pair)
@@ -91,13 +91,13 @@ class Readings:
             self._times[row] += 1
 
     def sampled(self, times: int) -> Bools:
-        """The rows that were looked at so often, or will not be again."""
+        """The rows with so many samples, or that are not probed again."""
         found: Bools = (self.times >= times) | (self._failures[: len(self.rows)] >= TRIES)
         return found
 
     def farness(self) -> Floats:
-        """By metric and row: the lower median of the nearest of each two looks; not a number where
-        there is none."""
+        """By metric and row: the lower median of the nearest of each two samples; NaN without
+        samples."""
         samples = self._samples[:, :, : len(self.rows)]
         nearest = np.sort(np.minimum(samples[:, 0::SAMPLES], samples[:, 1::SAMPLES]), axis=1)
         finite = np.isfinite(nearest).sum(axis=1, keepdims=True)
@@ -105,8 +105,8 @@ class Readings:
         return np.where(np.isfinite(middle), middle, np.nan)
 
     def noise(self, metric: int) -> float:
-        """The standard deviation of one look, out of how much two looks at one pair differ: robust
-        to hiccups, as the median is. (That of such differences is 0.954 deviations.)"""
+        """The standard deviation of one sample, from the differences of two samples of a pair:
+        their median, which is robust to outliers, is 0.954 deviations."""
         first, second = self._samples[metric, :SAMPLES, : len(self.rows)]
         both = np.isfinite(first) & np.isfinite(second)
         if both.sum() < TWICE_ENOUGH:
@@ -137,7 +137,7 @@ def _logarithm(value: float | None, unknown: float = math.inf) -> float:
 
 
 def linked(nodes: int, ends: Ints) -> Ints:
-    """For each node the first of those that these pairs link it with."""
+    """For each node the first node that these pairs link it with."""
     labels = np.arange(nodes)
     while True:
         found = labels.copy()

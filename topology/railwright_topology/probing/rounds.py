@@ -1,8 +1,7 @@
-"""A survey carried out: round by round its pairs are measured, by whoever can send one node to
-another, until nothing is left to ask.
+"""Carry out a survey: measure its pairs round by round until none is left.
 
-Thinking about what to ask next takes its time where there are many nodes. It is done in a thread,
-so that whoever shares the loop goes on meanwhile.
+Selecting pairs among many nodes takes time, so it runs in a thread, and the event loop goes on. The
+operator and the agents' command line call it with their way to send probes.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from railwright_topology.probing.survey import Survey
 
 Pair = tuple[str, str]
 Probe = Callable[[Pair], Awaitable[Reading]]
-"""Lets the first node of a pair measure how well it reaches the second; what failed reads empty."""
+"""Let the first node of a pair probe the second; a failed probe returns an empty reading."""
 
 
 async def carry_out(
     survey: Survey, probe: Probe, *, goes_on: Callable[[], bool] = lambda: True
 ) -> None:
-    """Measure until nothing is left to ask, or for as long as it ``goes_on``."""
+    """Measure until no pair is left, or ``goes_on`` returns False."""
     pairs = await asyncio.to_thread(survey.next_round) if goes_on() else ()
     while pairs:
         readings = await asyncio.gather(*map(probe, pairs))
@@ -38,8 +37,8 @@ def _advance(survey: Survey, results: Mapping[Pair, Reading], *, goes_on: bool) 
 
 
 async def with_uplinks(found: Findings, probe: Probe) -> Findings:
-    """The same with how many nodes can send out of each domain at once: its uplinks are filled for
-    it, one domain after the other."""
+    """Add how many nodes can send out of each domain at once, measured under load one domain after
+    the other."""
     leaving: tuple[dict[str, float], ...] = tuple({} for _ in found.tiers)
     for domain in contention.probes(found):
         alone = await probe(domain.alone)

@@ -1,7 +1,7 @@
-"""Which pairs of nodes to measure next, until it is known where all stand or the budget is spent.
+"""Select rounds of pairs to measure until all nodes are placed or the budget is spent.
 
-A survey opens no connection: it names a round of pairs, records what probes measured, and names the
-next. What is known is read anew out of all looks each time; nothing but the looks is remembered.
+A survey opens no connection: it returns a round of pairs, records what probes measured, and returns
+the next. Domains are derived from all samples each time; nothing but the samples is stored.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ PART = 0.2
 PAIRS = 99
 """of few nodes as many as of 32."""
 VAIN = 3
-"""Who could not be measured with so many others, and with nobody else, is not there."""
+"""A node with so many failed partners, and no successful one, is absent."""
 VAIN_MAX = 8
-"""Who could not be measured with so many others is left out in any case."""
+"""A node with so many failed partners is left out in any case."""
 FEW_NODES = 32
 SEARCH = 3
-"""Where all seem to be in one domain, each node is measured with so many others before that is
-believed."""
+"""If all nodes seem to be in one domain, each is measured with so many others for confirmation."""
 NEWS = 0.05
-"""What is near and far is found out anew after so many new looks, as a part of the old ones."""
+"""The scales are computed again after so many new samples, as a share of the old ones."""
 SLOW_PART = 8
-"""At most one of so many nodes is slow by itself; where more are far, that is how they stand."""
+"""At most one of so many nodes is slow by itself; if more are far, that is the topology."""
 
 
 class Survey:
     """``at_once`` bounds the probes of a round, ``pairs_max`` the different pairs in all; each is
-    looked at six times at most."""
+    sampled six times at most."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class Survey:
         self.readings = Readings(len(nodes))
         self.lost: dict[int, str] = {}
         self.muted = np.zeros((len(METRICS), len(nodes)), dtype=bool)
-        """Where a node's own slowness hides what a metric says."""
+        """Metrics of nodes that are hidden by the node's own slowness."""
         self._at_once = at_once
         order = list(range(len(nodes)))
         Random(seed).shuffle(order)  # noqa: S311
@@ -84,7 +83,7 @@ class Survey:
                 return tuple((self.nodes[one], self.nodes[other]) for one, other in self._round)
 
     def record(self, results: Mapping[tuple[str, str], Reading]) -> None:
-        """What the round's probes measured; a pair that is left out failed."""
+        """Record the round's readings; a missing pair failed."""
         for pair in self._round:
             named = self.nodes[pair[0]], self.nodes[pair[1]]
             self.readings.add(pair, results.get(named, Reading()))
@@ -96,11 +95,11 @@ class Survey:
             self._place()
 
     def leave_out(self, node: str, why: str) -> None:
-        """Measure it no more: it is reported as lost."""
+        """Stop measuring a node; it is reported as lost."""
         self.lost.setdefault(self.nodes.index(node), why)
 
     def _read_anew(self) -> None:
-        """Find out anew what is near and what is far."""
+        """Compute the scales again from all samples."""
         self._read, self._unread = self._read + self._unread, 0
         farness = clustering.unmuted(self.readings, self.muted)
         noises = [self.readings.noise(metric) for metric in METRICS]
@@ -139,21 +138,21 @@ class Survey:
             yield from pair_selection.again(now, self._blurred)
 
     def _drop_unreachable(self, least: int) -> bool:
-        """Leave out nodes that answer nobody, or hardly anybody."""
+        """Leave out nodes that no probe, or hardly any, could reach."""
         before = len(self.lost)
         failed, ends = self.readings.failed, self.readings.ends
         vain = np.bincount(ends[:, failed].ravel(), minlength=len(self.nodes))
         answered = np.bincount(ends[:, self.readings.times > 0].ravel(), minlength=len(self.nodes))
         for node in np.flatnonzero((vain >= least) & (vain > 0)).tolist():
             if not answered[node]:
-                self.lost[node] = "no probe of it reached anybody"
+                self.lost[node] = "no probe of it succeeded"
             elif vain[node] >= VAIN_MAX:
                 self.lost[node] = f"probes of it failed with {vain[node]} others"
         return len(self.lost) > before
 
     def _settle(self) -> bool:
-        """When nothing is left to ask: has what was measured last changed anything, is a node slow
-        by itself, was a tier overlooked for want of pairs? Whether there may be more to ask."""
+        """When no pair is left: compute the scales again, find slow nodes, and require more pairs
+        per node where a tier may be missing. Return whether there may be more pairs."""
         if self._drop_unreachable(1) or self._unread:
             self._read_anew()
             return True
@@ -175,7 +174,7 @@ class Survey:
         return False
 
     def _slow(self) -> Bools:
-        """Nodes, and in which metric, whose own slowness makes a step that no others are at."""
+        """Nodes, by metric, whose own slowness makes a step without other nodes."""
         found = np.zeros_like(self.muted)
         for metric, scale in enumerate(self.ladder.scales):
             answered = ~np.isnan(self.clustering.farness[metric])

@@ -116,7 +116,7 @@ def parse_all(text: str) -> HardwareReports:
             if reports or not measured:
                 by_host[name] = reports
     if nodes and not by_host and not benchmarks:
-        raise WiringError(SOURCE, 1, next(iter(omissions.sentences), "there is no node in it"))
+        raise WiringError(SOURCE, 1, next(iter(omissions.sentences), "no node is in it"))
     return HardwareReports(SOURCE, by_host, benchmarks, omissions.sentences)
 
 

@@ -5,9 +5,9 @@
         {"device_id": "0", "device_ip": "10.20.0.1", "super_device_id": "0", "rank_id": "0"}, …]}],
      "super_pod_list": [{"super_pod_id": "0", "server_list": [{"server_id": "node-1"}]}]}
 
-Each accelerator has a port of its own, on Ethernet, where it has a ``device_ip``. Those of a super
-pod reach each other by HCCS, also beyond their server: super pods are islands. Version 1.0 says
-nothing of HCCS, and neither says how fast anything is.
+Each accelerator with a ``device_ip`` has an Ethernet port of its own. Accelerators of a super pod
+reach each other by HCCS, also beyond their server: a super pod is a scale-up domain. Version 1.0
+has no HCCS links, and neither version has speeds.
 
 vLLM's table has a list of devices for each of its two tasks in the place of ``server_list``, and
 calls the number of its processes ``server_count``:
@@ -67,7 +67,7 @@ def parse(text: str) -> tuple[HardwareReports, SourceReport]:
     omissions = Omissions(SOURCE)
     table = documents.read_versioned(text, omissions, "a table of ranks", versions=VERSIONS)
     if (status := table["status"].text("a status")) != COMPLETED:
-        raise table["status"].error(f"the table is {status[:80]!r}, and not {COMPLETED} yet")
+        raise table["status"].error(f"the table is {status[:80]!r}, not {COMPLETED}")
     if "server_list" not in table and any(name in table for name in BY_TASK):
         servers, pods = _by_task(table)
     else:
@@ -96,7 +96,7 @@ def _by_server(table: Fields) -> tuple[dict[str, _Server], dict[str, str]]:
 
     table["server_list"].some("servers", add)
     if (count := table.get("server_count", _number, len(servers))) != len(servers):
-        rule = f"{count} servers are said, and {len(servers)} read"
+        rule = f"{count} servers are declared, and {len(servers)} read"
         table.omissions.add(table["server_count"].error(rule))
     pods = table.some("super_pod_list", _pod, "super pods")
     return servers, trees.members(pods, table.omissions)

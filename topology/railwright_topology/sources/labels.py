@@ -1,12 +1,11 @@
-"""What the labels of nodes say -> an account of each family of labels that some node carries.
+"""Read topology labels of nodes: one source report for each family of labels on any node.
 
-Families count in either direction; the table has all of them coarsest first. A node that lacks a
-label is left out at its tier, and how many do is told. Values are names and no more: a long one
-comes as its hash.
+Families count tiers in either direction; the table lists them coarsest first. A node without a
+label is left out at that tier, with a remark on how many are. Label values are opaque names.
 
-A domain is known by its whole path, so that none is split by the next tier. Where a node names a
-rack and no block, that rack lies in no block; and where others have one of that name in a block,
-the node is left out there too: which of them it means, nobody can say.
+A domain's name is its whole path, so that domains nest. The rack of a node without block label is
+in no block; if other nodes have a rack of that name in a block, the node is left out, as its rack
+is ambiguous.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Family:
     """``levels`` are label keys, the coarsest first; of the keys of one level the first that a node
     carries counts. ``machine`` names the host itself: a tier only where some nodes share one.
 
-    Nobody can use the label ``within``, which tells islands inside an island apart.
+    ``within`` divides scale-up domains further; it is reported and not read.
     """
 
     name: str
@@ -42,7 +41,7 @@ def _keys(prefix: str, *names: str) -> tuple[tuple[str, ...], ...]:
 
 
 OWN_LEVELS = ("railwright.dev/block", "railwright.dev/rack")
-"""What a site's people label nodes with for us, the coarsest first."""
+"""Labels of our own, for administrators to set, the coarsest first."""
 
 _NVIDIA = "network.topology.nvidia.com/"
 _OCI = "oci.oraclecloud.com/"
@@ -105,11 +104,11 @@ _KEYS = frozenset(
 )
 
 _NO_CLUSTER = re.compile(r"[0-]*\.[0-9]+")
-"""A clique of no cluster: what a driver tells of GPUs that no switch joins beyond their node."""
+"""A clique without cluster id: GPUs without NVLink beyond their node."""
 
 
 def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
-    """Those of a node's labels that say where it stands."""
+    """The topology labels among a node's labels."""
     return {
         key: value
         for key, value in labels.items()

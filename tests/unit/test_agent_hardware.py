@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from fixtures import inside_facts, machine_files, machines
+from fixtures import hardware_facts, machine_files, machines
 from railwright_agent import __main__ as agent
 from railwright_agent import hardware as gathering
 from railwright_agent.hardware import HardwareSources
@@ -66,7 +66,7 @@ def test_the_kernel_and_the_tools_that_are_there_are_asked(root: Path, tools: Pa
         hardware_documents.parse(hardware_documents.written(document)).hardware_reports
     )
     assert not found.conflicts
-    assert inside_facts.read(found, "all") == inside_facts.expected(MACHINE, "all")
+    assert hardware_facts.read(found, "all") == hardware_facts.expected(MACHINE, "all")
 
 
 def test_failing_tool_is_reported_and_the_rest_is_read(root: Path, tools: Path) -> None:

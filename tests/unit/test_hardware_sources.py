@@ -1,6 +1,6 @@
 """Each format of a node's inside: what is planted is read, and what is broken is refused with its
 place and rule. The files are written for these tests by the formats' public rules; real tools are
-read in tests/integration/test_inside_real.py."""
+read in tests/integration/test_hardware_real.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from fixtures import inside_facts, machine_files, machines
+from fixtures import hardware_facts, machine_files, machines
 from fixtures.machines import Machine
 from fixtures.remarks import remarks
 from railwright_topology import hardware_inventory
@@ -45,7 +45,7 @@ def test_what_is_planted_is_read(source: str) -> None:
     for seed in range(40):
         machine = machines.planted(Random(seed))
         found = hardware_inventory.of([READ[source](machine)])
-        assert inside_facts.read(found, source) == inside_facts.expected(machine, source), seed
+        assert hardware_facts.read(found, source) == hardware_facts.expected(machine, source), seed
 
 
 def test_all_sources_of_one_machine_agree() -> None:
@@ -56,7 +56,7 @@ def test_all_sources_of_one_machine_agree() -> None:
         ]
         found = hardware_inventory.of(hardware_reports)
         assert not found.conflicts, seed
-        assert inside_facts.read(found, "all") == inside_facts.expected(machine, "all"), seed
+        assert hardware_facts.read(found, "all") == hardware_facts.expected(machine, "all"), seed
 
 
 NCCL = """<system version="1">
