@@ -272,7 +272,7 @@ def test_a_torch_that_cannot_be_loaded_is_told(
     monkeypatch.setattr(importlib, "import_module", load_no_torch)
     document = benchmark.measure(bare)
     assert document.refused[0] == (
-        f"torch is there and cannot be loaded: {type(error).__name__}: {error}"
+        f"torch is installed and cannot be loaded: {type(error).__name__}: {error}"
     )
     assert document.benchmarks[0].by.startswith("numpy ")
 
@@ -322,7 +322,7 @@ def test_without_torch_no_accelerator_is_measured_which_is_told(
     assert not document.benchmarks
     first = min(ADDRESSES)
     assert document.refused == (
-        f"{first} and 3 more is not measured: torch is not there, or does not see it",
+        f"{first} and 3 more is not measured: no torch, or it does not show it",
     )
 
 

@@ -214,7 +214,7 @@ def test_what_a_host_cannot_have_said_is_left_out(stated: str, rule: str) -> Non
         ('{\n"node-1": {"lldp": [\n{\n"interface" 3}]}}', "line 4: no whole JSON document"),
         ("[]", "the outputs stand in an object, each under its host's name"),
         ('{"node-1": NaN}', "NaN is no number"),
-        ('{"node-1": {}, "node-1": {}}', "'node-1' is said twice in one object"),
+        ('{"node-1": {}, "node-1": {}}', "'node-1' occurs twice in one object"),
         ('{"node-1": ' + "[" * 200_000, "values lie too deep in each other"),
         ('{"node-1": ' + "1" * 5000 + "}", "the document is an object with lldp in it"),
         (" " * (strict_json.LENGTH_MAX + 1), f"{strict_json.LENGTH_MAX} are read at most"),

@@ -63,7 +63,7 @@ def test_eight_equal_adapters_beside_accelerators_are_rails() -> None:
         3,
         ("gpu3",),
         Distance.SWITCH,
-        "8 of 8 accelerators have such a one beside them",
+        "8 of 8 accelerators have one beside them",
     )
 
 
@@ -148,7 +148,9 @@ def test_without_a_tree_fastest_matching_kind_is_rails() -> None:
     node.card("eth0", farther=None, speed=SLOW, layer=ETH)
     assert node.roles == RAILS | {"eth0": FRONT_END}
     assert node.placed["mlx5_0"].near == ()
-    assert node.placed["mlx5_0"].why == ("8 alike for 8 accelerators, and faster than all others")
+    assert node.placed["mlx5_0"].why == (
+        "8 equal ones for 8 accelerators, and faster than all others"
+    )
 
 
 def test_distances_of_some_accelerators_decide_nothing() -> None:

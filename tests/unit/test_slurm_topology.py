@@ -124,7 +124,7 @@ def test_blocks_form_larger_ones_in_the_order_of_the_file() -> None:
         ("SwitchName=a Nodes=n[1-", 1, "bracket without its other one"),
         (f"SwitchName={'a' * 254} Nodes=n1", 1, "1 to 253 printable characters"),
         ('SwitchName="" Nodes=n1', 1, "1 to 253 printable characters"),
-        ("SwitchName=a Nodes=,", 1, "names nobody"),
+        ("SwitchName=a Nodes=,", 1, "has no names"),
         ("SwitchName=a", 1, "no node is in it"),
         ("", 1, "no node is in it"),
         ("\nhello there", 2, "'hello there' is no Key=value"),

@@ -1,1 +1,1 @@
-"""What runs on each node: measures how well this one reaches the others."""
+"""The node agent: reports the hardware of its node, and measures paths to other nodes."""

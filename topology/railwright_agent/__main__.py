@@ -1,7 +1,7 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
-and prints where their nodes stand, as probes.json. `inside` prints the hardware of this machine,
-`rates` benchmarks its idle devices. `tell` reports both to the operator until it is stopped, and
-measures other nodes when the operator dispatches probe tasks.
+and prints the domains of their nodes, as probes.json. `hardware` prints the hardware of this
+machine, `benchmark` benchmarks its idle devices. `report` reports both to the operator until it is
+stopped, and measures other nodes when the operator dispatches probe tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from railwright_topology.sources.hardware_documents import Document
 
 PORT = 7946
 AT_ONCE = 1
-"""More may share an uplink, and see less of it than there is."""
+"""Concurrent probes may share an uplink and measure too little."""
 
 _log = functools.partial(print, file=sys.stderr, flush=True)
 
@@ -44,7 +44,7 @@ def main() -> int:
             # A device that hangs would keep this process from ending.
             os._exit(0)
         if arguments.command == "report":
-            # Nobody else ends the first process of a container when it is asked to end.
+            # The first process of a container ignores SIGTERM without a handler.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             _run_reporting(arguments)
         token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="answer probes until interrupted")
     serve.add_argument("--bind", required=True, help="the address of this node to listen at")
-    survey = commands.add_parser("survey", help="find out where nodes stand")
+    survey = commands.add_parser("survey", help="find the domains of nodes")
     survey.add_argument("nodes", help="a file with a line for each node: its name, its address")
     survey.add_argument("--at-once", type=int, default=AT_ONCE, help="pairs probed at a time")
     survey.add_argument(
@@ -79,12 +79,12 @@ def _arguments() -> argparse.Namespace:
         help="fill each domain's uplinks too: how many of its nodes can send out of it at once",
     )
     token = commands.add_parser("token", help="print the token of one agent, of that of a survey")
-    token.add_argument("address", help="where the agent answers probes, as NODES says it")
+    token.add_argument("address", help="address of the agent, as in NODES")
     own = commands.add_parser("hardware", help="print the hardware of this machine")
     report = commands.add_parser(
         "report", help="report the hardware of this machine to the operator"
     )
-    report.add_argument("--operator", required=True, help="where it listens, http://ADDRESS:PORT")
+    report.add_argument("--operator", required=True, help="its URL, http://ADDRESS:PORT")
     report.add_argument("--token-file", required=True, help="a token for the operator alone")
     report.add_argument("--bind", help="where to answer probes, if not at a rail's address")
     report.add_argument(
@@ -92,7 +92,7 @@ def _arguments() -> argparse.Namespace:
     )
     measure = commands.add_parser("benchmark", help="benchmark the idle devices of this machine")
     for command in (own, report, measure):
-        command.add_argument("--root", default="/", help="where the machine's file system is")
+        command.add_argument("--root", default="/", help="root of the machine's file system")
     for command in (own, report):
         command.add_argument("--description", help="a file in which its site describes it")
         command.add_argument("--nccl-topology", help="a file that NCCL wrote or a cloud gives")
@@ -100,7 +100,9 @@ def _arguments() -> argparse.Namespace:
         command.add_argument("--port", type=int, default=PORT, help="where probes are answered")
     serve.add_argument("--token-file", required=True, help="this agent's own token")
     for command in (survey, token):
-        command.add_argument("--token-file", required=True, help="what no agent has")
+        command.add_argument(
+            "--token-file", required=True, help="the token of the survey, which no agent has"
+        )
     return parser.parse_args()
 
 
@@ -137,7 +139,7 @@ async def _serve(token: str, host: str, port: int) -> None:
 
 
 def _surveyed(token: str, arguments: argparse.Namespace) -> str:
-    # Here alone numpy is needed: what runs on every node is kept small.
+    # Only surveys need numpy, which is not loaded on every node.
     from railwright_agent import surveyor
     from railwright_topology.sources import probes
 

@@ -1,13 +1,12 @@
 """Benchmark the devices of this machine: products of matrices, and memory bandwidth.
 
-A busy device is left alone. Others are measured one after the other, for two or three seconds
-and with a small part of their memory, as the best of several rounds: whatever disturbs one makes it
-slower. Processors are measured where there are no accelerators: training on those needs them, and
-their speed counts there. How large matrices are depends on a device's memory alone, so that
-what is measured of two alike can be compared. They hold random numbers, as zeros take less power
-and so go faster.
+Busy devices are not measured. Others are measured one after the other, for two or three seconds
+and with a small part of their memory, as the best of several rounds, as disturbances only make a
+round slower. Processors are measured only without accelerators, where training uses them. The size
+of matrices depends on a device's memory alone, so that results of equal devices are comparable.
+They have random numbers, as zeros take less power and are faster.
 
-torch measures, where it is installed; without it, numpy measures the processors.
+torch measures if it is installed; without it, numpy measures the processors.
 """
 
 from __future__ import annotations
@@ -39,28 +38,28 @@ logger = logging.getLogger(__name__)
 PRODUCTS_S = 1.0
 COPIES_S = 0.5
 ROUND_S = 0.05
-"""What it takes to start some work and to wait for it is little beside as much."""
+"""Long compared to the overhead of starting work and waiting for it."""
 DEVICE_S = 20.0
-"""One that does not answer by then is left behind."""
+"""Timeout of one device."""
 MACHINE_S = 300.0
-"""For loading torch, and 16 devices."""
+"""Timeout of the process: loading torch, and 16 devices."""
 
 MEMORY_SHARE = 0.01
-"""What matrices take of it, and what is copied; a cache of torch's may hold both."""
+"""Share of memory for matrices and for copies; torch may cache both."""
 SIDE_MAX = {2: 8192, 4: 2048}
 """Rows of a matrix, by bytes of a number: a millisecond's work for a GPU, 0.1 s for two CPUs."""
 SIDE_STEP = 128
 COPY_BYTES_MAX = 1 << 29
 MEMORY_TAKEN = 0.1
-"""More of an accelerator's than this is taken by who trains on it, if nothing else says so; what
-asks takes some too."""
+"""An accelerator with more of its memory in use is busy, if no driver reports its load; this
+process uses some too."""
 
 EVERY_S = 24 * 3600.0
 AGAIN_S = 1800.0
-"""Until it is tried again, where something worked or nothing could be measured."""
+"""Pause before the next try if a device was busy or nothing was measured."""
 
 KINDS = ("cuda", "xpu", "npu")
-"""What torch calls accelerators; AMD's are cuda too."""
+"""torch's device types of accelerators; AMD's are cuda too."""
 
 
 T = TypeVar("T")
@@ -106,12 +105,12 @@ class _Bench:
 
 
 _Device = tuple[str, Callable[[], _Bench]]
-"""What a tool calls it, and what looks at it."""
+"""The tool's name of a device, and the function that inspects it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run over all devices: which were seen, which are busy, and what came of the others."""
+    """One run over all devices: those inspected, those busy, and the results."""
 
     root: Path
     busy: set[str]
@@ -125,7 +124,7 @@ class _Run:
             bench = _in_time(inspect)
             device = bench.device
             if device in self.seen:
-                return  # Another part of one that is split: the first stands for it.
+                return  # Another part of a split device: the first one counts.
             self.seen.add(device)
             if device in self.busy or _works(bench, self.root):
                 self.busy.add(device)
@@ -135,16 +134,16 @@ class _Run:
             self.refused.append(f"{device} is not measured: {error}")
 
     def note_unseen(self, there: Set[str]) -> None:
-        """Note the accelerators that torch did not show, unless it does not say where they are."""
+        """Note the accelerators that torch did not show, if torch gives addresses."""
         unseen = sorted(there - self.busy - self.seen)
         if unseen and all(device == CPU or pci.address(device) for device in self.seen):
             which = f"{unseen[0]} and {len(unseen) - 1} more" if unseen[1:] else unseen[0]
-            self.refused.append(f"{which} is not measured: torch is not there, or does not see it")
+            self.refused.append(f"{which} is not measured: no torch, or it does not show it")
 
 
 def measure(root: Path) -> Document:
-    """The rates of all devices that are idle, and which were not measured: of accelerators, or of
-    the processors where there are none."""
+    """Benchmark the idle accelerators, or the processors if there are none; the result lists the
+    devices that were not measured."""
     try:
         own = sysfs.parse(kernel.sections(root))
         there = {part.pci for part in own.parts if part.kind == Kind.ACCELERATOR}
@@ -163,7 +162,7 @@ def measure(root: Path) -> Document:
 
 
 def _works(bench: _Bench, root: Path) -> bool:
-    """Whether a training has begun since, or there was one that its driver does not tell of."""
+    """Whether the device is busy by now, by its driver or by its memory in use."""
     if bench.device == CPU:
         return False
     is_working = load.accelerators(root).get(bench.device)
@@ -195,13 +194,13 @@ def _processors(root: Path, torch: Any, refused: list[str]) -> Iterator[_Device]
 
 
 def _loaded(tool: str, refused: list[str]) -> Any:
-    """None where it is not there, or cannot be loaded, as a library that it needs is not."""
+    """Import a module; None if it is not installed or fails to load."""
     try:
         return importlib.import_module(tool)
     except Exception as error:
         if not isinstance(error, ModuleNotFoundError) or error.name != tool:
             logger.exception("not loaded", extra={"tool": tool})
-            refused.append(f"{tool} is there and cannot be loaded: {_reason(error)}")
+            refused.append(f"{tool} is installed and cannot be loaded: {_reason(error)}")
         return None
 
 
@@ -226,7 +225,7 @@ def _accelerator(torch: Any, module: Any, called: str, at: int) -> _Bench:
     properties = module.get_device_properties(at)
     address = _address(properties)
     if called.startswith("cuda") and not address:
-        raise UnmeasuredError("torch does not say where it is")
+        raise UnmeasuredError("torch does not give its PCI address")
     return _Bench(
         address or called,
         str(properties.name),
@@ -261,7 +260,7 @@ def _numpy(numpy: Any) -> _Tool:
 
 
 def _taken(module: Any, at: int) -> int:
-    """All of its memory, where torch does not say."""
+    """Bytes of memory in use; all of it if torch does not report it."""
     if (memory := getattr(module, "mem_get_info", None)) is None:
         return int(module.get_device_properties(at).total_memory)
     free, total = memory(at)
@@ -269,7 +268,7 @@ def _taken(module: Any, at: int) -> int:
 
 
 def _address(properties: Any) -> str:
-    """Where a device is on PCI; empty where torch does not say."""
+    """The PCI address of a device; empty if torch does not give it."""
     numbers = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     if not all(isinstance(number, int) for number in numbers):
         return ""
@@ -278,7 +277,7 @@ def _address(properties: Any) -> str:
 
 
 def _in_time(step: Callable[[], T]) -> T:
-    """What a step with a device comes to. Raises UnmeasuredError where it fails, or not in time."""
+    """Run a step with a device. Raises UnmeasuredError if it fails or exceeds DEVICE_S."""
     found: list[T] = []
     failed: list[Exception] = []
 
@@ -290,7 +289,7 @@ def _in_time(step: Callable[[], T]) -> T:
                 logger.exception("device not measured")
             failed.append(error)
 
-    # Whoever waits for a broken device may wait for ever.
+    # A broken device may block its thread for ever.
     waiting = threading.Thread(target=take, daemon=True)
     waiting.start()
     waiting.join(DEVICE_S)
@@ -300,7 +299,7 @@ def _in_time(step: Callable[[], T]) -> T:
 
 
 def _reason(error: Exception) -> str:
-    """In one line: drivers write many."""
+    """An error as one line."""
     first = str(error).partition("\n")[0]
     return first if isinstance(error, UnmeasuredError) else f"{type(error).__name__}: {first}"
 
@@ -312,7 +311,7 @@ def _benchmark(bench: _Bench) -> DeviceBenchmark:
     product_s = best_round_s(bench.products(side), bench.wait, PRODUCTS_S)
     copied = max(1 << 20, min(int(taken / 2) // 4 * 4, COPY_BYTES_MAX))
     copy_s = best_round_s(bench.memory_copies(copied), bench.wait, COPIES_S)
-    # Each number of a product is the sum of as many products, and a copy reads and writes.
+    # 2 n^3 operations for a product; a copy reads and writes.
     flop_per_s, memory_bytes_per_s = round(2 * side**3 / product_s), round(2 * copied / copy_s)
     return DeviceBenchmark(
         bench.device, bench.model, bench.tool.name, flop_per_s, memory_bytes_per_s
@@ -334,7 +333,7 @@ def best_round_s(
         wait()
         return (clock() - began_s) / times
 
-    each(1)  # What is done once: kernels are chosen, and pages touched.
+    each(1)  # Warm up: kernels are chosen, and pages touched.
     best = each(1)
     end_s = clock() + budget_s
     while clock() < end_s:
@@ -344,9 +343,9 @@ def best_round_s(
 
 @dataclass(slots=True)
 class BenchmarkSchedule:
-    """The newest rates of each device of this machine, and when it is time to measure again.
+    """The newest benchmark of each device of this machine, and when the next run is due.
 
-    Another process measures: torch takes half a gigabyte, and a broken driver holds whoever asks.
+    Runs are processes of their own: torch takes half a gigabyte, and a broken driver may hang.
     """
 
     root: Path
@@ -357,7 +356,7 @@ class BenchmarkSchedule:
     refused: tuple[str, ...] = ()
 
     def add_to(self, document: Document) -> Document:
-        """Add the rates of the node's devices, which are measured first if it is time."""
+        """Add the benchmarks of the node's devices to a document, after a run if one is due."""
         if self.clock() >= self.due_s:
             now = _apart(self.root)
             if now.busy:

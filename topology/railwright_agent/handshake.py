@@ -1,4 +1,4 @@
-"""How two agents begin a probe: both prove that they know their key, which itself is never sent.
+"""How two agents begin a probe: both prove possession of their key, which is never sent.
 
 Each pair has a key of its own. It is derived from the responder's token and the prober's name, by
 whoever sends the prober: the operator, or the person who runs a survey. The responder derives it
@@ -39,8 +39,8 @@ class ProbeError(Exception):
 
 
 class ProbeKind(enum.StrEnum):
-    """What is measured, and by whom: in a task an agent measures another one and reports it. In a
-    crowd many do at once, and bandwidth alone counts."""
+    """Kind of a probe. In a task an agent measures another one and reports the result; in a crowd
+    many do so at once, and only bandwidth counts."""
 
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
@@ -50,7 +50,7 @@ class ProbeKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairKey:
-    """What a prober and one responder know, and the prober's name."""
+    """The shared secret of a prober and a responder, and the prober's name."""
 
     source: str
     secret: bytes
@@ -84,7 +84,7 @@ class Request:
 
 
 async def begin(reader: StreamReader, writer: StreamWriter, key: PairKey, request: Request) -> None:
-    """The prober's part; returns once the responder has proved that it knows the key."""
+    """Open a probe as prober; return once the responder has proved possession of the key."""
     theirs = _text(await receive(reader), "challenge")
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     sealed = "" if request.key is None else _masked(key, theirs + ours, request.key.secret).hex()
@@ -95,11 +95,11 @@ async def begin(reader: StreamReader, writer: StreamWriter, key: PairKey, reques
     if "refused" in reply:
         raise ProbeError(f"The other agent refused: {_text(reply, 'refused')}")
     if not _same(_text(reply, "proof"), _proof(key, "responder", theirs, ours, request)):
-        raise ProbeError("What answered does not know the key of this pair.")
+        raise ProbeError("The responder does not have the key of this pair.")
 
 
 async def accept(reader: StreamReader, writer: StreamWriter, token: str) -> Request:
-    """The responder's part; returns what is asked for by a prober that knows its key."""
+    """Accept a probe as responder; return the request of a prober that has its key."""
     ours = secrets.token_hex(_CHALLENGE_BYTES)
     await send(writer, {"challenge": ours})
     try:
@@ -135,7 +135,7 @@ async def send(writer: StreamWriter, message: dict[str, Any]) -> None:
 
 
 async def receive(reader: StreamReader) -> dict[str, Any]:
-    """One message, of which nothing is believed but that it is a JSON object."""
+    """Receive one message; only that it is a JSON object is validated."""
     try:
         size = int.from_bytes(await reader.readexactly(2))
         if size > MESSAGE_BYTES_MAX:

@@ -27,7 +27,7 @@ KILLED_S = 1.0
 BYTES_MAX = 8 * 1024 * 1024
 
 VIRTUAL_TOPOLOGY = "var/run/nvidia-topologyd/virtualTopology.xml"
-"""Where NCCL looks for a tree that the machine itself does not show."""
+"""NCCL's file of a PCI tree that a virtual machine hides."""
 
 
 class SilentError(Exception):
@@ -44,7 +44,7 @@ class HardwareSources:
 
 
 def gather(sources: HardwareSources, *, deadline_s: float = TOOL_S) -> Document:
-    """Everything that can be read of it now."""
+    """Gather all hardware reports that can be read now."""
     hardware_reports: list[HardwareReport] = []
     refused: list[str] = []
     for read in _readers(sources, deadline_s):
@@ -76,7 +76,7 @@ def _readers(sources: HardwareSources, deadline_s: float) -> Iterator[Callable[[
 
 
 def _described(path: Path) -> HardwareReport:
-    # Here alone YAML is needed: what runs on every node is kept small.
+    # Only descriptions need YAML, which is not loaded on every node.
     from railwright_topology.sources import described
 
     return described.parse_own(_file(path))

@@ -1,4 +1,4 @@
-"""What the kernel shows of this machine's inside, read as it is: sysfs, by section, name and file.
+"""Read the hardware of this machine from sysfs, unparsed: by section, name and file.
 
 Files that are not there, or that a driver refuses to read (the speed of an interface that is down),
 are left out.
@@ -54,7 +54,7 @@ def devices(root: Path, names: Iterable[str]) -> Iterator[tuple[str, Files]]:
 
 
 def processor(root: Path) -> str:
-    """What the processor calls itself; empty where it does not, as on Arm."""
+    """Model name of the processor; empty if it has none, as on Arm."""
     for line in _text(root / "proc/cpuinfo", 1 << 16).splitlines():
         what, _, content = line.partition(":")
         if what.strip() == "model name":
@@ -86,7 +86,7 @@ def _interfaces(sys: Path) -> Iterator[tuple[str, Files]]:
 
 
 def _cpu(root: Path) -> Files:
-    """Whether the processor says that it is virtual: one of its flags, on x86."""
+    """Whether the processor is virtual, by its flags on x86."""
     flags = next(
         (line for line in _text(root / "proc/cpuinfo", 1 << 16).splitlines() if "flags" in line), ""
     )

@@ -1,6 +1,6 @@
-"""Which devices of this machine work now: those are not measured, as nothing may slow a training.
+"""Find the busy devices of this machine, which are not benchmarked, as that would slow a training.
 
-Its driver knows. To ask a device itself would take some of its memory.
+Drivers report their load. Querying a device itself would take some of its memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from railwright_agent import hardware, kernel
 from railwright_topology.sources import pci
 
 IDLE_SHARE = 0.05
-"""Of its time, or of its memory: a device from which nobody wants anything may have as much taken.
-A training takes memory before it computes."""
+"""Share of its time, or of its memory, that an idle device may have in use. A training takes memory
+before it computes."""
 IDLE_LOAD = 0.2
 """Processes that run or wait, for each processor, over a minute."""
 
@@ -24,8 +24,8 @@ _PROCESSES = "--query-compute-apps=gpu_bus_id"
 
 
 def accelerators(root: Path) -> dict[str, bool]:
-    """Whether each one works, by PCI address; a device without a known driver is left out.
-    Raises SilentError where a tool that is there does not say."""
+    """Whether each accelerator is busy, by PCI address, without devices of unknown drivers. Raises
+    SilentError if an installed tool fails."""
     found = dict(_amd(root))
     if shutil.which("nvidia-smi"):
         found |= _nvidia()
@@ -33,7 +33,7 @@ def accelerators(root: Path) -> dict[str, bool]:
 
 
 def processors() -> bool:
-    """Whether they work, and not just look after their machine."""
+    """Whether the load average is above that of system services."""
     load, _, _ = os.getloadavg()
     return load > IDLE_LOAD * (os.cpu_count() or 1)
 
@@ -51,7 +51,7 @@ def _query(query: str) -> list[list[str]]:
 
 
 def _works(cells: list[str]) -> bool:
-    """What does not tell, such as a GPU that is split (MIG), may work."""
+    """Whether a device is busy; one without values, such as a GPU split by MIG, may be."""
     if len(cells) != 3 or not all(each.isascii() and each.isdigit() for each in cells):
         return True
     percent, used, total = map(int, cells)

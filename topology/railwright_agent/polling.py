@@ -2,7 +2,7 @@
 agent answers probes meanwhile; nothing listens at other times. `__main__` starts it.
 
 The token that others' keys are derived from, and the key for each task, come with the operator's
-answers. A polling agent runs no tasks of anybody else.
+answers. A polling agent runs no other tasks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The end of a probe that asks: how long a small message takes there and back, and how many bytes a
-second arrive.
+"""The sending end of a probe: measures the round-trip latency of small messages, and the bandwidth.
 
 Latency is the best of many round trips, as whatever disturbs one only makes it longer. Bandwidth is
 that of several streams at once, as one alone may not fill a fast link.
@@ -77,8 +76,8 @@ async def send(
     seconds: float = SECONDS,
     kind: ProbeKind = ProbeKind.TASK,
 ) -> Measurement:
-    """Let the agent at one address measure how well it reaches the one at another. The tokens of
-    both are derived from what is ``shared`` with none of them."""
+    """Let the agent at one address measure the path to the agent at another. The tokens of both
+    are derived from ``shared``, which neither has."""
     key = handshake.pair_key(keys.agent_token(shared, source), SURVEYOR)
     theirs = handshake.pair_key(keys.agent_token(shared, target), source)
     task = Request(kind, seconds, target, port, theirs)
@@ -110,7 +109,7 @@ def _longest_s(seconds: float) -> float:
 
 @contextlib.asynccontextmanager
 async def _reported(host: str, port: int, deadline_s: float) -> AsyncIterator[None]:
-    """Raise a ProbeError for whatever keeps an agent from answering."""
+    """Raise timeouts and connection errors as ProbeError."""
     try:
         async with asyncio.timeout(deadline_s):
             yield
@@ -173,7 +172,7 @@ async def _fill(writer: StreamWriter) -> None:
     while True:
         writer.write(_CHUNK)
         await writer.drain()
-        # Draining does not wait while the kernel takes all; the other streams are to be heard too.
+        # Draining does not wait while the kernel takes all; the other streams need their turn.
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""The end of a probe that answers: echoes small messages, counts what arrives, or runs a task.
+"""The answering end of a probe: echoes small messages, counts received bytes, or runs a task.
 
 It bounds what one prober can do to it: how many connections there are, how long each lasts, and how
 much of what it sends is kept.
@@ -19,7 +19,7 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Responder:
-    """Serves probes of those who know a key derived from the token, and runs tasks if it may."""
+    """Serves probes with a key derived from the token, and runs tasks if allowed."""
 
     def __init__(self, token: str, *, runs_tasks: bool = True) -> None:
         if len(token) < handshake.TOKEN_LENGTH_MIN:
@@ -36,7 +36,7 @@ class Responder:
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         self._connections += 1
         try:
-            # Whatever a stranger sends must not end more than his own connection.
+            # Invalid input must end no more than its own connection.
             with contextlib.suppress(TimeoutError, OSError, IncompleteReadError, ProbeError):
                 if self._connections <= CONNECTIONS_MAX:
                     await self._probe(reader, writer)
@@ -77,7 +77,7 @@ async def _echo(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 async def _count(reader: StreamReader, writer: StreamWriter, request: Request) -> None:
-    """What arrives within the time is counted here: the sender only knows what left its program.
+    """Count the bytes that arrive within the time: the sender has only those that left its program.
     The time runs from now on for all streams of a probe, also for one whose first bytes are lost:
     rates of different times do not add up."""
     clock = asyncio.get_running_loop().time

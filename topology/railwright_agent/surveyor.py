@@ -1,6 +1,4 @@
-"""A survey that a person runs: agents are sent to each other by whoever reaches them all, and need
-be none of them.
-"""
+"""Run a survey from a command line that can reach all agents; it need not run on a node."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class SurveyedAgents:
 async def run(
     agents: SurveyedAgents, at_once: int, seconds: float, *, log: Log, uplinks: bool = False
 ) -> Findings:
-    """Probe until nothing is left to ask; ``at_once`` pairs at a time, no node in two of them. With
+    """Probe until no pair is left; ``at_once`` pairs at a time, no node in two of them. With
     ``uplinks`` also how many nodes can send out of each domain at once."""
     survey = Survey(sorted(agents.addresses), at_once=at_once)
     failed: Counter[bool] = Counter()

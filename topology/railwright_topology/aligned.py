@@ -1,10 +1,10 @@
 """Find each node's rail assignment, and the adapters that are miscabled: plugged into a switch of
 another rail than the same adapters of other nodes. `fabric` calls it, by cables and by hardware.
 
-No source says how a site was meant: a node is held against its kind, and a switch is of the rail
-that most adapters plugged into it are of. A host that lacks adapters of a larger kind should
-have those that one broken part can have taken from it: a cable, or the one switch that they were
-all plugged into. Whatever else it lacks is how it was built.
+The intended cabling is unknown, so a node is compared with its kind, and a switch is of the rail of
+most adapters plugged into it. A host that lacks adapters of a larger kind has lost those that one
+broken part explains: a cable, or the one switch that they were all plugged into. The others were
+never there.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from railwright_topology.port_assignment import Kind, natural
 from railwright_topology.wiring import Uplink, Wiring
 
 OFTEN = 2
-"""So many times as frequent must a larger kind be, for hosts that share no switch with it to have
-lost a switch."""
+"""A larger kind must be so many times as frequent for hosts that share no switch with it to count
+as having lost a switch."""
 
 _NO_CABLE = "it has no cable"
 _ABSENT = "it is not there, and on a rail in others of the node's kind"
@@ -41,7 +41,7 @@ class RailAssignment:
 
     @property
     def whole(self) -> Rails:
-        """It without the names of the adapters that are cabled as they should be."""
+        """The rails without the names of correctly cabled adapters."""
         miscabled = sorted(self.miscabled, key=lambda its: (its.rail, natural(its.adapter)))
         return Rails(tuple(self.rails.values()), tuple(miscabled))
 
@@ -49,7 +49,7 @@ class RailAssignment:
 def _assignment(
     rails: Mapping[str, int], reasons: Iterable[tuple[str, str]], parts: Iterable[Part] = ()
 ) -> RailAssignment:
-    """``reasons`` has of each adapter why it is miscabled, empty if it is not."""
+    """``reasons`` has, for each adapter, why it is miscabled; empty if it is not."""
     miscabled = (MiscabledRail(rails[adapter], adapter, why) for adapter, why in reasons if why)
     return RailAssignment(rails, tuple(miscabled), tuple(parts))
 
@@ -125,7 +125,7 @@ def _lost_beside(
 
 
 def _half(of_each: Iterable[bool]) -> bool:
-    """Whether half of them or more are so."""
+    """Whether at least half of them are true."""
     found = [*of_each]
     return 2 * sum(found) >= len(found)
 
@@ -146,7 +146,7 @@ def _of_switches(layers: Layers) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Why:
-    """Why adapters are miscabled, by the names of switches and the rails that these are of."""
+    """The reasons of miscabled adapters, by names and rails of switches."""
 
     layers: Layers
     names: Mapping[str, str]

@@ -1,8 +1,8 @@
 """Remove the front-end network from a wiring: what is left are the accelerators' own cables.
 
-Adapters for storage and for what processors send are plugged into switches too, and the hosts that
-share those are no neighbours. Switches that nothing else reaches hosts through go with them; one
-that carries both kinds of cables stays. `fabric` calls it.
+Adapters for storage and for traffic of processors are plugged into switches too, and hosts that
+share these are no neighbours. Switches that only such adapters use are removed with them; a switch
+with both kinds of cables stays. `fabric` calls it.
 """
 
 from __future__ import annotations

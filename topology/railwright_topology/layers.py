@@ -1,16 +1,16 @@
-"""What follows from the wiring: tiers of switches, domains of hosts, and rails.
+"""Derive tiers of switches, domains of hosts, and rails from a wiring. `networks` calls it.
 
 A tier is a switch's distance from where hosts are plugged in as a rule, which is 1. A domain of
 tier k is a set of hosts that reach each other through switches of tier k and below: under one ToR,
 or under the eight ToRs of one group where each adapter of a host has its own.
 
-Rails are seen, not assumed: adapters of one name, on hosts of one kind, are of one rail with others
-if they share most of their switches. Eight rails show as eight such sets, dual-homed pairs as four,
-a ToR a rack as one: then there are no rails. The rails of other kinds of hosts are those of the
-most frequent one: the same by switches, or else by names of adapters, or else in the same order.
+Rails are derived, not assumed: adapters of one name, on hosts of one kind, are of one rail with
+others if they share most of their switches. Eight rails show as eight such sets, dual-homed pairs
+as four, a ToR a rack as one: then there are no rails. The rails of other kinds of hosts are those
+of the most frequent one: the same by switches, by names of adapters, or in the same order.
 
-A cable between switches that none of those like its ends has is a stray one. Odd plugs and stray
-cables count for none of this. Cables between switches of one tier join nothing at that tier.
+A cable between switches whose peers have none such is a stray one. Miscabled adapters and stray
+cables are ignored. Cables between switches of one tier join nothing at that tier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ plugged in, unless switches wired upwards like it are: a login host on a spine m
 """
 
 TIERS_MAX = 6
-"""Beyond it nobody builds; a long chain of switches that reach no further hosts is no tier."""
+"""No network has more; a long chain of switches that reach no further hosts is no tier."""
 
 Slot = tuple[Kind, str]
 """An adapter of a kind of host."""
@@ -54,7 +54,7 @@ class Layers:
     """``tiers`` gives each switch's id its tier; one that reaches no host is in none.
 
     ``domains[k]`` are those of tier k + 1, up to TIERS_MAX. ``rails`` is empty where there are
-    none. ``stray`` are trunks that nobody like their ends has.
+    none. ``stray`` are trunks that no peers of their ends have.
     """
 
     tiers: Mapping[str, int]
@@ -76,7 +76,7 @@ class Layers:
 
 
 def of(wiring: Wiring) -> Layers:
-    """Find all of it out. Pure, and the same for any order of the wiring's parts."""
+    """Derive all layers. Pure; independent of the order of the wiring's parts."""
     found = port_assignment.of(wiring.uplinks)
     stray = _stray(wiring.trunks)
     graph = nx.Graph([trunk.ends for trunk in wiring.trunks if trunk not in stray])
@@ -118,7 +118,7 @@ def _stray(trunks: Iterable[Trunk]) -> set[Trunk]:
         return bool(others) and not any(wired.has_edge(far, other) for other in others)
 
     def found_alone(trunk: Trunk) -> bool:
-        # Who has fewer like it is asked first: mostly they have it, and that is the answer.
+        # The end with fewer peers is checked first: mostly they have the trunk.
         few, many = sorted(trunk.ends, key=lambda end: len(equivalent[end]))
         return alone(few, many) and alone(many, few)
 

@@ -1,9 +1,9 @@
-"""How hosts are plugged in: which adapters a kind of host has, and which plugs are odd ones.
+"""Find the kind of each host by its adapters, and the uplinks that differ from those of its peers.
 
-Nobody says how it was meant, so the rule is what most do. Hosts are of one kind if their adapters
-have the same names; a host that lacks one of a far more frequent kind is of that kind. Hosts of one
-kind that are plugged into the same switches stand beside each other. One that agrees with such
-hosts in half of its plugs or more, and not in all, has odd plugs: the others of it.
+The intended cabling is unknown, so the majority is the rule. Hosts are of one kind if their
+adapters have the same names; a host that lacks one of a far more frequent kind is of that kind.
+Hosts of one kind with the same switches are peers. A host that shares half of its uplinks or more
+with such peers, and not all, has odd uplinks: the others of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RARE = 10
 to be of it and not of a kind of their own."""
 
 Kind = tuple[str, ...]
-"""The names of its adapters, as people count."""
+"""The names of its adapters in natural order."""
 _Places = tuple[str, ...]
 """The switch of each adapter of a kind; empty where a host has no such cable."""
 _Hosts = Mapping[tuple[Kind, _Places], Sequence[str]]
@@ -39,7 +39,7 @@ class PortAssignment:
 
 
 def of(uplinks: Iterable[Uplink]) -> PortAssignment:
-    """Find it out. The order of the uplinks does not matter."""
+    """Derive kinds and odd uplinks. Independent of the order of the uplinks."""
     ordered = sorted(uplinks, key=lambda uplink: (natural(uplink.host), natural(uplink.nic)))
     there: dict[str, dict[str, Uplink]] = {}
     for uplink in ordered:

@@ -1,11 +1,11 @@
-"""Which of a node's adapters are rails, and which belong to the front-end network.
+"""Decide which of a node's adapters are rails, and which belong to the front-end network.
 
-Nobody says so, or seldom; it is read from what they are. Adapters are of one kind if they speak one
-link layer at one speed, are of one model, and stand equally close to accelerators. The kind that
-most accelerators have beside them, behind the same PCIe switches, is that of the rails; where PCI
-shows no switches, the kind that is as many as the accelerators, or shared evenly by them, and
-faster than all others. Beside rails, a kind is front-end if it is fewer and unlike them: farther
-from accelerators, slower, or of another layer. Whatever is not clear by that is undecided.
+Sources seldom declare it, so it is derived from their properties. Adapters are of one kind if they
+have one link layer, speed and model, and are equally close to accelerators. The kind that most
+accelerators have beside them, behind the same PCIe switches, is that of the rails; where PCI shows
+no switches, the kind that is as many as the accelerators, or shared evenly by them, and faster than
+all others. Beside rails, a kind is front-end if it is fewer and different: farther from
+accelerators, slower, or of another layer. Everything else is undecided.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BESIDE = Distance.SWITCHES
 _Signature = tuple[Layer | None, int, str, bool | None]
 """Layer, speed, model, and whether it stands beside an accelerator."""
 _Near = Mapping[str, tuple[tuple[str, ...], Distance | None]]
-"""Of each adapter the accelerators that no other is nearer than, and how near they are."""
+"""Of each adapter its nearest accelerators, and their distance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedAdapter:
     """``near`` are the accelerators that no other is nearer than, ``distance`` how near; ``why``
-    says what the role was read from."""
+    is the reason of the role."""
 
     role: Role
     rail: int | None
@@ -58,11 +58,11 @@ def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, P
 def _roles(
     adapters: Sequence[Part], near: _Near, accelerators: Sequence[str]
 ) -> dict[str, tuple[Role, str]]:
-    """Each adapter's role, and what it was read from."""
+    """Each adapter's role, with the reason."""
     kinds = _kinds([part for part in adapters if part.role is None], near)
     declared = [part for part in adapters if part.role == Role.RAIL]
     rails, why = (declared, "") if declared else _rails(kinds, near, accelerators)
-    roles = {part.id: (part.role, "it is said") for part in adapters if part.role is not None}
+    roles = {part.id: (part.role, "it is declared") for part in adapters if part.role is not None}
     for kind in kinds:
         if kind is rails:
             verdict = Role.RAIL, why
@@ -88,18 +88,18 @@ def _nearest(
         if (between := pair(adapter, accelerator)) in distances
     }
     least = min(distance_of.values(), default=None)
-    # One that nothing is known of may be nearer, unless it is beside them that it would be.
+    # An accelerator of unknown distance may be nearer, unless these are beside the adapter.
     if least is None or (least > BESIDE and len(distance_of) < len(accelerators)):
         return (), None
-    # What is as far as can be from all of them is near none.
+    # At the largest distance to all, it is near none.
     if least == Distance.SYSTEM:
         return (), least
     return tuple(each for each, distance in distance_of.items() if distance == least), least
 
 
 def _kinds(adapters: Sequence[Part], near: _Near) -> list[list[Part]]:
-    """Those of which something is not known, such as the speed of a cable that is down, are of the
-    one kind that they may be of."""
+    """Group adapters by kind. One with unknown properties, such as the speed of a cable that is
+    down, is of the only kind that fits."""
     found: dict[_Signature, list[Part]] = {}
     signed = [(_signature(part, near[part.id][1]), part) for part in adapters]
     for signature, part in sorted(signed, key=lambda each: _unknown(each[0])):
@@ -139,7 +139,7 @@ def _rails(
         if (most := max(shares)) > usual:
             return None, f"{most} of its kind stand beside one accelerator, {usual} beside most"
         of_all = f"{len(_served(found, near))} of {len(accelerators)} accelerators"
-        return found, f"{of_all} have such a one beside them"
+        return found, f"{of_all} have one beside them"
     found = _fastest(kinds)
     if found is None or len(kinds) < 2 or len(found) < 2 or not accelerators:
         return None, "no kind of adapter stands out as that of the accelerators"
@@ -147,7 +147,7 @@ def _rails(
         return None, "the fastest kind is near no accelerator"
     if len(accelerators) % len(found) and len(found) % len(accelerators):
         return None, f"{len(found)} adapters are not shared evenly by {len(accelerators)}"
-    count = f"{len(found)} alike for {len(accelerators)} accelerators"
+    count = f"{len(found)} equal ones for {len(accelerators)} accelerators"
     return found, f"{count}, and faster than all others"
 
 
@@ -162,8 +162,7 @@ def _served(kind: Iterable[Part], near: _Near) -> collections.Counter[str]:
 
 
 def _fastest(kinds: Sequence[list[Part]]) -> list[Part] | None:
-    """The one kind that is faster than all others; of kinds whose speed nobody says, the only
-    one."""
+    """The one kind that is faster than all others; a single kind in any case."""
     if len(kinds) == 1:
         return kinds[0]
     speeds = sorted((_speed(kind), at) for at, kind in enumerate(kinds))
@@ -183,7 +182,7 @@ def _beside_rails(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> t
         return Role.FRONT_END, f"{count}: {', '.join(differences)}"
     if differences:
         return Role.UNDECIDED, f"{', '.join(differences)}, but no fewer than the rails"
-    return Role.UNDECIDED, "nothing but its model tells it from the rails"
+    return Role.UNDECIDED, "only its model differs from that of the rails"
 
 
 def _differences(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> Iterator[str]:
@@ -198,7 +197,7 @@ def _differences(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> It
 
 
 def _numbers(rails: Sequence[Part]) -> dict[str, int]:
-    """What is said counts if it is said of all; else they are counted, in their order."""
+    """Declared numbers if all rails have one; otherwise numbers in their order."""
     if rails and all(part.rail is not None for part in rails):
         return {part.id: part.rail for part in rails if part.rail is not None}
     return {part.id: at for at, part in enumerate(rails)}

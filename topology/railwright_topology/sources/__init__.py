@@ -1,1 +1,1 @@
-"""Where facts about the fabric come from, one file a source: text in, values out."""
+"""Readers of topology and hardware sources, one module each: text in, values out."""

@@ -1,4 +1,4 @@
-"""The insides of nodes as their site declares them: any maker's, and whatever no tool tells.
+"""Read the hardware of nodes as administrators declare it, for any maker and any property.
 
     version: 1
     kinds:

@@ -1,4 +1,4 @@
-"""What a site's files hold: each is known by its name.
+"""Read the files of a site; the reader follows from the file name.
 
 A file may be compressed (``ibnetdiscover.txt.gz``): that of a large network is larger than what
 Kubernetes keeps in one object.
@@ -68,13 +68,13 @@ class File:
 
 
 def read(file: File) -> tuple[Facts, ...]:
-    """What a file says. Raises WiringError where it breaks a rule of its format, or no format goes
-    by its name."""
+    """Read a file. Raises WiringError if it breaks a rule of its format, or if no format has its
+    name."""
     reader = READERS.get(file.name.removesuffix(_GZIP))
     if reader is None:
         formats = ", ".join(sorted(READERS))
         raise WiringError(str(file), 1, f"files of this name are not read; these are: {formats}")
-    # A mark of the byte order is not what a file says.
+    # A byte order mark is no content.
     text = _text(file).removeprefix("\ufeff")
     try:
         found = reader(text)

@@ -1,4 +1,4 @@
-"""What a survey by probes has found, written down for whoever holds it against other sources.
+"""Write and read the findings of a survey, which are a source like any other.
 
     {"version": 1, "pairs": 42,
      "tiers": [{"domains": {"near node-1": ["node-1", "node-4"], "near node-2": ["node-2"]},

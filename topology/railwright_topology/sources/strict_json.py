@@ -1,4 +1,4 @@
-"""JSON from a machine that nobody vouches for: numbers are numbers, and nothing counts twice."""
+"""Decode untrusted JSON: bounded, with checked types, and without duplicate names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(source: str, text: str, omissions: Omissions) -> object:
         found: dict[str, object] = {}
         for name, value in pairs:
             if name in found:
-                rule = f"{name[:80]!r} is said twice in one object: the first counts"
+                rule = f"{name[:80]!r} occurs twice in one object: the first counts"
                 omissions.note(0, rule)
             found.setdefault(name, value)
         return found

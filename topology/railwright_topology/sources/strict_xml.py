@@ -1,5 +1,4 @@
-"""XML from a machine that nobody vouches for: bounded, with no entities, and the line of every
-element.
+"""Parse untrusted XML: bounded, without entities, and with the line of every element.
 
 A document type may be named, as hwloc does, and is never fetched. Entities of its own are refused:
 with them a few hundred bytes stand for more than fits in memory. Comments are left out before the

@@ -131,7 +131,7 @@ def names(source: str, line: int, text: str) -> list[str]:
     except hostlist.HostlistError as refused:
         raise WiringError(source, line, str(refused)) from None
     if not found:
-        raise WiringError(source, line, f"{text[:80]!r} names nobody")
+        raise WiringError(source, line, f"{text[:80]!r} has no names")
     return found
 
 
