@@ -76,7 +76,7 @@ async def test_agent_token_is_refused_for_a_launcher(world: Heartbeats) -> None:
 async def test_what_is_no_document_is_refused_with_its_rule(world: Heartbeats) -> None:
     token = await world.agents_token("n0")
     status, answer = await world.post_message(agents.PATH, token, b'{"version": 0}')
-    assert (status, answer["error"]) == (400, "agents: version: this is read, and later ones: 1")
+    assert (status, answer["error"]) == (400, "agents: version: expected 1 or later")
     assert (await world.post_message(agents.PATH, token, b"\xff"))[0] == 400
     large = b" " * (agents.BODY_BYTES_MAX + 1)
     assert (await world.post_message(agents.PATH, token, large))[0] == 413

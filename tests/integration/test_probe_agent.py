@@ -144,7 +144,7 @@ async def test_responder_without_the_token_is_not_trusted() -> None:
         writer.close()
 
     async with await asyncio.start_server(pretend, HOST, 0) as server:
-        with pytest.raises(ProbeError, match="does not know the key"):
+        with pytest.raises(ProbeError, match="does not have the key"):
             await prober.measure(HOST, server.sockets[0].getsockname()[1], KEY)
 
 
@@ -176,7 +176,7 @@ LATENCY: dict[str, object] = {
     "challenge": "",
     "source": "x",
 }
-ERRAND = LATENCY | {"kind": "errand", "port": 80, "host": "169.254.169.254", "as": "x"}
+TASK = LATENCY | {"kind": "task", "port": 80, "host": "169.254.169.254", "as": "x"}
 
 
 async def test_agent_is_sent_to_no_loopback_address() -> None:
@@ -256,19 +256,19 @@ async def test_nonsense_is_refused(sent: bytes, refusal: str) -> None:
         ({"kind": "latency", "seconds": 10**400}, "`seconds` is out of range"),
         ({"kind": "latency", "seconds": float("nan")}, "`seconds` is out of range"),
         ({"kind": "latency", "seconds": 1}, "`port` is no number"),
-        ({"kind": "errand", "seconds": 1, "host": "a", "port": 65536}, "`port` is no port"),
-        ({"kind": "errand", "seconds": 1, "host": "a", "port": 0.5}, "`port` is no port"),
+        ({"kind": "task", "seconds": 1, "host": "a", "port": 65536}, "`port` is no port"),
+        ({"kind": "task", "seconds": 1, "host": "a", "port": 0.5}, "`port` is no port"),
         ({"kind": "latency", "seconds": 1, "port": 0}, "`challenge` is no text"),
         (LATENCY, "`host` is no text"),
         (LATENCY | {"host": "", "proof": ""}, "the key is not"),
-        (ERRAND | {"sealed": "no digits"}, "`sealed` is no number in hexadecimal"),
-        (ERRAND | {"sealed": "00"}, "what is sealed is no key"),
-        (ERRAND | {"sealed": "00" * 64}, "no agent is sent there: 169.254.169.254 is a link-local"),
+        (TASK | {"sealed": "no digits"}, "`sealed` is no number in hexadecimal"),
+        (TASK | {"sealed": "00"}, "what is sealed is no key"),
+        (TASK | {"sealed": "00" * 64}, "no agent is sent there: 169.254.169.254 is a link-local"),
         (
-            ERRAND | {"sealed": "00" * 64, "host": HOST},
+            TASK | {"sealed": "00" * 64, "host": HOST},
             "no agent is sent there: 127.0.0.1 is a loop",
         ),
-        (ERRAND | {"sealed": "00" * 64, "host": "10.0.0.1", "proof": ""}, "the key is not"),
+        (TASK | {"sealed": "00" * 64, "host": "10.0.0.1", "proof": ""}, "the key is not"),
     ],
 )
 async def test_a_request_out_of_range_is_refused(message: dict[str, object], refusal: str) -> None:
@@ -327,7 +327,7 @@ async def test_impossible_answer_is_not_from_an_agent_with_the_token() -> None:
 
     async with await asyncio.start_server(answer, HOST, 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(ProbeError, match="does not know the key"):
+        with pytest.raises(ProbeError, match="does not have the key"):
             await prober.measure(HOST, port, KEY, seconds=0.1)
 
 

@@ -45,7 +45,7 @@ class Scripted(OperatorClient):
         object.__setattr__(made, "answers", [])
         return made
 
-    def ask(self, path: str, message: Json, deadline_s: float) -> Json:
+    def post(self, path: str, message: Json, deadline_s: float) -> Json:
         self.polls.append(message)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -174,11 +174,11 @@ async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
             return probe
 
         class Probed(Scripted):
-            def ask(self, path: str, message: Json, deadline_s: float) -> Json:
+            def post(self, path: str, message: Json, deadline_s: float) -> Json:
                 if len(self.polls) == 2:
                     probes(KEY)()
                     probes("a newer key of this test")()
-                return super().ask(path, message, deadline_s)
+                return super().post(path, message, deadline_s)
 
         probed = Probed("http://x", teller.token_file, teller.sources)
         probed.answers[:] = [{"key": KEY}, {"key": "a newer key of this test"}, {}]
