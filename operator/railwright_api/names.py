@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 GROUP = "railwright.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -33,12 +31,6 @@ LABEL_RACK = f"{GROUP}/rack"
 LABEL_FABRIC = f"{GROUP}/fabric"
 """On ConfigMaps with files about the network: the Fabric that they are of."""
 
-LABEL_PRE_RUN_OF = f"{GROUP}/pre-run-of"
-"""On a pre-run that the operator made: the name of the job that it runs ahead of."""
-
-ANNOTATION_PRE_RUN = f"{GROUP}/pre-run"
-"""On it, too: the digest of what it was made from."""
-
 PROBES = "railwright-probes"
 """The ConfigMap beside the operator in which it keeps what surveys by probes found."""
 
@@ -57,15 +49,6 @@ RESERVED_ENV = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-
-
-def pre_run_name(job_name: str) -> str:
-    """The pre-run of a job; a long name is cut, and stays its own by a digest."""
-    end = "-pre-run"
-    if len(job_name) + len(end) > JOB_NAME_LENGTH_MAX:
-        digest = hashlib.blake2b(job_name.encode(), digest_size=4).hexdigest()
-        job_name = f"{job_name[: JOB_NAME_LENGTH_MAX - len(end) - len(digest) - 1]}-{digest}"
-    return job_name + end
 
 
 def pod_name(job_name: str, attempt: int, node_rank: int) -> str:

@@ -99,6 +99,9 @@ class PlacementSpec(Part):
     """UID of the job."""
     attempt: Annotated[Count, Field(ge=1)]
     """Attempt this placement is of."""
+    purpose: Literal["Training", "PreRun"] = "Training"
+    """PreRun: the attempt only records what ranks send, on fewer nodes than the job has. Its
+    checkpoints are never read."""
     epoch: Count
     """Epoch of the leader that decided it."""
     nodes: Annotated[NodeList, Field(min_length=1)]

@@ -113,10 +113,9 @@ class Profiling(Part):
     """Number of steps that the ranks of every attempt record, for scripts that report steps. The
     next attempt is mapped by the recorded profile. 0 records nothing."""
     pre_run: Literal["Never", "Auto"] = "Never"
-    """Auto runs a few steps of the same template on the smallest gang that has the parallelism of
-    the job, before the job starts, while the job has no profile of its parallelism. The job is then
-    mapped by the recorded profile. Auto needs a workload. Never starts the job without a
-    pre-run."""
+    """Auto starts a job that has no profile of its parallelism with a pre-run: an attempt of a few
+    steps on the fewest nodes that can have that parallelism. The job is then mapped by the recorded
+    profile. Auto needs a workload. Never starts the job without a pre-run."""
 
 
 class TrainingJobSpec(Part):

@@ -32,6 +32,7 @@ class Phase(StrEnum):
     """Where a job is in its lifecycle."""
 
     QUEUED = "Queued"
+    PROFILING = "Profiling"
     STARTING = "Starting"
     RUNNING = "Running"
     RECOVERING = "Recovering"
@@ -102,14 +103,16 @@ class Termination(Part):
     """Time at which the operator detected the end."""
 
 
-class PreRunFailure(Part):
-    """A pre-run that recorded no profile."""
+class PreRun(Part):
+    """The pre-run that the job needs before it starts."""
 
-    of: Digest
-    """Hash of the fields that the pre-run was made from. Another pre-run is made when they
+    spec_hash: Digest
+    """Hash of the fields that the pre-run is made from. Another pre-run is made when they
     change."""
-    message: Sentence
-    """Human-readable reason."""
+    attempts: Count
+    """Number of its attempts that ended without a profile."""
+    message: Sentence | None = None
+    """Why the job starts without a profile; none as long as a pre-run is to come."""
 
 
 class SchedulingBackoff(Part):
@@ -176,8 +179,8 @@ class TrainingJobStatus(Part):
     job's parallelism, and workload has no profile of its own."""
     profile_aside: Sentence | None = None
     """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
-    pre_run: PreRunFailure | None = None
-    """The last pre-run, if it recorded no profile. The job starts without one."""
+    pre_run: PreRun | None = None
+    """The pre-run that the job needs before it starts, or that failed; none if it needs none."""
     scheduling_backoff: SchedulingBackoff | None = None
     """Set while a stage of the scheduling cycle leaves the job out, because an operator hung in
     it."""

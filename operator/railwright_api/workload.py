@@ -16,8 +16,6 @@ from railwright_api.schema import RANKS_MAX, Part, Rule, rules
 Positive = Annotated[int, Field(ge=1, le=2**40)]
 EXPERTS_MAX = 16_384
 PROFILE_LENGTH_MAX = 64 * 1024
-RECORDED_RANKS_MAX = 256
-"""Of more, putting all parts together would keep others waiting; a pre-run takes few."""
 
 Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
 

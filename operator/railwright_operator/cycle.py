@@ -22,7 +22,6 @@ from random import Random
 from railwright_operator import backoff
 from railwright_operator.faults import JobFaults
 from railwright_operator.kube import errors
-from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.state_builder import StateBuilder
@@ -61,7 +60,6 @@ class Cycle:
     _: KW_ONLY
     ledger: LedgerStore
     executor: Executor
-    pre_runs: PreRuns
     reporter: Reporter
     faults: JobFaults
     watchdog: CycleWatchdog
@@ -126,7 +124,6 @@ class Cycle:
             self.state_builder.sync_sessions(plan, isolation)
             self.faults.record(isolation)
             self.executor.start(plan.actions)
-            self.pre_runs.start_requests()
         await self.reporter.report(plan)
         self.executor.forget_all_but(entry.key for entry in plan.ledger.entries)
         self.metrics.record(plan)

@@ -17,7 +17,6 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.liveness import Liveness
 from railwright_operator.machines import Machines
-from railwright_operator.pre_runs import PreRuns
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
@@ -27,6 +26,7 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
+from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.assessment import Assessment, ObservedRank, Ongoing
@@ -58,7 +58,6 @@ class StateBuilder:
     sessions: Sessions
     lease_checker: NodeLeaseChecker
     executor: Executor
-    pre_runs: PreRuns
     clock: Callable[[], float]
     reception_clock: Callable[[], float]
 
@@ -95,7 +94,6 @@ class StateBuilder:
         self._reception_ages.begin_cycle()
         nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
         self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
-        self.pre_runs.update(self._cycle_jobs, isolation)
         in_flight = frozenset(entry.key for entry in ledger.entries)
         attempts = self._attempts(ledger, in_flight)
         jobs: list[ObservedJob] = []
@@ -173,9 +171,8 @@ class StateBuilder:
             resume=tuple(
                 protocol.Checkpoint(point.attempt, point.step)
                 for point in record.checkpoints
-                if point.attempt < record.attempt
+                if point.attempt < record.attempt and record.phase is not Phase.PROFILING
             ),
-            profiled=self._cycle_jobs[uid].profile != "",
         )
         needed = isinstance(verdict, Ongoing) and verdict.wants_stacks
         self.sessions.request_stacks(uid, record.attempt, needed=needed)
@@ -260,12 +257,11 @@ class StateBuilder:
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=cached.too_large
             or self.site.missing_class(spec.priority_class_name)
-            or self._taken_names(cached)
-            or self.pre_runs.of(uid).held,
+            or self._taken_names(cached),
             spec_hash=cached.spec_hash,
-            # A pre-run is too short for a migration.
-            progress=None if cached.ahead_of else _progress(view),
+            progress=_progress(view),
             watch=self._liveness.watch(cached, view),
+            pre_run=pre_runs.requested(cached),
         )
 
     def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:
@@ -295,8 +291,7 @@ class StateBuilder:
             name=metadata["name"],
             queue=spec.queue,
             priority=priority,
-            # A pre-run has the place in the queue of the job that waits for it.
-            submitted_s=self._cycle_jobs.get(cached.ahead_of, cached).submitted_s,
+            submitted_s=cached.submitted_s,
             attempt=cached.record.attempt + 1,
             num_nodes=spec.num_nodes,
             per_node=cached.per_node,

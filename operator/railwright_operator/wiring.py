@@ -6,7 +6,6 @@
     Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
     Discovery    the fabric, assembled from labels, files and reports of agents
     NodeLeaseChecker  the Leases of suspected nodes
-    PreRuns      the small gangs ahead of large jobs
     heartbeats   the server for messages of launchers and agents
     Surveyor     has agents probe each other where no source has the topology
     Cycle        state, plan, ledger, requests, statuses
@@ -40,7 +39,6 @@ from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
-from railwright_operator.pre_runs import PreRuns
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -159,7 +157,6 @@ class OperatorParts:
             clock=clock,
             rng=rng(),
         )
-        self.pre_runs = PreRuns(api, jobs=jobs, wake=wake, clock=clock, rng=rng())
         self.state_builder = StateBuilder(
             jobs=jobs,
             site=informers.site,
@@ -170,7 +167,6 @@ class OperatorParts:
             sessions=self.received.sessions,
             lease_checker=self.lease_checker,
             executor=self.executor,
-            pre_runs=self.pre_runs,
             clock=self.listening,
             reception_clock=self.received.reception_clock,
         )
@@ -201,7 +197,6 @@ class OperatorParts:
             self.state_builder,
             ledger=self.ledger,
             executor=self.executor,
-            pre_runs=self.pre_runs,
             reporter=reporter,
             faults=faults,
             watchdog=self.watchdog,

@@ -26,6 +26,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedPreRun:
+    """The pre-run that the user of a job wants, made from the spec with this ``spec_hash``.
+
+    ``profiled``: there is a profile that the job is mapped by, so that none is needed. ``error`` is
+    why what its ranks recorded cannot be that profile.
+    """
+
+    spec_hash: str
+    profiled: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedJob:
     """One job in the API, and its live attempt by all sources.
 
@@ -34,7 +47,7 @@ class ObservedJob:
     bound (its ranks may take ``start_timeout_s`` to the barrier), ``ended_age_s`` since the end of
     the last attempt was first observed. ``spec_hash`` (version-digest) changes whenever its pods
     would be different. ``progress`` is the last report of the live attempt; None before. ``watch``
-    has the other inputs of hang detection.
+    has the other inputs of hang detection. ``pre_run`` is None if the job requests none.
     """
 
     job: Job
@@ -50,6 +63,7 @@ class ObservedJob:
     spec_hash: str = ""
     progress: Progress | None = None
     watch: Watch = UNWATCHED
+    pre_run: ObservedPreRun | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,4 +215,5 @@ def entry_of(
         cause=cause,
         spans=spans,
         spec_hash=seen.spec_hash if cause is None else "",
+        purpose=seen.job.purpose,
     )

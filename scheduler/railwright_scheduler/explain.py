@@ -19,7 +19,6 @@ from railwright_scheduler.model.decisions import (
     NotEnoughNodes,
     NotEvaluated,
     PodNamesTaken,
-    PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
     RailsShort,
@@ -49,7 +48,6 @@ class Code(StrEnum):
     BLOCKED_BY_RESERVATION = "BlockedByReservation"
     BINDING_BACKLOG = "BindingBacklog"
     LEDGER_FULL = "LedgerFull"
-    PRE_RUN = "PreRun"
     INTERNAL_ERROR = "InternalError"
     TOO_LARGE = "TooLarge"
 
@@ -65,7 +63,6 @@ CODES: Mapping[type[Reason], Code] = {
     BlockedByReservation: Code.BLOCKED_BY_RESERVATION,
     BindingBacklog: Code.BINDING_BACKLOG,
     LedgerFull: Code.LEDGER_FULL,
-    PreRunAhead: Code.PRE_RUN,
     InternalError: Code.INTERNAL_ERROR,
     TooLarge: Code.TOO_LARGE,
 }
@@ -109,12 +106,6 @@ def sentence(reason: Reason) -> str:
             )
         case LedgerFull():
             return _ledger_full(reason)
-        case PreRunAhead():
-            stands = ", ".join(part for part in (reason.phase, reason.detail) if part)
-            return (
-                f"its pre-run {reason.name} on {_count(reason.nodes, 'node')} records first what "
-                f"ranks send: {stands or 'to be made'}"
-            )
         case TooLarge():
             return (
                 f"the job's spec has {reason.size:,} bytes as JSON, at most {reason.limit:,} are "

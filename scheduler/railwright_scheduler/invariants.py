@@ -20,6 +20,7 @@ Numbers are those of the design.
     I21  an attempt ends as hung only if a rank of it hangs
     I20  without faults an attempt costs three requests a pod and one for its Placement
     I22  no attempt ends as NodeLost because of a silent node that is alive
+    I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 makes no requests, depend on time: the simulator's last phase checks them. I16, that a plan does not
@@ -35,8 +36,8 @@ from railwright_scheduler import double_booking
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
-from railwright_scheduler.attempt.phases import FINAL
-from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
 from railwright_scheduler.model.snapshot import Amounts
 
 REQUESTS_A_POD = 3
@@ -88,7 +89,7 @@ class Facts:
 
     Of the history: ``news`` is the number of changes of the topology hash, if known; ``whole`` are
     the attempts that were completely bound at one time, ``revoked`` those that were ever aborted,
-    ``hung`` those of which a rank ever hung, if known.
+    ``pre_runs`` those that were pre-runs, ``hung`` those of which a rank ever hung, if known.
     """
 
     allocatable: Mapping[str, Amounts]
@@ -98,6 +99,7 @@ class Facts:
     limits: Mapping[str, int]
     whole: Collection[AttemptKey]
     revoked: Mapping[AttemptKey, Cause]
+    pre_runs: Collection[AttemptKey] = ()
     placements: Collection[AttemptKey] = ()
     down: Collection[str] = ()
     news: int | None = None
@@ -253,6 +255,14 @@ def check_record(old: JobRecord, new: JobRecord) -> None:
         raise ViolationError(f"I7: a record went back, from {old} to {new}")
 
 
+def check_pre_run(record: JobRecord, *, is_pre_run: bool) -> None:
+    """I23, of one write of a job's record whose newest attempt is, or was, a pre-run or none."""
+    succeeds = record.phase is Phase.SUCCEEDED and is_pre_run
+    follows = record.pre_run is not None and record.pre_run.attempts > PRE_RUNS_MAX
+    if succeeds or follows or (record.live and (record.phase is Phase.PROFILING) is not is_pre_run):
+        raise ViolationError(f"I23: {record}, and its attempt is a pre-run: {is_pre_run}")
+
+
 def check_wanted(ledger: Ledger, active: Collection[str]) -> None:
     """I12, a few cycles after these jobs, and no others, existed and were not suspended."""
     for entry in ledger.entries:
@@ -368,16 +378,21 @@ def _distinct_ranks(facts: Facts) -> Iterator[str]:
                 yield f"I4: {pod.name} and {twin} are both rank {pod.node_rank} of {pod.key}"
 
 
+def _causes(facts: Facts, uid: str) -> list[Cause]:
+    revoked = facts.revoked.items()
+    return [why for key, why in revoked if key[0] == uid and key not in facts.pre_runs]
+
+
 def _budgets(facts: Facts) -> Iterator[str]:
+    for key, cause in facts.revoked.items():
+        if cause.code is CauseCode.HUNG and facts.hung is not None and key not in facts.hung:
+            yield f"I21: {key} ended as hung, and made steps: {cause.message}"
     for uid, record in facts.records.items():
-        causes = [cause for key, cause in facts.revoked.items() if key[0] == uid]
+        causes = _causes(facts, uid)
         hangs = sum(cause.code is CauseCode.HUNG for cause in causes)
         counted = sum(cause.counted for cause in causes) + max(0, hangs - HANGS_FREE)
         if record.failures > min(counted, facts.limits[uid] + 1):
             yield f"I7: {uid} has {record.failures} failures, {counted} of its attempts counted"
-        for key, cause in facts.revoked.items():
-            if cause.code is CauseCode.HUNG and facts.hung is not None and key not in facts.hung:
-                yield f"I21: {key} ended as hung, and made steps: {cause.message}"
         moves = sum(cause.code is CauseCode.REMAPPED for cause in causes)
         if facts.news is not None and moves > facts.news:
             yield f"I18: {uid} was moved {moves} times, and {facts.news} times there was news"

@@ -44,7 +44,6 @@ from railwright_scheduler.model.decisions import (
     LedgerFull,
     NotEnoughNodes,
     NotEvaluated,
-    PreRunAhead,
     Reason,
 )
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
@@ -77,7 +76,6 @@ _CLAIMS = (
     BlockedByReservation,
     BindingBacklog,
     LedgerFull,
-    PreRunAhead,
 )
 
 
@@ -186,7 +184,7 @@ def _ahead(
     in_flight: Mapping[str, Sequence[Entry]],
 ) -> Iterator[ObservedJob]:
     """The jobs that reserve nodes by the time that a job which ends now requests its own: those in
-    the queue, and those that return to it once their pre-run, their pause or their pods are gone.
+    the queue, and those that return to it once their pause or their pods are gone.
     """
     for seen in jobs:
         its = in_flight.get(seen.job.uid, ())

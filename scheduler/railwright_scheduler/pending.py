@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.causes import AWAITS_PODS
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
@@ -13,8 +13,8 @@ from railwright_scheduler.model.decisions import Reason
 from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 
 DRAINED_S = 120.0
-"""How long a migrated job waits for its own pods to end. A pod that does not end must not keep the
-job from running: then it starts wherever it fits."""
+"""How long a job waits for its own pods to end (``AWAITS_PODS``). A pod that does not end must not
+keep the job from running: then it starts wherever it fits."""
 
 _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 
@@ -62,7 +62,7 @@ def needs_attempt(
     alive: frozenset[str],
 ) -> bool:
     """Whether the job may have a new attempt: the last one is over, and each of its pods is being
-    deleted; or gone, if the attempt was ended to migrate.
+    deleted; or gone, if the next attempt is to have their nodes.
 
     If an attempt is over on the record and still committing in this ledger, another leader ended
     it: the next write of the ledger finds that out.
@@ -76,7 +76,7 @@ def needs_attempt(
         staying = any(not pod.terminal and not pod.deleting for pod in pods)
         if entry.attempt > seen.record.ended or entry.cause is None or staying:
             return False
-        moves = entry.cause.code is CauseCode.REMAPPED and entry.attempt == seen.record.ended
+        moves = entry.cause.code in AWAITS_PODS and entry.attempt == seen.record.ended
         if moves and seen.ended_age_s < DRAINED_S and is_draining([entry], attempts, alive):
             return False
     return True
@@ -88,13 +88,13 @@ def awaits_own_pods(
     attempts: Mapping[AttemptKey, ObservedAttempt],
     alive: frozenset[str],
 ) -> bool:
-    """Whether the job migrates, and only waits for its own pods to end."""
+    """Whether the job starts again, and only waits for its own pods to end."""
     causes = [entry.cause for entry in entries if entry.cause is not None]
     if len(causes) < len(entries) or seen.suspend:
         return False
     if not entries or entries[-1].attempt < seen.record.attempt:
         return False  # It runs again, or did: the pods that are left are on a dead node.
-    moved = any(cause.code is CauseCode.REMAPPED for cause in causes[-1:])
+    moved = any(cause.code in AWAITS_PODS for cause in causes[-1:])
     return moved and not needs_attempt(seen, entries, attempts, alive)
 
 

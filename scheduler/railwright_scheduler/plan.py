@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from railwright_scheduler import assume, double_booking, migration, pending
+from railwright_scheduler import assume, double_booking, migration, pending, pre_run
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Succeeded
@@ -273,14 +273,20 @@ class _Cycle:
 def _jobs(
     state: ClusterState, entries: Mapping[str, tuple[Entry, ...]], isolation: Isolation
 ) -> dict[str, ObservedJob]:
-    """The jobs by UID, in its order; the records of those in the ledger agree with it."""
+    """The jobs by UID, in its order, as their attempts have them; the records of those in the
+    ledger agree with it."""
     jobs = {seen.job.uid: seen for seen in sorted(state.jobs, key=lambda seen: seen.job.uid)}
-    for uid, its in entries.items():
-        if uid in jobs:
-            agree = functools.partial(record.reconcile, jobs[uid].record, its)
-            reconciled = isolation.run(Stage.AGREEMENT, uid, agree, otherwise=jobs[uid].record)
-            jobs[uid] = replace(jobs[uid], record=reconciled)
+    for uid, seen in jobs.items():
+        if uid not in entries and seen.pre_run is None and seen.record.pre_run is None:
+            continue
+        agree = functools.partial(_agree, seen, entries.get(uid, ()))
+        jobs[uid] = isolation.run(Stage.AGREEMENT, uid, agree, otherwise=seen)
     return jobs
+
+
+def _agree(seen: ObservedJob, entries: tuple[Entry, ...]) -> ObservedJob:
+    reconciled = replace(seen, record=record.reconcile(seen.record, entries))
+    return pre_run.resolve(reconciled, entries)
 
 
 def _oldest_first(
@@ -310,7 +316,7 @@ def _assess(seen: ObservedJob, entries: tuple[Entry, ...], *, cut: bool) -> Asse
         return None
     assert len(seen.ranks) == len(seen.record.nodes), seen.job.uid
     ranks = sorted(seen.ranks, key=lambda rank: rank.node_rank)
-    return assessment.assess(
+    verdict = assessment.assess(
         ranks,
         started=seen.started,
         age_s=seen.bound_age_s,
@@ -318,3 +324,5 @@ def _assess(seen: ObservedJob, entries: tuple[Entry, ...], *, cut: bool) -> Asse
         watch=seen.watch,
         cut=cut,
     )
+    is_pre_run = seen.record.phase is Phase.PROFILING
+    return pre_run.assess(seen, verdict) if is_pre_run else verdict

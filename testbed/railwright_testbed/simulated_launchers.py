@@ -4,8 +4,8 @@ kwok reports a pod on a simulated node as running, but no process registers, sen
 commits, so no gang would pass its barrier. This module simulates one launcher for each such pod,
 with the real protocol and a token bound to the pod. It simulates training too: a gang makes steps
 while all of its launchers run, as with an all-reduce, and commits at an interval; a pre-run sends a
-recording of that all-reduce and ends. One thread runs all launchers in rounds, which is enough for
-some tens.
+recording of that all-reduce. One thread runs all launchers in rounds, which is enough for some
+tens.
 """
 
 from __future__ import annotations
@@ -189,9 +189,9 @@ class SimulatedLaunchers:
             gang.first_step = gang.step + 1
         gang.step += 1
         if members[0].pod.pre_run:
-            # Each stack is sent by its own node, and all nodes have to be requested.
-            if gang.step >= RECORDED_STEP and any([_is_recorded(member) for member in members]):
-                self._end(gang)
+            if gang.step >= RECORDED_STEP:
+                for member in members:
+                    _hand_over(member)
             return
         if gang.step % self._played.checkpoint_interval_steps == 0:
             _commit(gang)
@@ -274,8 +274,8 @@ def _register(launcher: _Launcher) -> None:
         launcher.over |= answer.order is protocol.Order.STOP
 
 
-def _is_recorded(launcher: _Launcher) -> bool:
-    """Hand over what this node's rank recorded; whether that of all ranks is there now."""
+def _hand_over(launcher: _Launcher) -> None:
+    """Send what this node's rank recorded."""
     member, world = launcher.pod.member, launcher.world
     assert world is not None, launcher.path
     ranks = strides.folded(range(world.world_size))
@@ -285,9 +285,7 @@ def _is_recorded(launcher: _Launcher) -> bool:
     )
     with _answered(launcher):
         handover = Handover(member, part)
-        answer = launcher.operator.post("/v1/profile", handover, kind=protocol.HeartbeatAnswer)
-        return answer.order is protocol.Order.GO
-    return False
+        launcher.operator.post("/v1/profile", handover, kind=protocol.HeartbeatAnswer)
 
 
 def _commit(gang: _Gang) -> None:

@@ -32,7 +32,6 @@ SURFACES: dict[str, list[str]] = {
         "NotEnoughNodes",
         "NotEvaluated",
         "PodNamesTaken",
-        "PreRunAhead",
         "PriorityClassMissing",
         "QueueMissing",
         "Reason",

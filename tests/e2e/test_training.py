@@ -102,20 +102,21 @@ def test_four_ranks_are_mapped_by_pre_run_of_two(
     spec = {"profiling": {"preRun": "Auto"}, "workload": workload}
     volume = checkpoints("four")
     job = run(replace(_fsdp("four", volume), nodes=4, spec=spec))
-    job.until(lambda status: status.get("reason") == "PreRun", "a pre-run ahead of it")
+    job.until(lambda status: status["phase"] == "Profiling", "a pre-run")
     status = job.until(lambda status: _step(status) >= EVERY, "steps, and a checkpoint")
     found = profile.profile(status["profile"].encode())
     assert (found.ranks, found.steps) == (2, 3)
-    assert (status["attempt"], "preRun" in status) == (1, False)
-    assert job.placement(1)["mapping"]["communication"] == "measured"
-    plane = cluster.bed.control_plane
-    ahead = LiveJob(plane, job.namespace, "four-pre-run")
-    ended = ahead.status()
-    assert (ended["phase"], ended["attempt"], ended["failures"]) == ("Succeeded", 1, 0)
+    assert (status["attempt"], status["failures"], "preRun" in status) == (2, 0, False)
+    pre_run, training = job.placement(1), job.placement(2)
+    assert (pre_run["purpose"], len(pre_run["nodes"])) == ("PreRun", 2)
+    assert (training["purpose"], len(training["nodes"])) == ("Training", 4)
+    assert training["mapping"]["communication"] == "measured"
     # Two nodes trained for it, and nothing of that was kept.
-    assert min(_losses(ahead, attempt=1)) == 1
+    assert min(_losses(job, attempt=2)) == 1
+    plane = cluster.bed.control_plane
     uid = plane.kubectl("-n", job.namespace, "get", "tj", "four", "-o=jsonpath={.metadata.uid}")
-    assert [path.name for path in Path(volume["/checkpoints"]).iterdir()] == [uid]
+    kept = [path.name for path in (Path(volume["/checkpoints"]) / uid).glob("attempt-*")]
+    assert kept == ["attempt-2"]
     job.delete()
 
 

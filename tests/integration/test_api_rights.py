@@ -49,7 +49,7 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
 @pytest.mark.parametrize(
     ("verbs", "group", "what", "namespace"),
     [
-        ("get list watch create delete", OURS, "trainingjobs", "default"),
+        ("get list watch delete", OURS, "trainingjobs", "default"),
         ("patch", OURS, "trainingjobs/status", "default"),
         ("list watch create", OURS, "queues", ""),
         ("patch", OURS, "queues/status", ""),
@@ -85,7 +85,7 @@ def test_the_operator_may_do_its_work(
         ("create", "", "pods/ephemeralcontainers", "default"),
         ("get update patch delete", "", "nodes", ""),
         ("create update patch delete", "", "events", "default"),
-        ("update patch", OURS, "trainingjobs", "default"),
+        ("create update patch", OURS, "trainingjobs", "default"),
         ("list watch update patch delete", OURS, "placements", "default"),
         ("delete patch", OURS, "ledgers", ""),
         ("update patch delete", OURS, "queues", ""),

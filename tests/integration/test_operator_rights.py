@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from fixtures.api_faults import Fault
-from integration import manifests
 from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import audit, waiting
@@ -46,8 +45,6 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
     refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
     floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
     floor.apply("restless", suspend=True)
-    large = floor.apply("large", nodes=4, profiling={"preRun": "Auto"}, workload=manifests.PARALLEL)
-    large.until_reason("PreRun")
     waiting.until(
         lambda: _changed_under_it(floor) and not granted - _used(site, granted),
         "every right used",

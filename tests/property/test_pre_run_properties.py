@@ -8,17 +8,16 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fixtures import reporting, seen
-from railwright_api.training_job import TrainingJob
-from railwright_api.workload import RECORDED_RANKS_MAX
+from fixtures import attempts, profiled_jobs, reporting, seen
+from fixtures.jobs import job
 from railwright_api.workload import Workload as Said
-from railwright_conversion import workloads
-from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import pods, pre_runs
+from railwright_operator.write import pre_runs
+from railwright_scheduler import pre_run
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
 from railwright_scheduler.model.workload import Framework, Workload
+from railwright_scheduler.pre_run import RANKS_MAX
 
 FEW = st.sampled_from([1, 2, 4])
 FRAMEWORKS = ["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"]
@@ -79,26 +78,31 @@ def of_all(ranks: int) -> Profile:
 
 
 @given(jobs())
-def test_pre_run_is_a_valid_job_and_its_profile_is_the_jobs(raw: dict[str, Any]) -> None:
-    store = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
-    store.absorb(raw)
-    cached = store.get("large-uid")
-    assert cached is not None, store.why_unreadable("large-uid")
-    assert cached.workload is not None
-    plan, asked = pre_runs.plan(cached), cached.job.spec
-    ranks = asked.num_nodes * asked.num_proc_per_node if plan is None else plan.ranks
-    if cached.workload.recipe.framework is not Framework.DEEPSPEED:
-        fewer = range(asked.num_proc_per_node, ranks, asked.num_proc_per_node)
-        assert not [few for few in fewer if recorded(cached.workload, of_all(few))]
-    itself = asked.num_nodes * asked.num_proc_per_node
-    assert pre_runs.steps(cached) == (pre_runs.STEPS if itself <= RECORDED_RANKS_MAX else 0)
-    if plan is None:
+def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> None:
+    cached = profiled_jobs.cached(raw)
+    large, asked = cached.workload, cached.job.spec
+    assert large is not None
+    processes = asked.num_proc_per_node
+    plain = job(num_nodes=asked.num_nodes, ranks_per_node=processes, workload=large)
+    observed = attempts.seen(job=plain, pre_run=pre_runs.requested(cached))
+    found = pre_run.resolve(observed, ())
+    itself, small = asked.num_nodes * processes, found.job
+    ranks = small.num_nodes * processes
+    if found.record.pre_run is not None and found.record.pre_run.given_up:
         return
-    ahead = TrainingJob.model_validate(plan.manifest).spec
-    assert ahead.num_nodes == plan.nodes < asked.num_nodes
-    assert ahead.num_nodes * ahead.num_proc_per_node == plan.ranks
-    assert ahead.workload is not None
-    small, large = workloads.workload(ahead.workload), cached.workload
-    assert recorded(large, seen.profile(small))
+    assert ranks <= max(itself, RANKS_MAX)
+    if large.recipe.framework is not Framework.DEEPSPEED:
+        fewer = range(processes, ranks, processes)
+        assert not [few for few in fewer if recorded(large, of_all(few))]
+    steps = pre_runs.steps(cached, attempts.entry())
+    assert steps == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
+    if small is plain:
+        return
+    assert small.num_nodes < asked.num_nodes
+    assert small.workload is not None
+    assert small.workload.split.ranks == ranks
+    assert recorded(large, seen.profile(small.workload))
     # Each replica has as much to do.
-    assert small.recipe.micro_batches(small.split) == large.recipe.micro_batches(large.split)
+    assert small.workload.recipe.micro_batches(small.workload.split) == large.recipe.micro_batches(
+        large.split
+    )

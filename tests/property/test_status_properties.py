@@ -90,7 +90,6 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         before={},
         generation=draw(COUNTS),
         now=NOW,
-        num_nodes=draw(st.integers(1, protocol.NODES_MAX)),
         backoff_limit=draw(st.integers(0, 100)),
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),

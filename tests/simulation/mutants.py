@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import assume, cancellation, commit_plan, pending
+from railwright_scheduler import assume, cancellation, commit_plan, pending, pre_run
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import breaker, gang, hang, record
 from railwright_scheduler.attempt.breaker import CLOSED
@@ -47,15 +47,14 @@ Original = Any
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What is changed where. ``change`` makes the replacement from the original."""
+    """What is changed where, by ``change`` of the original; ``beside`` is an option of ``run``."""
 
     name: str
     owner: Any
     attribute: str
     change: Callable[[Original], Original]
-    cuts: bool = False
-    hangs: bool = False
     short: bool = False
+    beside: str = ""
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
@@ -82,7 +81,7 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Caught | None:
     with mutant.planted(), unisolated(), short_cycles(enabled=mutant.short):
         for count, seed in enumerate(seeds, 1):
             try:
-                run(seed, steps=STEPS, cuts=mutant.cuts, hangs=mutant.hangs)
+                run(seed, steps=STEPS, **({mutant.beside: True} if mutant.beside else {}))
             except RunError as broken:
                 return Caught(count, str(broken).partition("\n")[0])
     return None
@@ -294,6 +293,10 @@ def training_limits(original: Original) -> Original:
     return dict.fromkeys(original, hang.STILL_S)
 
 
+def spends_budget(original: Original) -> Original:
+    return lambda now, *given: replace(original(now, *given), failures=now.failures + 1)
+
+
 def front_alone(original: Original) -> Original:
     return lambda window, position: window._is_front
 
@@ -346,9 +349,14 @@ MUTANTS = (
     Mutant("a suspended commit goes on", cancellation, "cancels_commit", ignores_suspend),
     Mutant("the commit of a deleted job goes on", cancellation, "cancels_commit", ignores_deletion),
     Mutant("the commit of a changed job goes on", cancellation, "cancels_commit", ignores_changes),
-    Mutant("a cut is taken for dead nodes", breaker, "assess", constant(CLOSED), cuts=True),
-    Mutant("hanging ranks are not found", hang, "assess", constant(None), hangs=True),
-    Mutant("an announced save is a hang", hang, "PHASE_LIMITS_S", training_limits, hangs=True),
+    Mutant("a cut is taken for dead nodes", breaker, "assess", constant(CLOSED), beside="cuts"),
+    Mutant("hanging ranks are not found", hang, "assess", constant(None), beside="hangs"),
+    Mutant("an announced save is a hang", hang, "PHASE_LIMITS_S", training_limits, beside="hangs"),
+    Mutant(
+        "pre-runs are not judged", pre_run, "assess", lambda _: lambda _, it: it, beside="pre_runs"
+    ),
+    Mutant("a pre-run spends budget", record, "_profiled", spends_budget, beside="pre_runs"),
+    Mutant("pre-runs follow for ever", record, "PRE_RUNS_MAX", lambda _: 99, beside="pre_runs"),
     Mutant("running attempts are not judged", scheduling, "_assess", constant(None)),
     Mutant("the front of the queue is all of it", QueueWindow, "admits", front_alone, short=True),
     Mutant("a cycle begins at the front", QueueWindow, "__init__", position_forgotten, short=True),

@@ -47,7 +47,13 @@ def soak(first: int, count: int) -> Total:
     for seed in range(first, first + count):
         total.seeds += 1
         try:
-            outcome = run(seed, steps=STEPS, cuts=seed % 2 == 1, hangs=seed % 4 == 2)
+            outcome = run(
+                seed,
+                steps=STEPS,
+                cuts=seed % 2 == 1,
+                hangs=seed % 4 == 2,
+                pre_runs=seed % 3 == 0,
+            )
         except RunError as broken:
             total.broken[seed] = str(broken)
             break

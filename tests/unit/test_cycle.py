@@ -92,9 +92,6 @@ class Idle(Replaced):
     def start(self, actions: object) -> None:
         """No action is due."""
 
-    def start_requests(self) -> None:
-        """No pre-run is due."""
-
     async def report(self, plan: object) -> None:
         self.reports += 1
         self.now_s += CONFIRM_INTERVAL_S
@@ -189,7 +186,7 @@ async def test_cycle_acts_under_the_written_ledger() -> None:
     world = world_of(seen(JobRecord()), nodes=(node("n0"), node("n1")))
     shell = Recorded(world)
     await _until_deposed(shell)
-    watched = ("sync_sessions", "record", "start", "start_requests")
+    watched = ("sync_sessions", "record", "start")
     cycle_of = [
         *("cycle_begins", "refresh_network", "set_aside", "build, watched", "write"),
         *(f"{step}, watched" for step in watched),
@@ -351,7 +348,6 @@ def _cycle_of(shell: Replaced) -> Cycle:
         part,
         ledger=part,
         executor=part,
-        pre_runs=part,
         reporter=part,
         faults=part,
         watchdog=part,

@@ -164,7 +164,6 @@ def test_condition_names_double_booked_node_and_clears() -> None:
         before={},
         generation=1,
         now="2026-01-02T03:04:05Z",
-        num_nodes=2,
         backoff_limit=3,
     )
     for uid in ("a", "b"):

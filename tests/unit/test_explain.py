@@ -15,7 +15,6 @@ from railwright_scheduler import (
     NotEnoughNodes,
     NotEvaluated,
     PodNamesTaken,
-    PreRunAhead,
     PriorityClassMissing,
     QueueMissing,
     Reason,
@@ -41,7 +40,6 @@ def test_the_codes_are_a_closed_set() -> None:
         BlockedByReservation(2, "team/a", first_need=1, first_free=0, need=1, free=1),
         BindingBacklog(need=1, pods=2048),
         LedgerFull(need=1, size=2, free=1, limit=2),
-        PreRunAhead("a-pre-run", nodes=1, phase="", detail=""),
         InternalError("ValueError: no"),
         TooLarge(2, 1, "spec", 2),
     ]
@@ -159,16 +157,6 @@ def test_resource_of_no_node_is_named() -> None:
         a     1      8
     """)
         == "needs 1 node with 8 amd.com/gpu; no node has any amd.com/gpu"
-    )
-
-
-@pytest.mark.parametrize(
-    ("phase", "detail", "words"),
-    [("", "", "to be made"), ("Running", "", "Running"), ("Running", "step 3", "Running, step 3")],
-)
-def test_pre_run_is_shown_with_name_and_progress(phase: str, detail: str, words: str) -> None:
-    assert sentence(PreRunAhead("train-pre-run", 2, phase, detail)) == (
-        f"its pre-run train-pre-run on 2 nodes records first what ranks send: {words}"
     )
 
 

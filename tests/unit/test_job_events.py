@@ -12,8 +12,9 @@ from fixtures import attempts
 from railwright_operator.kube.client import Api
 from railwright_operator.report import job_events
 from railwright_operator.report.events import Events, JobEvent
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 
 WHO = {"uid": "uid", "namespace": "team", "name": "a"}
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
@@ -127,9 +128,19 @@ def test_barrier_and_suspension_are_events() -> None:
 
 
 def test_failed_pre_run_has_one_event() -> None:
-    end = {"of": "1f", "message": "the pre-run a-pre-run failed: rank 1 failed"}
-    (event,) = changes(JobRecord(), JobRecord(), preRun=end)
+    needed = JobRecord(pre_run=PreRunRecord("1-a"))
+    ended = JobRecord(pre_run=PreRunRecord("1-a", 1, "the pre-run ended in attempt 1: it failed"))
+    (event,) = changes(needed, ended)
     assert (event.reason, event.warning) == ("PreRunGivenUp", True)
-    assert event.note.startswith("the pre-run a-pre-run failed: rank 1 failed; the job starts")
-    assert not changes(JobRecord(), JobRecord(), {"preRun": end}, preRun=end)
-    assert not changes(JobRecord(), JobRecord(), {"preRun": end})
+    assert event.note.startswith("the pre-run ended in attempt 1: it failed; the job starts")
+    assert not changes(ended, ended)
+    assert not changes(JobRecord(), needed)
+    assert not changes(ended, JobRecord())
+
+
+def test_recorded_profile_is_no_warning() -> None:
+    profiling = JobRecord(phase=Phase.PROFILING, attempt=1, nodes=attempts.NODES)
+    cause = Cause(CauseCode.PROFILED, "the profile is stored")
+    ended = JobRecord(attempt=1, ended=1, last_termination=cause)
+    (event,) = changes(profiling, ended, reason="Profiled")
+    assert (event.reason, event.warning) == ("Profiled", False)

@@ -132,14 +132,14 @@ def test_a_watch_and_an_answer_give_the_same_object() -> None:
     noise = {
         "managedFields": [{"manager": "kubectl"}],
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
-        "labels": {"team": "a", "railwright.dev/pre-run-of": "b"},
+        "labels": {"team": "a"},
     }
     raw = job_of(2_000, metadata=noise, status=RUNS)
     found = listed(raw | {"spec": 0}, spec=orjson.dumps(raw["spec"]))
     assert found == job_objects.answered(raw)
     metadata = found.raw["metadata"]
-    assert metadata["labels"] == {"railwright.dev/pre-run-of": "b"}
-    assert metadata.keys().isdisjoint({"managedFields", "annotations", "deletionTimestamp"})
+    assert metadata.keys().isdisjoint({"managedFields", "annotations", "labels"})
+    assert "deletionTimestamp" not in metadata
 
 
 def nested(depth: int) -> bytes:

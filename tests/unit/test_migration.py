@@ -10,7 +10,7 @@ import pytest
 from fixtures import GPU, job, node
 from fixtures import seen as profiles
 from fixtures.attempts import pods, rank, seen, world_of
-from railwright_scheduler import Job, LedgerFull, Node, PreRunAhead, migration, pending
+from railwright_scheduler import Job, LedgerFull, Node, migration, pending
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
@@ -246,8 +246,6 @@ def test_no_job_migrates_that_would_queue_behind_others() -> None:
     assert moved(world(running(), large)) == ""
     never = seen(name="b", job=job("b", num_nodes=7, priority=1))
     assert moved(world(running(), never))
-    records_first = replace(large, held=PreRunAhead("b-pre-run", 2, "Running", "step 1"))
-    assert moved(world(running(), records_first)) == ""
     assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
     assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
     failed = Cause(CauseCode.RANK_FAILED, "it failed")

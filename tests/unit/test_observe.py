@@ -11,7 +11,6 @@ import pytest
 from fixtures import observing
 from fixtures.observing import JOB, LEDGER, START_TIMEOUT_S, Watched, ask_all
 from railwright import pacing, protocol
-from railwright_api import names
 from railwright_conversion.machines import PRODUCT
 from railwright_operator.heartbeats import interval, reception
 from railwright_operator.heartbeats.messages import RefusedError
@@ -371,29 +370,3 @@ def test_failed_job_stays_revoked_while_its_pods_may_live() -> None:
     with pytest.raises(RefusedError) as refused:
         seen.heartbeat(0)
     assert refused.value.status == HTTPStatus.CONFLICT
-
-
-def test_pre_run_has_queue_position_of_its_job() -> None:
-    seen = Watched(phase=Phase.QUEUED)
-    owner = {"uid": JOB, "controller": True}
-    ahead = {"labels": {names.LABEL_PRE_RUN_OF: "job"}, "ownerReferences": [owner]}
-    for uid, marks in (("ahead", ahead), ("behind", {})):
-        raw = observing.raw_job(2, 2, {})
-        raw["metadata"] |= {"uid": uid, "name": uid, "creationTimestamp": "2026-03-02T03:04:05Z"}
-        raw["metadata"] |= marks
-        seen.jobs.absorb(raw)
-    place = {each.job.uid: each.job.submitted_s for each in seen.world().jobs}
-    assert place["ahead"] == place[JOB] < place["behind"]
-
-
-def test_a_pre_run_is_over_too_soon_to_be_moved() -> None:
-    for labels, stated in (({}, 7), ({names.LABEL_PRE_RUN_OF: "job"}, None)):
-        seen = Watched()
-        raw = observing.raw_job(9, 2, {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]})
-        owner = {"uid": "whose", "controller": True}
-        raw["metadata"] |= {"labels": labels, "ownerReferences": [owner]}
-        seen.jobs.absorb(raw)
-        seen.run_cycle()
-        seen.heartbeat(0, running=1, progress=protocol.Progress(step=7))
-        (job,) = seen.world().jobs
-        assert (job.progress and job.progress.step) == stated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from fixtures import attempts
 from railwright_operator.watch import amounts, projections
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
+from railwright_scheduler.model.snapshot import Purpose
 
 LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
 ENTRY = attempts.entry(7, job_uid="uid-of-a")
@@ -28,8 +30,9 @@ def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     }
 
 
-def rendered(raw: dict[str, Any], *, profile_steps: int = 0) -> dict[str, Any]:
-    return pods.render(raw, ENTRY, node_rank=1, launcher=LAUNCHER, profile_steps=profile_steps)
+def rendered(raw: dict[str, Any], *, profile_steps: int = 0, **changes: Any) -> dict[str, Any]:
+    entry = replace(ENTRY, **changes)
+    return pods.render(raw, entry, node_rank=1, launcher=LAUNCHER, profile_steps=profile_steps)
 
 
 def requested(pod: dict[str, Any]) -> dict[str, int]:
@@ -93,17 +96,15 @@ def test_launcher_writes_where_the_kubelet_reads() -> None:
 
 
 def test_profile_steps_are_set_and_pre_run_saves_nothing() -> None:
-    def asked(raw: dict[str, Any], steps: int) -> dict[str, str]:
-        env = main_of(rendered(raw, profile_steps=steps))["env"]
+    def asked(steps: int, **changes: Any) -> dict[str, str]:
+        env = main_of(rendered(job(), profile_steps=steps, **changes))["env"]
         about = ("PROFILE_STEPS", "PRE_RUN")
         return {each["name"]: each["value"] for each in env if each["name"].endswith(about)}
 
-    plain, ahead = job(), job()
-    ahead["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
-    assert asked(plain, 0) == {}
-    assert asked(plain, 5) == {"RAILWRIGHT_PROFILE_STEPS": "5"}
+    assert asked(0) == {}
+    assert asked(5) == {"RAILWRIGHT_PROFILE_STEPS": "5"}
     both = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}
-    assert asked(ahead, 3) == both
+    assert asked(3, purpose=Purpose.PRE_RUN) == both
 
 
 def test_its_token_is_good_for_this_job_only() -> None:

@@ -1,321 +1,234 @@
-"""A job waits for its pre-run as long as that can bring something, and never longer."""
+"""A job has a pre-run as long as that can bring something, and never longer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from fixtures import reporting
-from fixtures.ahead import LARGE, NAME, PATH, SPLIT, Ahead, large, recorded
-from fixtures.reporting import Raw
-from railwright_api import names
-from railwright_operator import pre_runs
-from railwright_operator.kube import errors
-from railwright_operator.pre_runs import PreRunStatus
-from railwright_scheduler import PreRunAhead
+from fixtures import attempts
+from fixtures.attempts import crash, entry, rank, world_of
+from fixtures.jobs import job, node
+from railwright_scheduler import plan as scheduling
+from railwright_scheduler import pre_run
+from railwright_scheduler.attempt import record as records
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.gang import CreatePod, WritePlacement
+from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import (
+    PRE_RUNS_MAX,
+    JobRecord,
+    PreRunRecord,
+    ResumePoint,
+)
+from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob, ObservedPreRun
+from railwright_scheduler.model.snapshot import Purpose, TopologyConstraints
+from railwright_scheduler.model.workload import Parallelism
+from railwright_scheduler.plan import Plan
+from railwright_scheduler.simulator.network import workload_of
+
+WANTED = ObservedPreRun("1-pre-run")
+NEEDED = PreRunRecord("1-pre-run")
+PROFILING = JobRecord(
+    phase=Phase.PROFILING, attempt=1, nodes=("n0", "n1"), spec_hash=WANTED.spec_hash, pre_run=NEEDED
+)
+NODES = tuple(node(f"n{number}") for number in range(4))
 
 
-@pytest.fixture
-async def site() -> Ahead:
-    """A large job was applied, and its pre-run is made."""
-    found = Ahead()
-    found.jobs.absorb(large())
-    pre_run_status = await found.run_cycle()
-    assert pre_run_status.held is not None
-    return found
+def large(record: JobRecord | None = None, **changes: Any) -> ObservedJob:
+    """A job of four replicas, one a node, for which two can stand."""
+    asked = job(num_nodes=4, workload=workload_of(Parallelism(data=4)))
+    plain = attempts.seen(record, job=asked, spec_hash="1-job", pre_run=WANTED)
+    return replace(plain, **changes)
 
 
-def given_up(pre_run_status: PreRunStatus) -> str:
-    """Why; the job is held until its status says so."""
-    assert pre_run_status.held is not None
-    assert pre_run_status.profile == ""
-    assert pre_run_status.end is not None
-    return pre_run_status.end.message
+def run_cycle(seen: ObservedJob, *entries: Entry, pods: str = "") -> Plan:
+    """One cycle; ``pods`` are those of the newest entry."""
+    its = ObservedAttempt(attempts.pods(pods), placed=True)
+    observed = {each.key: its for each in entries[-1:]}
+    return scheduling.plan(world_of(seen, nodes=NODES, entries=entries, attempts=observed))
 
 
-async def test_a_large_job_waits_for_a_small_one_of_the_same_template(site: Ahead) -> None:
-    made, job = site.ahead(), large()
-    metadata, spec = made["metadata"], made["spec"]
-    assert metadata["labels"] == {"railwright.dev/pre-run-of": "large"}
-    (owner,) = metadata["ownerReferences"]
-    assert (owner["uid"], owner["controller"]) == (LARGE, True)
-    assert (spec["numNodes"], spec["workload"]["parallelism"]["data"]) == (2, 2)
-    assert spec["workload"]["training"]["globalBatch"] == 3 * 2
-    assert (spec["profiling"], spec["backoffLimit"]) == ({"steps": 3, "preRun": "Never"}, 0)
-    assert spec["template"] == job["spec"]["template"]
-    site.stands("Running", progress={"step": 3})
-    pre_run_status = await site.run_cycle()
-    assert pre_run_status.held == PreRunAhead(NAME, 2, "Running", "step 3")
-    assert site.store.count("create") == 1
+def ended(plan: Plan) -> tuple[CauseCode, JobRecord]:
+    """Why the only attempt is aborted, and the record that follows."""
+    (found,) = plan.ledger.entries
+    assert found.cause is not None
+    assert found.purpose is Purpose.PRE_RUN
+    return found.cause.code, plan.records["a"]
 
 
-async def test_what_it_recorded_is_the_jobs_once_it_is_over(site: Ahead) -> None:
-    site.stands("Running", profile=recorded(2))
-    assert (await site.run_cycle()).profile == ""
-    site.stands("Succeeded", profile=recorded(2))
-    pre_run_status = await site.run_cycle()
-    assert (pre_run_status.profile, pre_run_status.end) == (recorded(2), None)
-    assert pre_run_status.held is not None
-    site.change(status={"profile": recorded(2)})
-    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
-    assert site.store.count("delete") == 0
+def test_large_job_begins_with_a_small_attempt() -> None:
+    plan = run_cycle(large())
+    (committed,) = plan.ledger.entries
+    assert (committed.purpose, committed.nodes) == (Purpose.PRE_RUN, ("n0", "n1"))
+    assert committed.spec_hash == WANTED.spec_hash
+    assert plan.records["a"] == PROFILING
+    assert [type(action) for action in plan.actions] == [WritePlacement]
+
+
+def test_pre_run_waits_in_the_queue_as_any_attempt() -> None:
+    plan = scheduling.plan(world_of(large(), nodes=NODES[:1]))
+    assert (plan.ledger.entries, plan.records["a"].phase) == ((), Phase.QUEUED)
+    assert plan.records["a"].pre_run == NEEDED
+    assert "a" in plan.waits
+
+
+def test_pre_run_has_each_replicas_work_and_no_constraints() -> None:
+    seen = large()
+    asked = replace(seen.job, constraints=TopologyConstraints(required="rack"))
+    small = pre_run.resolve(replace(seen, job=asked), ()).job
+    assert small.workload is not None
+    assert (small.num_nodes, small.workload.split) == (2, Parallelism(data=2))
+    assert small.workload.recipe.global_batch == 2
+    assert small.constraints == TopologyConstraints()
+
+
+def test_stored_profile_ends_the_pre_run_and_the_job_starts() -> None:
+    """It waits until its own pods are gone, so that their nodes are its own again."""
+    seen = large(PROFILING, pre_run=replace(WANTED, profiled=True))
+    plan = run_cycle(seen)
+    code, now = ended(plan)
+    assert (code, now.phase, now.ended) == (CauseCode.PROFILED, Phase.QUEUED, 1)
+    assert (now.failures, now.restarts, now.start_failures) == (0, 0, 0)
+    after = replace(seen, record=now, ranks=(), started=False, ended_age_s=1.0)
+    waits = run_cycle(after, *plan.ledger.entries, pods="n0~ n1~")
+    assert [each.attempt for each in waits.ledger.entries] == [1]
+    (committed,) = run_cycle(after).ledger.entries
+    assert (committed.attempt, committed.purpose) == (2, Purpose.TRAINING)
+    assert (len(committed.nodes), committed.spec_hash) == (4, "1-job")
 
 
 @pytest.mark.parametrize(
-    ("phase", "status", "words"),
+    ("changes", "words"),
     [
-        ("Failed", {"message": "rank 1 failed"}, "failed: rank 1 failed"),
-        ("Succeeded", {}, "ended before all of its ranks had recorded 3 steps"),
-        ("Succeeded", {"profile": "{}"}, "recorded a profile that does not fit the job: Profile."),
-        ("Succeeded", {"profile": recorded(1)}, "of one replica, of the job's 8: "),
+        ({"ranks": (crash(0, 60.0), rank(1))}, "rank 0 on n0 exited with 1"),
+        ({"pre_run": replace(WANTED, error="of one replica")}, "recorded cannot stand for the job"),
+        ({"bound_age_s": pre_run.RECORDS_S + 1.0}, "has not recorded within 25 min"),
+        (
+            {"ranks": tuple(rank(each, done=True, silent_s=60.0) for each in range(2))},
+            "not all of its ranks had recorded their steps when it ended",
+        ),
     ],
 )
-async def test_pre_run_without_a_profile_is_given_up_and_reported(
-    site: Ahead, phase: str, status: Raw, words: str
-) -> None:
-    site.stands(phase, **status)
-    pre_run_status = await site.run_cycle()
-    assert words in given_up(pre_run_status)
-    assert pre_run_status.end is not None
-    reported = {"of": pre_run_status.end.of, "message": pre_run_status.end.message}
-    site.change(status={"preRun": reported})
-    site.pre_runs = site.new()
-    assert await site.run_cycle() == PreRunStatus(end=pre_run_status.end)
+def test_pre_run_without_profile_is_given_up(changes: dict[str, Any], words: str) -> None:
+    """Once, and at no cost for the job."""
+    _, now = ended(run_cycle(large(PROFILING, **changes)))
+    assert now.pre_run is not None
+    assert now.pre_run.given_up.startswith("the pre-run ended in attempt 1: ")
+    assert words in now.pre_run.given_up
+    assert (now.phase, now.failures, now.backoff_s) == (Phase.QUEUED, 0, 0)
+    (committed,) = run_cycle(large(now)).ledger.entries
+    assert (committed.purpose, len(committed.nodes)) == (Purpose.TRAINING, 4)
     # Of anything else it is tried again.
-    site.change(spec=SPLIT, status={"preRun": reported})
-    pre_run_status = await site.run_cycle()
-    assert pre_run_status.held is not None
-    assert pre_run_status.end is None
+    (again,) = run_cycle(large(now, pre_run=ObservedPreRun("1-other"))).ledger.entries
+    assert (again.purpose, again.spec_hash) == (Purpose.PRE_RUN, "1-other")
 
 
-async def test_one_that_does_not_record_in_time_is_ended(site: Ahead) -> None:
-    site.stands("Running")
-    await site.run_cycle()
-    pre_run_status = await site.run_cycle(after_s=pre_runs.RECORDS_S)
-    assert pre_run_status.end is None
-    pre_run_status = await site.run_cycle(after_s=1.0)
-    assert "has not recorded within 25 min, and is Running" in given_up(pre_run_status)
-    assert pre_run_status.end is not None
-    site.change(status={"preRun": {"of": pre_run_status.end.of, "message": "as told"}})
-    assert (await site.run_cycle()).held is None
-    assert f"{PATH}/{NAME}" not in site.store.objects
+def test_ranks_that_end_have_time_to_hand_over() -> None:
+    seen = large(PROFILING, ranks=(rank(0, done=True), rank(1, done=True)))
+    plan = run_cycle(seen)
+    assert (plan.ledger.entries, plan.records["a"]) == ((), PROFILING)
 
 
-async def test_queued_pre_run_waits_as_its_job_would(site: Ahead) -> None:
-    site.stands("Queued", message="needs 2 nodes")
-    pre_run_status = await site.run_cycle(after_s=10 * pre_runs.RECORDS_S)
-    assert pre_run_status == PreRunStatus(PreRunAhead(NAME, 2, "Queued", "needs 2 nodes"))
+def test_lost_node_brings_another_pre_run_and_not_for_ever() -> None:
+    lost = rank(1, silent_s=60.0, lease_stale=True)
+    record = PROFILING
+    for attempt in range(1, PRE_RUNS_MAX + 1):
+        now = replace(record, phase=Phase.PROFILING, attempt=attempt, nodes=("n0", "n1"))
+        now = replace(now, spec_hash=WANTED.spec_hash)
+        code, record = ended(run_cycle(large(now, ranks=(rank(0), lost))))
+        assert (code, record.phase, record.restarts) == (CauseCode.NODE_LOST, Phase.QUEUED, 0)
+        assert record.pre_run is not None
+        assert record.pre_run.attempts == attempt
+        (following,) = run_cycle(large(record)).ledger.entries
+        is_last = attempt == PRE_RUNS_MAX
+        assert following.purpose is (Purpose.TRAINING if is_last else Purpose.PRE_RUN)
+        assert bool(record.pre_run.given_up) is is_last
 
 
-async def test_deleted_pre_run_is_given_up(site: Ahead) -> None:
-    await site.run_cycle()
-    site.vanishes()
-    assert "was deleted" in given_up(await site.run_cycle())
+def test_suspended_pre_run_follows_again_on_resume() -> None:
+    code, now = ended(run_cycle(large(PROFILING, suspend=True)))
+    assert (code, now.phase, now.pre_run) == (CauseCode.SUSPENDED, Phase.SUSPENDED, NEEDED)
+    assert run_cycle(large(now, suspend=True)).ledger.entries == ()
+    (committed,) = run_cycle(large(now)).ledger.entries
+    assert (committed.attempt, committed.purpose) == (2, Purpose.PRE_RUN)
 
 
-async def test_suspended_pre_run_is_given_up(site: Ahead) -> None:
-    site.stands("Queued", suspend=True)
-    assert "was suspended" in given_up(await site.run_cycle())
+@pytest.mark.parametrize("other", [None, ObservedPreRun("1-other")], ids=["no more", "another"])
+def test_pre_run_ends_when_the_user_changes_it(other: ObservedPreRun | None) -> None:
+    found, now = ended(run_cycle(large(PROFILING, pre_run=other)))
+    assert (found, now.phase, now.failures) == (CauseCode.SUSPENDED, Phase.QUEUED, 0)
+
+
+def test_new_leader_goes_on_with_the_pre_run() -> None:
+    """Committing, also where the status was not written; and running."""
+    plan = run_cycle(large())
+    for record in (JobRecord(), PROFILING):
+        again = run_cycle(large(record, ranks=()), *plan.ledger.entries, pods="")
+        assert again.ledger.entries == plan.ledger.entries
+        assert again.records["a"] == PROFILING
+        assert {type(action) for action in again.actions} == {CreatePod}
+    running = run_cycle(large(PROFILING, started=False))
+    assert (running.ledger.entries, running.records["a"]) == ((), PROFILING)
+
+
+def test_revoked_pre_run_is_counted_from_the_ledger() -> None:
+    """The leader before wrote the end of an attempt that no status has."""
+    failed = entry(cause=attempts.FAILED, purpose=Purpose.PRE_RUN)
+    now = run_cycle(large(ranks=()), failed, pods="n0~").records["a"]
+    assert (now.phase, now.attempt, now.failures) == (Phase.QUEUED, 1, 0)
+    assert now.pre_run is not None
+    assert now.pre_run.given_up
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    "changes",
     [
-        errors.ForbiddenError(403, "Forbidden", message="exceeded quota"),
-        errors.InvalidError(422, "Invalid", message="exceeded quota"),
+        {"pre_run": None},
+        {"pre_run": replace(WANTED, profiled=True)},
+        {"job": job(num_nodes=2, workload=workload_of(Parallelism(data=2)))},
+        {"job": job(num_nodes=2)},
+    ],
+    ids=["not wanted", "profiled", "no smaller", "unknown"],
+)
+def test_job_that_needs_no_pre_run_starts(changes: dict[str, Any]) -> None:
+    plan = run_cycle(large(**changes))
+    (committed,) = plan.ledger.entries
+    assert (committed.purpose, plan.records["a"].pre_run) == (Purpose.TRAINING, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "phase", "needed"),
+    [
+        (CauseCode.NODE_LOST, Phase.RECOVERING, None),
+        (CauseCode.REMAPPED, Phase.QUEUED, None),
+        (CauseCode.RANK_FAILED, Phase.QUEUED, None),
+        (CauseCode.NODE_LOST, Phase.SUSPENDED, NEEDED),
+        (CauseCode.SUSPENDED, Phase.QUEUED, NEEDED),
     ],
 )
-async def test_refused_pre_run_is_given_up_with_the_servers_message(
-    refusal: errors.ApiError,
+def test_job_that_ran_goes_on_unless_it_was_suspended(
+    code: CauseCode, phase: Phase, needed: PreRunRecord | None
 ) -> None:
-    site = Ahead()
-    site.store.refusals["create", PATH] = refusal
-    site.jobs.absorb(large())
-    await site.run_cycle()
-    assert f"the pre-run {NAME} was refused: exceeded quota" in given_up(await site.run_cycle())
-    assert site.store.count("create") == 1
-    # Who takes the wish back, and has it again, tries again.
-    site.change(spec={"profiling": {"preRun": "Never"}})
-    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
-    site.change()
-    assert (await site.run_cycle()).end is None
-    assert site.store.count("create") == 2
+    last = Cause(code, "as told")
+    ran = JobRecord(phase=phase, attempt=1, ended=1, last_termination=last)
+    assert pre_run.resolve(large(ran), ()).record.pre_run == needed
 
 
-async def test_unreachable_server_is_retried_for_a_limited_time() -> None:
-    site = Ahead()
-    site.store.refusals["create", PATH] = errors.Unreachable("no route")
-    site.jobs.absorb(large())
-    assert (await site.run_cycle()).end is None
-    assert (await site.run_cycle()).end is None
-    assert site.store.count("create") == 1
-    assert (await site.run_cycle(after_s=60.0)).end is None
-    assert site.store.count("create") == 2
-    assert "could not be made in 120 s: no route" in given_up(await site.run_cycle(after_s=61.0))
-
-
-async def test_foreign_job_of_that_name_is_no_pre_run() -> None:
-    site = Ahead()
-    stranger = reporting.raw_job(NAME, status={"phase": "Succeeded", "profile": recorded(2)})
-    stranger["metadata"]["labels"] = {"railwright.dev/pre-run-of": "large"}
-    for label in ({"railwright.dev/pre-run-of": "large"}, {}):
-        site = Ahead()
-        stranger["metadata"]["labels"] = label
-        site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
-        site.jobs.absorb(large())
-        assert (await site.run_cycle()).profile == ""
-    assert "another job has its name" in given_up(await site.run_cycle())
-
-
-async def test_job_with_a_forged_owner_is_no_pre_run() -> None:
-    """Nobody but the operator can make one with its label."""
-    site = Ahead()
-    owner = {"uid": LARGE, "controller": True}
-    stranger = reporting.raw_job(NAME, metadata={"ownerReferences": [owner]})
-    site.jobs.absorb(site.store.put(f"{PATH}/{NAME}", stranger))
-    site.jobs.absorb(large())
-    await site.run_cycle()
-    assert "another job has its name" in given_up(await site.run_cycle())
-
-
-async def test_that_of_a_job_of_the_same_name_before_is_waited_for() -> None:
-    site = Ahead()
-    owner = {"uid": "before", "controller": True}
-    metadata = {"labels": {names.LABEL_PRE_RUN_OF: "large"}, "ownerReferences": [owner]}
-    site.store.put(f"{PATH}/{NAME}", reporting.raw_job(NAME, metadata=metadata))
-    site.jobs.absorb(large())
-    await site.run_cycle()
-    del site.store.objects[f"{PATH}/{NAME}"]
-    await site.run_cycle(after_s=60.0)
-    pre_run_status = await site.run_cycle()
-    assert (pre_run_status.end, site.ahead()["metadata"]["ownerReferences"][0]["uid"]) == (
-        None,
-        LARGE,
+def test_too_large_pre_run_is_not_tried() -> None:
+    split = Parallelism(tensor=4, context=64, data=4)
+    seen = large(job=job(num_nodes=128, ranks_per_node=8, workload=workload_of(split)))
+    found = pre_run.resolve(seen, ())
+    assert found.record.pre_run is not None
+    assert found.record.pre_run.given_up == (
+        "a pre-run would have 512 ranks: at most 256 can be recorded"
     )
+    assert found.job is seen.job
 
 
-async def test_undeletable_pre_run_does_not_block_its_job(site: Ahead) -> None:
-    uid = site.ahead()["metadata"]["uid"]
-    site.store.refusals["delete", f"{PATH}/{NAME}"] = errors.ForbiddenError(
-        403, "Forbidden", message="a policy denies it"
-    )
-    site.change(spec=SPLIT)
-    for _ in range(4):
-        pre_run_status = await site.run_cycle(after_s=60.0)
-    assert site.jobs.get(uid) is not None
-    assert "could not be made anew in 120 s: " in given_up(pre_run_status)
-    assert "a policy denies it" in given_up(pre_run_status)
-
-
-async def test_another_leader_goes_on_with_what_is_there(site: Ahead) -> None:
-    site.stands("Running", progress={"step": 1})
-    site.pre_runs = site.new()
-    pre_run_status = await site.run_cycle()
-    assert pre_run_status.held is not None
-    assert pre_run_status.held.phase == "Running"
-    assert site.store.count("create") == 1
-    # One that was made, and whose answer nobody heard.
-    site.jobs.discard(site.ahead()["metadata"]["uid"])
-    site.ahead()["metadata"]["uid"] = "uid-unheard"
-    site.pre_runs = site.new()
-    await site.run_cycle()
-    assert site.jobs.get("uid-unheard") is not None
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [{"suspend": True}, {"profiling": {"preRun": "Never"}}],
-    ids=str,
-)
-async def test_a_job_that_wants_none_any_more_ends_it(site: Ahead, spec: Raw) -> None:
-    site.stands("Running")
-    await site.run_cycle()
-    site.change(spec=spec)
-    assert (await site.run_cycle()).held is None
-    assert not site.store.objects
-    # It was we who did: when it is wanted again, another is made.
-    for cached in site.jobs.all():
-        if cached.uid != LARGE:
-            site.jobs.discard(cached.uid)
-    site.change()
-    await site.run_cycle()
-    pre_run_status = await site.run_cycle()
-    assert pre_run_status.end is None
-    assert pre_run_status.held is not None
-    assert f"{PATH}/{NAME}" in site.store.objects
-
-
-async def test_another_parallelism_makes_another(site: Ahead) -> None:
-    before = site.ahead()["metadata"]["uid"]
-    site.stands("Succeeded", profile=recorded(2))
-    site.change(spec=SPLIT)
-    assert (await site.run_cycle()).profile == ""
-    site.jobs.discard(before)
-    pre_run_status = await site.run_cycle()
-    assert pre_run_status.held == PreRunAhead(NAME, 4, "", "")
-    assert site.ahead()["spec"]["numNodes"] == 4
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"data": 2},
-        {"status": {"profile": recorded(2)}},
-        {"status": {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}},
-        {"spec": {"profiling": {"preRun": "Never"}}},
-    ],
-    ids=str,
-)
-async def test_a_job_that_needs_none_is_not_kept(parts: Raw) -> None:
-    site = Ahead()
-    site.jobs.absorb(large(**parts))
-    assert await site.run_cycle() == pre_runs.NO_PRE_RUN
-    assert not site.store.requests
-
-
-@pytest.mark.parametrize(
-    ("cause", "is_held"),
-    [("NodeLost", False), ("Remapped", False), ("RankFailed", False), ("Suspended", True)],
-)
-async def test_a_job_that_ran_goes_on_at_once_unless_it_was_suspended(
-    cause: str, *, is_held: bool
-) -> None:
-    site = Ahead()
-    status = {
-        "phase": "Queued",
-        "attempt": 1,
-        "endedAttempt": 1,
-        "lastTermination": {"attempt": 1, "cause": cause, "message": "as told"},
-    }
-    site.jobs.absorb(large(status=status))
-    assert ((await site.run_cycle()).held is not None) is is_held
-    # Whatever ended it: who suspends it then has time.
-    site.change(status=status, spec={"suspend": True})
-    assert (await site.run_cycle()).held is None
-    site.change(status=status)
-    assert (await site.run_cycle()).held is not None
-
-
-async def test_what_is_too_large_to_be_recorded_is_not_tried() -> None:
-    site = Ahead()
-    workload = large()["spec"]["workload"]
-    workload["parallelism"] = {"tensor": 4, "context": 64, "data": 4}
-    spec = {"workload": workload, "numNodes": 128, "numProcPerNode": 8}
-    site.jobs.absorb(large(spec=spec))
-    assert "would have 512 ranks: at most 256 can be recorded" in given_up(await site.run_cycle())
-    assert not site.store.requests
-
-
-async def test_unreadable_job_keeps_its_pre_run_status(site: Ahead) -> None:
-    before = await site.run_cycle()
-    site.change(spec={"numNodes": 3, "workload": None})
-    assert site.jobs.why_unreadable(LARGE) is not None
-    assert await site.run_cycle() == before
-    assert site.store.count("delete") == 0
-
-
-def test_pre_runs_of_long_job_names_have_unique_names() -> None:
-    longest = names.JOB_NAME_LENGTH_MAX
-    assert names.pre_run_name("train") == "train-pre-run"
-    reported = [names.pre_run_name("a" * (longest - 1) + end) for end in "abc"]
-    assert len({*reported}) == 3
-    assert {len(name) for name in reported} == {longest}
+def test_checkpoints_of_a_pre_run_are_never_read() -> None:
+    before = replace(PROFILING, attempt=2, ended=1, checkpoints=(ResumePoint(1, 100),))
+    assert records.committed(before, attempt=2, step=500) == before
+    assert records.resumed(before, attempt=2, source=ResumePoint(1, 50)) == before

@@ -14,13 +14,13 @@ from fixtures import reporting
 from fixtures.shell import DEADLINE_S
 from railwright import profile, protocol, strides
 from railwright.profile import Calls, Handover, Operation, Recorded
-from railwright_api.workload import RECORDED_RANKS_MAX
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.model.workload import Workload
+from railwright_scheduler.pre_run import RANKS_MAX
 
 JOB = "job-uid"
 MODEL = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
@@ -71,14 +71,6 @@ async def test_all_parts_are_a_profile_and_fewer_are_none(
     for rank in range(4):
         assert await handed_over(sessions, rank // 2, part(rank, size=128)) == recorded()
     assert len(wakes) == 1
-
-
-async def test_launcher_may_end_once_its_profile_is_stored(sessions: Sessions) -> None:
-    """Though an operator that has begun since knows nothing of what was told before."""
-    handover = Handover(protocol.Member(JOB, 1, 0), part(0))
-    assert (await sessions.profiled(handover, "pod-0")).order is protocol.Order.CONTINUE
-    sessions.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=(), profiled=True)
-    assert (await sessions.profiled(handover, "pod-0")).order is protocol.Order.GO
 
 
 async def test_parts_that_do_not_go_together_are_no_profile(sessions: Sessions) -> None:
@@ -133,8 +125,8 @@ async def test_merging_leaves_the_event_loop_to_others(
 
 
 async def test_large_jobs_are_not_put_together_here() -> None:
-    with pytest.raises(RefusedError, match=f"a job of {RECORDED_RANKS_MAX} at most"):
-        await Recording().take(part(0, ranks=RECORDED_RANKS_MAX + 1), ranks=RECORDED_RANKS_MAX + 1)
+    with pytest.raises(RefusedError, match=f"a job of {RANKS_MAX} at most"):
+        await Recording().take(part(0, ranks=RANKS_MAX + 1), ranks=RANKS_MAX + 1)
 
 
 def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -58,7 +58,7 @@ async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, ve
 async def test_failure_of_one_status_does_not_affect_others() -> None:
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad"))
-    desk.seen.pre_run_statuses = {"bad-uid": cast(Any, "no standing")}
+    desk.seen.faulty = "bad-uid"
     good = desk.add(reporting.raw_job("good"))
     await desk.run_cycle(waits=short(1))
     assert "status" not in desk.store.objects[bad]

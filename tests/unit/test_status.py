@@ -15,16 +15,15 @@ from railwright import protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
-from railwright_operator.pre_runs import End, PreRunStatus
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.jobs import record_of
 from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 from railwright_scheduler.attempt.starting import ObservedImages
-from railwright_scheduler.model.decisions import PreRunAhead, PriorityClassMissing, QueueMissing
+from railwright_scheduler.model.decisions import PriorityClassMissing, QueueMissing
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:04:10Z"
@@ -46,9 +45,7 @@ CAUSES = st.builds(
 
 
 def inputs(record: JobRecord, **changes: Any) -> StatusInput:
-    plain = StatusInput(
-        record=record, before={}, generation=1, now=NOW, num_nodes=2, backoff_limit=3
-    )
+    plain = StatusInput(record=record, before={}, generation=1, now=NOW, backoff_limit=3)
     return replace(plain, **changes)
 
 
@@ -68,7 +65,7 @@ def records(draw: st.DrawFn) -> JobRecord:
     """Any record whose parts agree with each other."""
     ended = draw(st.integers(0, 20))
     live = draw(st.booleans())
-    phases = (Phase.STARTING, Phase.RUNNING) if live else tuple(set(Phase) - LIVE)
+    phases = LIVE if live else set(Phase) - LIVE
     steps = draw(st.dictionaries(st.integers(1, 20), st.integers(0, 10**9), max_size=4))
     return JobRecord(
         phase=draw(st.sampled_from(sorted(phases))),
@@ -82,10 +79,11 @@ def records(draw: st.DrawFn) -> JobRecord:
         failures=draw(st.integers(0, 9)),
         last_termination=draw(st.none() | CAUSES) if ended else None,
         checkpoints=tuple(ResumePoint(key, steps[key]) for key in sorted(steps, reverse=True)),
+        pre_run=draw(st.none() | st.builds(PreRunRecord, NAMES, st.integers(0, 9), NAMES)),
     )
 
 
-LIVE = {Phase.STARTING, Phase.RUNNING}
+LIVE = {Phase.PROFILING, Phase.STARTING, Phase.RUNNING}
 
 
 @given(records())
@@ -140,13 +138,38 @@ def test_what_was_recorded_outlives_its_attempt() -> None:
     assert "profile" not in status.render(inputs(STARTING, session=session()))
 
 
-def test_pre_run_profile_is_not_replaced_by_older_attempt() -> None:
-    queued = JobRecord(phase=Phase.QUEUED, attempt=1, ended=1)
-    older = replace(session(), profile='{"older": 1}')
-    ahead = PreRunStatus(PreRunAhead("a-pre-run", 2, "Succeeded", ""), '{"ahead": 1}')
-    first = status.render(inputs(queued, session=older, pre_run=ahead))
-    assert first["profile"] == '{"ahead": 1}'
-    assert status.render(inputs(queued, session=older, before=first))["profile"] == '{"ahead": 1}'
+def test_profile_while_profiling_is_that_of_the_pre_run() -> None:
+    """So an older one, which did not fit, is not taken for what the pre-run recorded."""
+    profiling = replace(STARTING, phase=Phase.PROFILING)
+    before = {"phase": "Queued", "profile": '{"older": 1}'}
+    first = status.render(inputs(profiling, before=before, session=session()))
+    assert "profile" not in first
+    recorded = replace(session(), profile='{"newer": 1}')
+    second = status.render(inputs(profiling, before=first, session=recorded))
+    assert second["profile"] == '{"newer": 1}'
+    # Another leader knows no more of the ranks than the status says.
+    assert status.render(inputs(profiling, before=second))["profile"] == '{"newer": 1}'
+
+
+def test_profiling_shows_its_step_and_no_progress() -> None:
+    profiling = replace(STARTING, phase=Phase.PROFILING)
+    assert status.render(inputs(profiling))["reason"] == status.BINDING
+    progress = protocol.Progress(step=3)
+    ranks = (RankView(0, "n0", progress=progress), RankView(1, "n1"))
+    seen = replace(session(), ranks=ranks, started_at_s=1.0)
+    rendered = status.render(inputs(profiling, session=seen))
+    assert (rendered["phase"], rendered["reason"]) == ("Profiling", "Profiling")
+    assert rendered["message"].startswith("attempt 1 on n0,n1 is a pre-run, step 3: it records")
+    assert "progress" not in rendered
+
+
+def test_waiting_pre_run_is_named_in_the_message() -> None:
+    wait = QueueMissing("team", ("default",))
+    needed = JobRecord(pre_run=PreRunRecord("1-a"))
+    rendered = status.render(inputs(needed, wait=wait))
+    assert rendered["message"].startswith("its pre-run waits: queue 'team' does not exist")
+    given_up = JobRecord(pre_run=PreRunRecord("1-a", 1, "it failed"))
+    assert status.render(inputs(given_up, wait=wait))["message"].startswith("queue 'team'")
 
 
 def test_unused_profile_is_reported_with_the_devices() -> None:
@@ -180,7 +203,8 @@ def test_start_names_ranks_not_at_the_barrier() -> None:
 def test_many_missing_ranks_are_counted_not_listed() -> None:
     many = session(missing=tuple(range(100)))
     ranks = tuple(map(attempts.rank, range(100)))
-    seen = inputs(STARTING, session=many, num_nodes=100, ranks=ranks)
+    large = replace(STARTING, nodes=tuple(f"n{number}" for number in range(100)))
+    seen = inputs(large, session=many, ranks=ranks)
     message = status.render(seen)["message"]
     assert message.startswith("100 of 100 node ranks")
     assert message.endswith(" 14, 15 and 84 more")
@@ -359,15 +383,11 @@ def test_many_nodes_are_summed_up() -> None:
     assert len(rendered["nodes"]) == 1200
 
 
-def test_pre_run_gives_a_profile_or_a_reason() -> None:
-    brought = inputs(
-        JobRecord(), pre_run=PreRunStatus(profile="seen"), before={"preRun": {"of": "1"}}
-    )
-    assert status.render(brought)["profile"] == "seen"
-    assert "preRun" not in status.render(brought)
-    ended = inputs(JobRecord(), pre_run=PreRunStatus(end=End("2", "failed\x1b[1m")))
+def test_given_up_pre_run_has_its_reason() -> None:
+    assert "preRun" not in status.render(inputs(JobRecord(), before={"preRun": {"specHash": "1"}}))
+    ended = inputs(JobRecord(pre_run=PreRunRecord("2", 1, "failed\x1b[1m")))
     shown = status.render(ended)["preRun"]
-    assert shown == {"of": "2", "message": "failed\\x1b[1m"}
+    assert shown == {"specHash": "2", "attempts": 1, "message": "failed\\x1b[1m"}
     assert TrainingJobStatus.model_validate(status.render(ended)).pre_run is not None
 
 

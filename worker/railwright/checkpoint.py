@@ -69,8 +69,6 @@ class Checkpointer:
         """
         from railwright import collectives, training_state
 
-        if environment.PRE_RUN in os.environ:
-            return 0
         found = collectives.from_rank_zero(self._newest_readable)
         if found is None:
             return 0

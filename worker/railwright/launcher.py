@@ -36,9 +36,6 @@ EXIT_NOT_FOUND = 127
 TERMINATED_GRACE_S = 20.0
 FAILED_GRACE_S = 10.0
 REVOKED_POLL_S = 0.5
-RECORDED_GRACE_S = 10.0
-"""Ranks of a pre-run fail when those of another node end first. Within this time this node receives
-the end of the pre-run too."""
 
 TERMINATION_BYTES_MAX = 4096
 
@@ -168,33 +165,23 @@ def _supervise(
     """Wait for the end of the ranks; stop the others when one fails."""
     while processes.running:
         number = ranks.wait(REVOKED_POLL_S)
-        if _is_recorded(pod, state, within_s=0.0):
-            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            state.ended(running=0)
-            return None
-        if pod.pre_run and state.unrecorded:
-            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
-            return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
         if state.revoked is not None:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             return _own_end(pod, EXIT_REVOKED, f"the attempt was revoked: {state.revoked}")
+        if pod.pre_run and state.unrecorded:
+            processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
+            return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
         if number in (signal.SIGTERM, signal.SIGINT):
             processes.stop(number, grace_s=TERMINATED_GRACE_S)
             return _own_end(pod, 128 + number, _TerminatedError(number))
         for exit_ in processes.ended():
-            failed = exit_.code != 0
-            if failed and not _is_recorded(pod, state, within_s=RECORDED_GRACE_S):
+            if exit_.code != 0:
                 failure = _failure(processes, exit_)
                 state.ended(running=processes.running, failure=failure)
                 processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
                 return failure
             state.ended(running=processes.running, rank=exit_.rank)
     return None
-
-
-def _is_recorded(pod: environment.Pod, state: reporting.LauncherState, *, within_s: float) -> bool:
-    """Whether this is a pre-run whose profile is stored, or will be within this time."""
-    return pod.pre_run and state.recorded.wait(within_s)
 
 
 def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> protocol.Failure:

@@ -43,9 +43,8 @@ logger = logging.getLogger(__name__)
 class LauncherState:
     """The state of this node's ranks, filled from several threads.
 
-    ``changed`` causes a heartbeat at once. ``recorded`` is set once the operator has stored the
-    profile of the job; ``unrecorded`` is the reason why it will not. Ranks write their stacks into
-    ``folder``.
+    ``changed`` causes a heartbeat at once. ``unrecorded`` is the reason why the operator will not
+    store the profile of the job. Ranks write their stacks into ``folder``.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class LauncherState:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.changed = threading.Event()
-        self.recorded = threading.Event()
         self.unrecorded = ""
         self._lock = threading.Lock()
         self._heartbeat = protocol.Heartbeat(
@@ -262,17 +260,17 @@ class Reporter:
     def _hand_over(self) -> None:
         """Send each rank's recording once; one that is refused is dropped and logged.
 
-        In a pre-run each is sent until the operator has stored those of all ranks: an operator that
-        restarts earlier has lost them.
+        In a pre-run each is sent until the operator revokes the attempt, as it has stored those of
+        all ranks: an operator that restarts earlier has lost them.
         """
         for path in sorted(self._folder.glob(profile.FILES)):
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
-                answer = self._operator.post("/v1/profile", handover, kind=protocol.HeartbeatAnswer)
-                if answer.order is protocol.Order.GO:
-                    self._state.recorded.set()
-                elif self._pre_run:
+                _post(
+                    self._operator, self._state, "/v1/profile", handover, protocol.HeartbeatAnswer
+                )
+                if self._pre_run:
                     continue
             except endpoint.UnreachableError:
                 return

@@ -15,8 +15,9 @@ from http import HTTPStatus
 
 from railwright import profile, protocol
 from railwright.profile import MismatchError, Recorded
-from railwright_api.workload import PROFILE_LENGTH_MAX, RECORDED_RANKS_MAX
+from railwright_api.workload import PROFILE_LENGTH_MAX
 from railwright_operator.heartbeats.messages import RefusedError
+from railwright_scheduler.pre_run import RANKS_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +38,8 @@ class Recording:
 
     async def take(self, part: Recorded, *, ranks: int) -> bool:
         """Store a part; return whether the profile is now complete. Raises RefusedError."""
-        if ranks > RECORDED_RANKS_MAX or part.ranks != ranks:
-            expected = (
-                f"{ranks} ranks"
-                if ranks <= RECORDED_RANKS_MAX
-                else f"a job of {RECORDED_RANKS_MAX} at most"
-            )
+        if ranks > RANKS_MAX or part.ranks != ranks:
+            expected = f"{ranks} ranks" if ranks <= RANKS_MAX else f"a job of {RANKS_MAX} at most"
             raise RefusedError(
                 HTTPStatus.BAD_REQUEST, f"a part is of {part.ranks} ranks, expected {expected}"
             )

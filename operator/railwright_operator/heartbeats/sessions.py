@@ -51,7 +51,6 @@ class _Session:
     granted_step: int = field(default=-1)
     shown: SessionView | None = None
     recording: Recording = field(default_factory=Recording)
-    profiled: bool = False
     training_since_s: float = 0.0
     stacks_since_s: float | None = None
 
@@ -77,17 +76,15 @@ class Sessions:
         nodes: tuple[str, ...],
         num_processes: int,
         resume: tuple[protocol.Checkpoint, ...],
-        profiled: bool = False,
     ) -> None:
-        """Accept messages of this attempt from now on. ``nodes`` are by node rank. A job is
-        ``profiled`` once its profile is stored.
+        """Accept messages of this attempt from now on. ``nodes`` are by node rank.
+
 
         Earlier attempts are over. A repeated call only updates ``profiled``, and does not undo a
         revocation.
         """
         held = self._sessions.get(job_uid)
         if held is not None and held.attempt >= attempt:
-            held.profiled = profiled
             return
         ranks = [RankView(rank, node) for rank, node in enumerate(nodes)]
         missing = dict.fromkeys(range(len(nodes)))
@@ -215,8 +212,8 @@ class Sessions:
         return answer
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> protocol.HeartbeatAnswer:
-        """Store the recording of a rank; those of all ranks become the job's profile. The response
-        is "go" once that is stored on the job.
+        """Store the recording of a rank; those of all ranks become the job's profile.
+
 
         Raises RefusedError.
         """
@@ -233,9 +230,7 @@ class Sessions:
         if await session.recording.take(message.part, ranks=ranks):
             session.shown = None
             self._wake()
-        return protocol.HeartbeatAnswer(
-            protocol.Order.GO if session.profiled else protocol.Order.CONTINUE
-        )
+        return protocol.HeartbeatAnswer(protocol.Order.CONTINUE)
 
     def claim_commit(self, message: protocol.Commit, pod_uid: str) -> None:
         """Check that this commit may be granted now, one at a time. Raises RefusedError."""

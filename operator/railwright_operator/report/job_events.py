@@ -18,11 +18,13 @@ from railwright_operator.report.status import (
     skipped_checkpoints,
 )
 from railwright_scheduler.attempt import record as records
-from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 
 LAST_LINES_QUOTED = 3
+
+STARTING = frozenset({Phase.PROFILING, Phase.STARTING})
 
 ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
 """Reasons of every job. They have no event."""
@@ -38,7 +40,8 @@ def changes(
     (before, after), (old, status) = records_changed, status_changed
     cause = records.ending(before, after)
     if cause is not None:
-        yield JobEvent(job, cause.code.value, _end(after.ended, cause), warning=True)
+        note, is_wanted = _end(after.ended, cause), cause.code is CauseCode.PROFILED
+        yield JobEvent(job, cause.code.value, note, warning=not is_wanted)
     if after.attempt > before.attempt:
         yield JobEvent(job, "Scheduled", _placement(after))
     phase, reason, message = after.phase, status["reason"], status["message"]
@@ -50,14 +53,15 @@ def changes(
         Phase.FAILED: message,
     }
     is_same = phase is before.phase
+    silent = ROUTINE if cause is None else ROUTINE | {cause.code.value}
     if phase in notes and not is_same:
         yield JobEvent(job, phase.value, notes[phase], warning=phase is Phase.FAILED)
-    elif (phase is Phase.QUEUED or (phase is Phase.STARTING and is_same)) and reason not in ROUTINE:
+    elif (phase is Phase.QUEUED or (phase in STARTING and is_same)) and reason not in silent:
         # Once for each reason of an attempt, however the numbers in the message change.
         yield JobEvent(job, reason, message, topic=f"attempt {after.attempt}")
-    end = status.get("preRun")
-    if end and end != old.get("preRun"):
-        note = f"{end['message']}; the job starts with traffic derived from its workload"
+    given_up = after.pre_run.given_up if after.pre_run is not None else ""
+    if given_up and after.pre_run != before.pre_run:
+        note = f"{given_up}; the job starts with traffic derived from its workload"
         yield JobEvent(job, "PreRunGivenUp", note, warning=True)
     skipped = skipped_checkpoints(status)
     if skipped and skipped != skipped_checkpoints(old):

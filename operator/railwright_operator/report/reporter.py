@@ -62,6 +62,9 @@ REFRESH_WHILE_BINDING_S = 15.0
 STARTS = (WritePlacement, CreatePod, BindPod)
 """The actions that a gang waits for before it runs."""
 
+STARTS_IN = frozenset({Phase.PROFILING, Phase.STARTING})
+"""The phases in which the status has the steps of a start."""
+
 BULK_PODS = 128
 AFTER_BULK_S = 5.0
 """A cycle that binds this many pods starts a bulk. For this long after it refreshes stay slow and
@@ -262,15 +265,13 @@ class Reporter:
             before=cached.raw.get("status") or {},
             generation=cached.raw["metadata"]["generation"],
             now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            num_nodes=cached.job.spec.num_nodes,
             racks=self.state_builder.machines.racks(record.nodes),
             unprofiled=self.state_builder.unprofiled(cached, record.nodes),
             wait=plan.waits.get(cached.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
-            ranks=self.state_builder.ranks(cached.uid) if record.phase is Phase.STARTING else (),
+            ranks=self.state_builder.ranks(cached.uid) if record.phase in STARTS_IN else (),
             unreadable=self.jobs.why_unreadable(cached.uid),
-            pre_run=self.state_builder.pre_runs.of(cached.uid),
             set_aside=self.faults.mark(cached.uid),
             double_booking=self._double_bookings.message(cached.uid),
         )

@@ -13,7 +13,6 @@ from typing import Any
 from railwright import protocol
 from railwright_api import schema, training_job_status
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.pre_runs import NO_PRE_RUN, PreRunStatus
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
 from railwright_scheduler.attempt.assessment import HOLD_S, ObservedRank, Ongoing, PodState
@@ -33,6 +32,7 @@ BINDING = "Binding"
 PULLING_IMAGES = "PullingImages"
 CONTAINER_CREATING = "ContainerCreating"
 AT_BARRIER = "AtBarrier"
+PROFILING = "Profiling"
 NODES_UNREACHABLE = "NodesUnreachable"
 UNREADABLE = "Unreadable"
 DOUBLE_BOOKED = "NodeDoubleBooked"
@@ -40,6 +40,9 @@ DOUBLE_BOOKED = "NodeDoubleBooked"
 REFRESHED = frozenset({"progress", "message", "conditions"})
 """Fields of a waiting job that change with every node that becomes free, and of a starting job with
 every pod. A new reason is a change, except between the steps of a start."""
+
+REFRESHING = frozenset({Phase.QUEUED, Phase.PROFILING, Phase.STARTING})
+"""The phases in which it may."""
 
 ENDS = {"Suspended": Phase.SUSPENDED, "Complete": Phase.SUCCEEDED, "Failed": Phase.FAILED}
 """The phases in which these conditions are True."""
@@ -64,7 +67,6 @@ class StatusInput:
     before: Mapping[str, Any]
     generation: int
     now: str = field(compare=False)
-    num_nodes: int
     backoff_limit: int
     racks: int | None = None
     unprofiled: tuple[str, ...] = ()
@@ -73,7 +75,6 @@ class StatusInput:
     session: SessionView | None = None
     ranks: Sequence[ObservedRank] = field(default=())
     unreadable: str | None = None
-    pre_run: PreRunStatus = NO_PRE_RUN
     set_aside: Mapping[str, Any] | None = None
     double_booking: str = ""
 
@@ -122,16 +123,21 @@ def _time(given: StatusInput, name: str, *, holds: bool) -> str | None:
 
 
 def _profile(given: StatusInput) -> str | None:
-    """The newest profile, of an attempt or of a pre-run."""
+    """The newest profile of any attempt; while a pre-run is live, its own alone."""
     # The profile of an ended attempt may not fit the next one.
     is_next = not given.record.live and given.record.phase not in FINAL
     newest = "" if given.session is None or is_next else given.session.profile
-    return given.pre_run.profile or newest or given.before.get("profile")
+    is_first = given.record.phase is Phase.PROFILING and given.before.get("phase") != PROFILING
+    return newest or (None if is_first else given.before.get("profile"))
 
 
 def _pre_run(given: StatusInput) -> Status | None:
-    end = given.pre_run.end
-    return {"of": end.of, "message": bounds.sentence(end.message)} if end else None
+    found = given.record.pre_run
+    if found is None:
+        return None
+    message = bounds.sentence(found.given_up) or None
+    facts = {"specHash": found.spec_hash, "attempts": found.attempts, "message": message}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _profile_aside(given: StatusInput) -> str | None:
@@ -154,7 +160,7 @@ def is_refresh(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
         return True
     is_step = {before.get("reason"), patch.get("reason")} <= START_STEPS
     changed = patch.keys() - {"reason"} if is_step else patch.keys()
-    if before.get("phase") not in (Phase.QUEUED, Phase.STARTING) or not changed <= REFRESHED:
+    if before.get("phase") not in REFRESHING or not changed <= REFRESHED:
         return False
     after = patch.get("conditions") or before.get("conditions", [])
     return _holding(before.get("conditions", [])) == _holding(after)
@@ -175,13 +181,13 @@ def _headline(given: StatusInput) -> tuple[str, str]:
     if given.unreadable is not None:
         return UNREADABLE, given.unreadable
     if given.wait is not None and record.phase is Phase.QUEUED:
-        return explain.code(given.wait), explain.sentence(given.wait)
+        pre_run = record.pre_run
+        which = "its pre-run waits: " if pre_run is not None and not pre_run.given_up else ""
+        return explain.code(given.wait), which + explain.sentence(given.wait)
     if record.live and given.assessment is not None and given.assessment.held:
         return NODES_UNREACHABLE, _unreachable(given.assessment, record)
-    if record.phase is Phase.STARTING:
-        return _starting(given)
-    if record.phase is Phase.RUNNING:
-        return _running(given)
+    if record.live:
+        return _going_on(given)
     if record.phase is Phase.SUCCEEDED:
         return "Succeeded", f"every rank ended with 0 in attempt {record.attempt}"
     if record.phase is Phase.SUSPENDED:
@@ -189,6 +195,16 @@ def _headline(given: StatusInput) -> tuple[str, str]:
     if record.last_termination is not None:
         return record.last_termination.code.value, _ended(record, record.last_termination)
     return QUEUED, "waiting for the next scheduling cycle"
+
+
+def _going_on(given: StatusInput) -> tuple[str, str]:
+    phase, session = given.record.phase, given.session
+    if phase is Phase.RUNNING:
+        return _running(given)
+    has_started = session is not None and session.started_at_s is not None
+    if phase is Phase.PROFILING and has_started:
+        return PROFILING, _profiling(given)
+    return _starting(given)
 
 
 def _ended(record: JobRecord, cause: Cause) -> str:
@@ -203,7 +219,7 @@ def _ended(record: JobRecord, cause: Cause) -> str:
 
 def _starting(given: StatusInput) -> tuple[str, str]:
     """The start step of the attempt's slowest pod."""
-    ranks, nodes = given.ranks, given.num_nodes
+    ranks, nodes = given.ranks, len(given.record.nodes)
     if stuck := next((rank for rank in ranks if rank.waiting), None):
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
@@ -219,6 +235,13 @@ def _starting(given: StatusInput) -> tuple[str, str]:
         count = f"{len(missing)} of {nodes}"
         return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"
     return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
+
+
+def _profiling(given: StatusInput) -> str:
+    progress = given.session.progress if given.session is not None else None
+    step = "" if progress is None else f", step {progress.step}"
+    where = f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
+    return f"{where} is a pre-run{step}: it records what ranks send before the job starts"
 
 
 def _pulling(pulling: Sequence[ObservedImages], nodes: int) -> str:
@@ -261,7 +284,7 @@ def _name(text: str) -> str:
 
 def _progress(given: StatusInput) -> Status | None:
     progress = given.session.progress if given.session is not None else None
-    if progress is None:
+    if progress is None or given.record.phase is Phase.PROFILING:
         return given.before.get("progress")
     total = progress.total_steps
     facts: Status = {

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 import orjson
-from msgspec import Struct, field
+from msgspec import Struct
 
-from railwright_api import names
 from railwright_operator.kube import body_limits
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Identity
@@ -40,9 +39,6 @@ class JobMetadata(Identity, rename="camel", frozen=True, omit_defaults=True):
     generation: int
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
-    annotations: dict[str, str] = field(default_factory=dict)
-    owner_references: list[dict[str, Any]] = field(default_factory=list)
 
 
 class TrainingJob(Struct, frozen=True):
@@ -124,12 +120,7 @@ def _reduced_container(container: Raw) -> Raw:
 
 
 def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
-    ours = {
-        field: {key: value for key, value in held.items() if key.startswith(names.GROUP)}
-        for field, held in (("labels", metadata.labels), ("annotations", metadata.annotations))
-    }
-    kept_metadata = msgspec.to_builtins(msgspec.structs.replace(metadata, **ours))
-    raw = {"metadata": kept_metadata} | ({"status": status} if status else {})
+    raw = {"metadata": msgspec.to_builtins(metadata)} | ({"status": status} if status else {})
     if len(spec) <= SPEC_BYTES_MAX:
         return JobObject(raw, spec)
     whole, plain = _plain(spec)

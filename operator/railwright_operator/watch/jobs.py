@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from railwright import protocol
-from railwright_api import names, schema
+from railwright_api import schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import topology_constraints, workloads
@@ -27,7 +27,7 @@ from railwright_operator.watch import amounts, causes, job_objects, projections
 from railwright_operator.watch.job_objects import JobObject
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 from railwright_scheduler.model.decisions import TooLarge
 from railwright_scheduler.model.snapshot import Amounts, Toleration, TopologyConstraints
 from railwright_scheduler.model.workload import Workload
@@ -54,6 +54,7 @@ class CachedJob:
     workload: Workload | None
     constraints: TopologyConstraints
     spec_hash: str
+    pre_run_hash: str
     record: JobRecord
 
     @property
@@ -70,16 +71,6 @@ class CachedJob:
     def profile(self) -> str:
         """The profile in its status; empty if there is none."""
         return _profile(self.raw)
-
-    @property
-    def ahead_of(self) -> str:
-        """UID of the job whose pre-run this is; empty if it is not a pre-run."""
-        metadata = self.raw["metadata"]
-        if names.LABEL_PRE_RUN_OF not in metadata.get("labels", {}):
-            return ""
-        owners = metadata.get("ownerReferences", ())
-        its = (owner["uid"] for owner in owners if owner.get("controller"))
-        return str(next(its, ""))
 
     @property
     def version(self) -> str:
@@ -237,9 +228,9 @@ class Jobs:
         self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
             # The new spec may differ: no more pods of the attempt may be made from the old one.
-            spec_hash = held.spec_hash if held.generation == found.generation else ""
-            record = _record_or(found.raw, held.record)
-            self._cached[uid] = replace(held, object=found, record=record, spec_hash=spec_hash)
+            kept = replace(held, object=found, record=_record_or(found.raw, held.record))
+            is_same = held.generation == found.generation
+            self._cached[uid] = kept if is_same else replace(kept, spec_hash="", pre_run_hash="")
 
     def _read(self, found: JobObject, held: CachedJob | None) -> CachedJob:
         raw = found.raw
@@ -275,6 +266,7 @@ class Jobs:
             tolerations=_tolerations(pod),
             submitted_s=int(created.timestamp()),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
+            pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
             record=record_of(raw),
         )
 
@@ -304,9 +296,15 @@ def _workload(job: TrainingJob, recorded: str) -> Workload | None:
     return workloads.workload(workload)
 
 
-def _spec_hash(spec: Raw) -> str:
-    data = orjson.dumps({f: spec.get(f) for f in HASHED_FIELDS}, option=orjson.OPT_SORT_KEYS)
+def _spec_hash(spec: Raw, *more: str) -> str:
+    fields = {field: spec.get(field) for field in (*HASHED_FIELDS, *more)}
+    data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return f"{HASH_VERSION}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
+def _pre_run_hash(spec: Raw) -> str:
+    workload = {**(spec.get("workload") or {}), "profile": None}
+    return _spec_hash({**spec, "workload": workload}, "workload", "profiling")
 
 
 def _version(raw: Raw) -> int:
@@ -328,7 +326,7 @@ def record_of(raw: Raw) -> JobRecord:
     """
     status = raw.get("status") or {}
     last_termination = status.get("lastTermination")
-    points = status.get("checkpoints", ())
+    points, pre_run = status.get("checkpoints", ()), status.get("preRun")
     record = JobRecord(
         phase=_phase(status),
         attempt=status.get("attempt", 0),
@@ -343,6 +341,8 @@ def record_of(raw: Raw) -> JobRecord:
         hangs=status.get("hangs", 0),
         last_termination=None if last_termination is None else _cause(last_termination),
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
+        pre_run=pre_run
+        and PreRunRecord(pre_run["specHash"], pre_run["attempts"], pre_run.get("message", "")),
     )
     _check(record)
     return record
@@ -366,7 +366,7 @@ def _phase(status: Raw) -> Phase:
 
 def _check(record: JobRecord) -> None:
     """Refuse a record that contradicts itself, or that no ledger could hold."""
-    live = record.phase in (Phase.STARTING, Phase.RUNNING)
+    live = record.phase in (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
     if record.attempt != record.ended + live:
         expected = "the one after endedAttempt" if live else "endedAttempt"
         raise StatusError(

@@ -23,6 +23,7 @@ from railwright_operator.write import placement_score
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
+from railwright_scheduler.model.snapshot import Purpose
 
 logger = logging.getLogger(__name__)
 
@@ -174,10 +175,11 @@ def parse(found: Mapping[str, Any]) -> Ledger:
 def _entry(found: Mapping[str, Any]) -> Entry:
     nodes = node_list.unfold(found["nodes"])
     cause = _cause(found["cause"], nodes) if "cause" in found else None
-    state = found["state"]
-    if state not in list(EntryState):
-        # Revoked: this version does not implement the rules of that state.
+    state, purpose = found["state"], found.get("purpose", Purpose.TRAINING.value)
+    if state not in list(EntryState) or purpose not in list(Purpose):
+        # Revoked: this version does not implement its rules.
         message = f"the ledger has the attempt as {state}, a state of a later version"
+        purpose = purpose if purpose in list(Purpose) else Purpose.TRAINING
         cause, state = cause or Cause(CauseCode.STATE_UNKNOWN, message), EntryState.ABORTING
     return Entry(
         job_uid=found["jobUID"],
@@ -192,6 +194,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         spec_hash=found.get("specHash", ""),
         topology_hash=found.get("topologyHash", ""),
         score=placement_score.parse(found["mapping"]) if "mapping" in found else None,
+        purpose=Purpose(purpose),
     )
 
 
@@ -220,6 +223,7 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "specHash": entry.spec_hash,
         "topologyHash": entry.topology_hash,
+        "purpose": entry.purpose.value if entry.purpose is not Purpose.TRAINING else "",
     }
     fields |= {name: value for name, value in optional.items() if value}
     if entry.score is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from railwright_api import names
 from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.model.snapshot import Purpose
 
 LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
@@ -104,7 +105,7 @@ def attempt_metadata(entry: Entry, name: str) -> Manifest:
 
 
 def owner_reference(job_name: str, *, uid: str) -> Manifest:
-    """The owner reference of a job's pods, Placements and pre-run."""
+    """The owner reference of a job's pods and Placements."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
@@ -176,7 +177,7 @@ def _environment(
     }
     if profile_steps:
         values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
-    if names.LABEL_PRE_RUN_OF in job["metadata"].get("labels", {}):
+    if entry.purpose is Purpose.PRE_RUN:
         values["RAILWRIGHT_PRE_RUN"] = "true"
     fixed: list[Manifest] = [{"name": name, "value": value} for name, value in values.items()]
     pod_ip = {"fieldRef": {"fieldPath": "status.podIP"}}

@@ -9,6 +9,7 @@ from railwright_api import names
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import placement_score, pods, pre_runs
 from railwright_scheduler.attempt.ledger import Entry
+from railwright_scheduler.model.snapshot import Purpose
 
 Manifest = Mapping[str, Any]
 
@@ -23,14 +24,17 @@ class Rendering:
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
         """The pod of one node rank; None when the job was deleted, or its spec changed."""
         cached = self._jobs.get(entry.job_uid)
-        if cached is None or cached.spec_hash != entry.spec_hash or cached.too_large:
+        if cached is None or cached.too_large:
+            return None
+        is_pre_run = entry.purpose is Purpose.PRE_RUN
+        if entry.spec_hash != (cached.pre_run_hash if is_pre_run else cached.spec_hash):
             return None
         return pods.render(
             cached.object.whole,
             entry,
             node_rank=node_rank,
             launcher=self._launcher,
-            profile_steps=pre_runs.steps(cached, aside=_is_aside(entry)),
+            profile_steps=pre_runs.steps(cached, entry),
         )
 
     def placement(self, entry: Entry, *, epoch: int) -> Manifest | None:
@@ -38,7 +42,9 @@ class Rendering:
         cached = self._jobs.get(entry.job_uid)
         if cached is None:
             return None
-        resume = (p for p in cached.record.checkpoints if p.attempt < entry.attempt)
+        is_pre_run = entry.purpose is Purpose.PRE_RUN
+        points = () if is_pre_run else cached.record.checkpoints
+        resume = (p for p in points if p.attempt < entry.attempt)
         last_termination = cached.record.last_termination
         reason = (
             f"after {last_termination.code}: {last_termination.message}"
@@ -48,6 +54,7 @@ class Rendering:
         spec: dict[str, Any] = {
             "jobUID": entry.job_uid,
             "attempt": entry.attempt,
+            "purpose": entry.purpose.value,
             "epoch": epoch,
             "nodes": list(entry.nodes),
             "spans": [{"level": level, "domains": count} for level, count in entry.spans],
@@ -62,8 +69,3 @@ class Rendering:
             "metadata": pods.attempt_metadata(entry, f"{entry.job_name}-{entry.attempt}"),
             "spec": spec,
         }
-
-
-def _is_aside(entry: Entry) -> bool:
-    """Whether the profile was recorded on other devices than those of the nodes."""
-    return entry.score is not None and entry.score.other_devices != ()

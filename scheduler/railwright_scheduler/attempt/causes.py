@@ -32,6 +32,8 @@ class CauseCode(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     RANK_FAILED = "RankFailed"
     HUNG = "Hung"
+    PROFILED = "Profiled"
+    NOT_PROFILED = "NotProfiled"
     IMAGE_NOT_FOUND = "ImageNotFound"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     LAUNCHER_UNHEARD = "LauncherUnheard"
@@ -66,6 +68,14 @@ FINAL_CAUSES = frozenset({CauseCode.IMAGE_NOT_FOUND})
 
 NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})
 """Causes of attempts that never bound their whole gang; they are no restarts."""
+
+AWAITS_PODS = frozenset({CauseCode.REMAPPED, CauseCode.PROFILED})
+"""Causes after which the next attempt waits until these pods are gone, to have their nodes."""
+
+PRE_RUN_RETRIED = frozenset(
+    {CauseCode.NODE_LOST, CauseCode.POD_EVICTED, CauseCode.POD_DELETED, *NEVER_RAN}
+)
+"""Causes that are not the fault of a pre-run: another one follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from enum import StrEnum
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.model.placement_score import PlacementScore
-from railwright_scheduler.model.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts, Purpose
 
 AttemptKey = tuple[str, int]
 """UID of a job, and number of the attempt."""
@@ -59,8 +59,8 @@ class Entry:
     ``spans`` counts the domains it was planned to use, by level. ``score`` is the placement score
     of its order of ranks, on the links and node speeds of ``topology_hash``. All of its pods are
     made from the spec with this ``spec_hash``. An aborting entry has none of these four: it keeps
-    what fences the attempt and the nodes of its pods. The entry of an attempt that ran has no
-    ``per_node`` either, as all of its pods were bound.
+    its ``purpose``, what fences the attempt and the nodes of its pods. The entry of an attempt that
+    ran has no ``per_node`` either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -75,6 +75,7 @@ class Entry:
     spec_hash: str = ""
     score: PlacementScore | None = None
     topology_hash: str = ""
+    purpose: Purpose = Purpose.TRAINING
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
@@ -88,6 +89,7 @@ class Entry:
     def size(self) -> int:
         """The most bytes that it takes in the stored ledger."""
         texts = [self.job_uid, self.namespace, self.job_name, self.spec_hash, self.topology_hash]
+        texts += [self.purpose] if self.purpose is not Purpose.TRAINING else []
         texts += [*node_list.fold(self.nodes), *self.per_node, *(level for level, _ in self.spans)]
         size = ENTRY_SIZE + NUMBER_SIZE * (len(self.per_node) + len(self.spans))
         if self.score is not None:

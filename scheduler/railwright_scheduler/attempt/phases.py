@@ -6,9 +6,10 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The phase of a job. SUCCEEDED and FAILED are final."""
+    """The phase of a job. SUCCEEDED and FAILED are final. PROFILING: its attempt is a pre-run."""
 
     QUEUED = "Queued"
+    PROFILING = "Profiling"
     STARTING = "Starting"
     RUNNING = "Running"
     RECOVERING = "Recovering"
@@ -22,6 +23,9 @@ FINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 EDGES: dict[tuple[Phase, Phase], str] = {
     (Phase.QUEUED, Phase.STARTING): "an attempt of it is in the ledger, committing",
     (Phase.QUEUED, Phase.SUSPENDED): "spec.suspend is set",
+    (Phase.QUEUED, Phase.PROFILING): "a pre-run of it is in the ledger, committing",
+    (Phase.PROFILING, Phase.QUEUED): "the pre-run is in the ledger, aborting",
+    (Phase.PROFILING, Phase.SUSPENDED): "spec.suspend is set and the pre-run is revoked",
     (Phase.STARTING, Phase.RUNNING): "every rank passed the barrier",
     (Phase.STARTING, Phase.QUEUED): "the gang was rolled back before all of it was bound",
     (Phase.STARTING, Phase.RECOVERING): "the attempt is in the ledger, aborting",

@@ -15,24 +15,38 @@ from railwright_scheduler.attempt.causes import (
     FINAL_CAUSES,
     HANGS_FREE,
     NEVER_RAN,
+    PRE_RUN_RETRIED,
     Cause,
     CauseCode,
 )
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase, move
+from railwright_scheduler.model.snapshot import Purpose
 
 BACKOFF_S_FIRST = 5
 BACKOFF_S_MAX = 300
 
 AT_ONCE = frozenset(
-    {CauseCode.NODE_LOST, CauseCode.REMAPPED, CauseCode.SUSPENDED, CauseCode.JOB_DELETED}
+    {
+        CauseCode.NODE_LOST,
+        CauseCode.REMAPPED,
+        CauseCode.PROFILED,
+        CauseCode.SUSPENDED,
+        CauseCode.JOB_DELETED,
+    }
 )
 """Causes after which the next attempt does not wait."""
+
+STOPPED = frozenset({CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
+"""Causes after which the user decides whether another attempt follows."""
 
 NEVER_COMMITTING = FINAL | {Phase.RUNNING}
 """Phases that no job has while its newest attempt is being bound, or was never bound."""
 
 CHECKPOINTED_ATTEMPTS_MAX = 16
+
+PRE_RUNS_MAX = 3
+"""Pre-runs of one spec that may end by causes that are not their fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,16 @@ class ResumePoint:
 
     attempt: int
     step: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreRunRecord:
+    """The pre-run with this ``spec_hash`` that a job needs. ``attempts`` of it ended without a
+    profile; ``given_up`` is why no other follows, empty while one does."""
+
+    spec_hash: str
+    attempts: int = 0
+    given_up: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +78,8 @@ class JobRecord:
     for a better place, ``failures`` those that count against the budget, ``start_failures`` those
     in a row that ended before every rank was there, ``hangs`` those that hung since a checkpoint of
     a later step than all before was committed. ``checkpoints`` runs from the newest attempt to the
-    oldest.
+    oldest. None of these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run``
+    is None as long as the job needs none.
     """
 
     phase: Phase = Phase.QUEUED
@@ -70,6 +95,7 @@ class JobRecord:
     hangs: int = 0
     last_termination: Cause | None = None
     checkpoints: tuple[ResumePoint, ...] = ()
+    pre_run: PreRunRecord | None = None
 
     @property
     def live(self) -> bool:
@@ -158,7 +184,10 @@ def derive_waiting(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecor
 
 
 def committed(record: JobRecord, *, attempt: int, step: int) -> JobRecord:
-    """The attempt may have written a checkpoint of this step: later ones may read up to it."""
+    """The attempt may have written a checkpoint of this step: later ones may read up to it, unless
+    it is a pre-run."""
+    if record.phase is Phase.PROFILING:
+        return record
     others = [point for point in record.checkpoints if point.attempt != attempt]
     further = step > max((point.step for point in record.checkpoints), default=0)
     return replace(
@@ -170,6 +199,8 @@ def committed(record: JobRecord, *, attempt: int, step: int) -> JobRecord:
 
 def resumed(record: JobRecord, *, attempt: int, source: ResumePoint) -> JobRecord:
     """The attempt resumed from this point: what lay beyond it was unfit, and stays unread."""
+    if record.phase is Phase.PROFILING:
+        return record
     kept = [p for p in record.checkpoints if p.attempt < source.attempt or p.attempt >= attempt]
     return replace(record, checkpoints=_newest_first([source, *kept]))
 
@@ -179,12 +210,14 @@ def _newest_first(points: Iterable[ResumePoint]) -> tuple[ResumePoint, ...]:
 
 
 def _began(record: JobRecord, entry: Entry) -> JobRecord:
-    suspended = record.phase is Phase.SUSPENDED
-    source = move(record.phase, Phase.QUEUED) if suspended else record.phase
-    phase = move(source, Phase.STARTING)
+    queued = record.phase is Phase.SUSPENDED or (
+        record.phase is Phase.RECOVERING and entry.purpose is Purpose.PRE_RUN
+    )
+    source = move(record.phase, Phase.QUEUED) if queued else record.phase
+    is_pre_run = entry.purpose is Purpose.PRE_RUN
     return replace(
         record,
-        phase=phase,
+        phase=move(source, Phase.PROFILING if is_pre_run else Phase.STARTING),
         attempt=entry.attempt,
         nodes=entry.nodes,
         spec_hash=entry.spec_hash,
@@ -193,10 +226,12 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
 
 
 def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
+    if record.phase is Phase.PROFILING:
+        return _profiled(record, attempt, cause)
     hangs = record.hangs + (cause.code is CauseCode.HUNG)
     counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > HANGS_FREE)
     failures = record.failures + counted
-    stopped = cause.code in (CauseCode.SUSPENDED, CauseCode.JOB_DELETED)
+    stopped = cause.code in STOPPED
     ran = cause.code not in NEVER_RAN and not stopped
     if stopped:
         phase = Phase.SUSPENDED
@@ -205,12 +240,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
     else:
         phase = Phase.RECOVERING if ran else Phase.QUEUED
     return replace(
-        record,
-        phase=move(record.phase, phase),
-        ended=attempt,
-        nodes=(),
-        spec_hash="",
-        topology_hash="",
+        _ended(record, attempt, cause, phase),
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         moves=record.moves + (cause.code is CauseCode.REMAPPED),
         failures=failures,
@@ -218,5 +248,30 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         start_failures=record.start_failures + 1
         if record.phase is Phase.STARTING and not stopped
         else 0,
+    )
+
+
+def _profiled(record: JobRecord, attempt: int, cause: Cause) -> JobRecord:
+    """The record after a pre-run, which spends no budget. Another one of the same spec follows only
+    a cause that is not its fault."""
+    stopped = cause.code in STOPPED
+    now = _ended(record, attempt, cause, Phase.SUSPENDED if stopped else Phase.QUEUED)
+    held = record.pre_run or PreRunRecord(record.spec_hash)
+    if stopped or cause.code is CauseCode.PROFILED:
+        return now
+    attempts = held.attempts + 1
+    is_last = cause.code not in PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX
+    why = f"the pre-run ended in attempt {attempt}: {cause.message}"
+    return replace(now, pre_run=replace(held, attempts=attempts, given_up=why if is_last else ""))
+
+
+def _ended(record: JobRecord, attempt: int, cause: Cause, phase: Phase) -> JobRecord:
+    return replace(
+        record,
+        phase=move(record.phase, phase),
+        ended=attempt,
+        nodes=(),
+        spec_hash="",
+        topology_hash="",
         last_termination=cause,
     )

@@ -189,20 +189,6 @@ class LedgerFull:
 
 
 @dataclass(frozen=True, slots=True)
-class PreRunAhead:
-    """The job ``name``, on ``nodes`` nodes, records first what this one's ranks will send.
-
-    ``phase`` is its phase, empty before it is created, and ``detail`` its step, or why it waits.
-    The operator sets this reason.
-    """
-
-    name: str
-    nodes: int
-    phase: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class InternalError:
     """Handling the job raised this ``error``; it is handled again after a back-off."""
 
@@ -234,7 +220,6 @@ Reason = (
     | InternalError
     | PriorityClassMissing
     | PodNamesTaken
-    | PreRunAhead
     | TierMissing
     | NeverFits
     | NotEnoughNodes
@@ -245,7 +230,7 @@ Reason = (
 )
 
 
-HELD_REASONS = (PriorityClassMissing, PodNamesTaken, PreRunAhead, InternalError, TooLarge)
+HELD_REASONS = (PriorityClassMissing, PodNamesTaken, InternalError, TooLarge)
 """Reasons that keep a job out of the queue; none of them is one to be in it."""
 
 

@@ -57,6 +57,13 @@ class Unavailable(StrEnum):
     DOUBLE_BOOKED = "double-booked"
 
 
+class Purpose(StrEnum):
+    """What an attempt is for. PRE_RUN: it only records what the ranks of the job send."""
+
+    TRAINING = "Training"
+    PRE_RUN = "PreRun"
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """A node's taint; only NoSchedule and NoExecute keep pods away here."""
@@ -142,7 +149,7 @@ class Job:
     ``attempt`` is the number the attempt would get. ``queue`` need not exist. ``workload``, if
     it is known what they do, has as many ranks as all nodes have, ``ranks_per_node`` each.
     ``before`` are the nodes of its last attempt's node ranks, while that is being cleared away;
-    empty for those that are blamed for its end.
+    empty for those that are blamed for its end. ``purpose`` is that of the attempt.
     """
 
     uid: str
@@ -160,6 +167,7 @@ class Job:
     workload: Workload | None = None
     constraints: TopologyConstraints = NO_CONSTRAINTS
     before: tuple[str, ...] = ()
+    purpose: Purpose = Purpose.TRAINING
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import Facts, PodFact
-from railwright_scheduler.model.snapshot import Amounts
+from railwright_scheduler.model.snapshot import Amounts, Purpose
 from railwright_scheduler.simulator import node_capacity
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
@@ -32,6 +32,7 @@ from railwright_scheduler.simulator.objects import (
     Reply,
     ReplyStatus,
 )
+from railwright_scheduler.simulator.profiling import PreRuns
 from railwright_scheduler.simulator.tables import Revision, Stored, Table
 
 
@@ -42,7 +43,8 @@ class Api:
     larger, ``down`` nodes that fell silent, and when.
 
     Of the history: ``sizes`` of the attempts that were ever in the ledger, how many pods were
-    ``made`` for each; those that were wholly bound at one time, and those aborted, and why.
+    ``made`` for each; those that were pre-runs, those that were wholly bound at one time, and those
+    aborted, and why.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,7 @@ class Api:
         self.inflated: dict[str, bool] = {}
         self.down: dict[str, int] = {}
         self.sizes: dict[AttemptKey, int] = {}
+        self.profiling: dict[AttemptKey, bool] = {}
         self._began: dict[AttemptKey, int] = {}
         self._died: dict[str, int] = {}
         self.whole: dict[AttemptKey, bool] = {}
@@ -65,6 +68,7 @@ class Api:
         self.tolerated = ToleratedCapacity()
         self.network = Network()
         self.hangs = Hangs()
+        self.pre_runs = PreRuns()
         self.made: dict[AttemptKey, int] = {}
         self._ranks_made: dict[AttemptKey, dict[int, bool]] = {}
         self._ranks_bound: dict[AttemptKey, dict[int, bool]] = {}
@@ -85,6 +89,7 @@ class Api:
             records={uid: job.record for uid, job in jobs.items()},
             limits={uid: job.backoff_limit for uid, job in jobs.items()},
             whole=self.whole.keys(),
+            pre_runs=self.profiling.keys(),
             revoked=self.revoked,
             hung=self.hangs.since_s,
             placements=[placement.key for placement in self.placements.objects.values()],
@@ -117,6 +122,8 @@ class Api:
         for entry in ledger.entries:
             self.sizes.setdefault(entry.key, len(entry.nodes))
             self._began.setdefault(entry.key, self.writes)
+            if entry.purpose is Purpose.PRE_RUN:
+                self.profiling[entry.key] = True
             if entry.cause is not None and entry.key not in self.revoked:
                 invariants.check_lost(entry, living=self._living_since(self._began[entry.key]))
                 self.revoked[entry.key] = entry.cause
@@ -133,6 +140,7 @@ class Api:
         if not self._is_current(version, stored.version):
             return Reply(ReplyStatus.CONFLICT)
         invariants.check_record(stored.value.record, record)
+        invariants.check_pre_run(record, is_pre_run=(uid, record.attempt) in self.profiling)
         self.jobs.put(uid, replace(stored.value, record=record))
         return Reply(ReplyStatus.DONE)
 

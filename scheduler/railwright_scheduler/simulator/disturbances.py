@@ -246,6 +246,7 @@ class Disturbances:
             per_node={GPU: self._random.pick((4, 8))},
             backoff_limit=self._backoff_limit,
             submitted_s=now_s,
+            wants_pre_run=self._api.pre_runs.is_wanted(),
         )
         self._api.jobs.put(uid, job)
         return uid

@@ -74,6 +74,8 @@ class Machines:
             self._api.pods.put(pod.uid, replace(pod, phase=PodState.RUNNING))
             self._note_barrier(pod)
         elif pod.phase is PodState.RUNNING and may_end and self._may_end(pod):
+            if self._api.pre_runs.record(self._api.jobs, pod.key):
+                return
             self._end(pod, PodState.SUCCEEDED, exit_code=0)
 
     def training(self) -> list[AttemptKey]:

@@ -70,8 +70,7 @@ class Network:
         """What a job of so many nodes does, as far as it says."""
         if self._random is None or num_nodes == 1:
             return None
-        split = Parallelism(tensor=RANKS_PER_NODE, data=num_nodes)
-        return Workload(_MODEL, split, Recipe(2048, 1, num_nodes))
+        return workload_of(Parallelism(tensor=RANKS_PER_NODE, data=num_nodes))
 
     def pass_time(self, nodes: Sequence[str], *, now_s: int) -> str:
         """The uplinks of one rack may turn out to let out more or less; what they do now."""
@@ -84,6 +83,11 @@ class Network:
         self.changes += 1
         self.changed_s = now_s
         return f"{rack} lets out {capacity}"
+
+
+def workload_of(split: Parallelism) -> Workload:
+    """What jobs train, in so many parts."""
+    return Workload(_MODEL, split, Recipe(2048, 1, split.data))
 
 
 def _rack(node: str) -> str:

@@ -65,6 +65,8 @@ class JobObject:
     backoff_limit: int
     submitted_s: int
     suspend: bool = False
+    wants_pre_run: bool = False
+    profiled: bool = False
     record: JobRecord = field(default_factory=JobRecord)
 
     @property

@@ -16,6 +16,7 @@ shrinking: seeds with few nodes and jobs are drawn often enough.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.objects import JobObject
+from railwright_scheduler.simulator.profiling import PreRuns
 from railwright_scheduler.simulator.seeded_random import SeededRandom, Wheel
 
 ROUNDS_MAX = 300
@@ -47,12 +49,14 @@ LONG_S = 10_000
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run went through: its steps, the writes that landed, the jobs that were moved, the
-    attempts that ended as hung, and how often what was done."""
+    attempts that ended as hung, how often a pre-run ended for which cause, and how often what was
+    done."""
 
     steps: int
     writes: int
     moves: int
     hangs: int
+    pre_runs: dict[str, int]
     succeeded: int
     counts: dict[str, int]
 
@@ -62,18 +66,26 @@ class RunError(AssertionError):
 
 
 def run(
-    seed: int, *, steps: int, links: bool = False, hangs: bool = False, cuts: bool = False
+    seed: int,
+    *,
+    steps: int,
+    links: bool = False,
+    hangs: bool = False,
+    cuts: bool = False,
+    pre_runs: bool = False,
 ) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
     With ``links`` there are jobs that wait for links, of which something else is found out now and
     then, by a random source of its own. With ``hangs`` ranks report their steps, and some hang.
-    With ``cuts`` the control plane is cut off from all nodes now and then.
+    With ``cuts`` the control plane is cut off from all nodes now and then. With ``pre_runs`` most
+    jobs want one.
     """
     simulation = _Simulation(
         SeededRandom(seed),
         Network(SeededRandom(~seed)) if links else Network(),
         Hangs(SeededRandom(~seed)) if hangs else Hangs(),
+        PreRuns(SeededRandom(~seed)) if pre_runs else PreRuns(),
         cuts=cuts,
     )
     try:
@@ -86,11 +98,20 @@ def run(
 
 
 class _Simulation:
-    def __init__(self, rng: SeededRandom, network: Network, hangs: Hangs, *, cuts: bool) -> None:
+    def __init__(
+        self,
+        rng: SeededRandom,
+        network: Network,
+        hangs: Hangs,
+        pre_runs: PreRuns,
+        *,
+        cuts: bool,
+    ) -> None:
         self._random = rng
         self._api = Api()
         self._api.network = network
         self._api.hangs = hangs
+        self._api.pre_runs = pre_runs
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(rng, self._api, self._machines, cuts=cuts)
         self._contenders = Contenders(self._api, self._machines, rng, self._disturbances.faults)
@@ -107,6 +128,11 @@ class _Simulation:
             writes=self._api.writes,
             moves=sum(cause.code is CauseCode.REMAPPED for cause in self._api.revoked.values()),
             hangs=sum(cause.code is CauseCode.HUNG for cause in self._api.revoked.values()),
+            pre_runs=Counter(
+                cause.code.value
+                for key, cause in self._api.revoked.items()
+                if key in self._api.profiling
+            ),
             succeeded=phases.count(Phase.SUCCEEDED),
             counts=self._counts,
         )
@@ -166,8 +192,10 @@ class _Simulation:
 
     def _pass_time(self) -> str:
         links = self._api.network.pass_time([*self._api.nodes.objects], now_s=self._now_s)
-        hangs = self._api.hangs.pass_time(self._machines.training(), now_s=self._now_s)
-        return f"{links} {hangs}".strip()
+        training = self._machines.training()
+        hangs = self._api.hangs.pass_time(training, now_s=self._now_s)
+        profiles = self._api.pre_runs.pass_time(self._api.jobs)
+        return " ".join(each for each in (links, hangs, profiles) if each)
 
     def _is_still(self, time_s: int) -> bool:
         """Whether nothing is asked for and nothing changes in the round after so long.

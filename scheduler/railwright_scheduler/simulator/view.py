@@ -24,7 +24,13 @@ from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import ObservedSteps, Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
+from railwright_scheduler.cluster_state import (
+    ClusterState,
+    ObservedAttempt,
+    ObservedJob,
+    ObservedPreRun,
+    Progress,
+)
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
@@ -49,6 +55,7 @@ class View:
         self._machines = machines
         self._network = api.network
         self._hangs = api.hangs
+        self._pre_runs = api.pre_runs
         self.jobs = Copy(api.jobs)
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
@@ -195,7 +202,8 @@ class View:
                 num_nodes=job.num_nodes,
                 per_node=job.per_node,
                 ranks_per_node=RANKS_PER_NODE,
-                workload=self._network.workload(job.num_nodes),
+                workload=self._network.workload(job.num_nodes)
+                or self._pre_runs.workload(job.num_nodes),
             ),
             suspend=job.suspend,
             backoff_limit=job.backoff_limit,
@@ -209,6 +217,9 @@ class View:
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             spec_hash=job.spec_hash,
             progress=Progress(0) if running else None,
+            pre_run=ObservedPreRun(f"{job.spec_hash}, pre-run", job.profiled)
+            if job.wants_pre_run
+            else None,
             watch=Watch(
                 asked_s=now_s - self._requested_s[key] if key in self._requested_s else None
             ),

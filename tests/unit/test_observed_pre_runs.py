@@ -1,0 +1,51 @@
+"""What the operator observes of the pre-run that the user of a job wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fixtures import profiled_jobs
+from fixtures.profiled_jobs import SPLIT, large, recorded
+from railwright_operator.write import pre_runs
+from railwright_scheduler.cluster_state import ObservedPreRun
+
+PROFILING = {"phase": "Profiling", "attempt": 1, "nodes": ["n0", "n1"]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, ObservedPreRun("")),
+        ({"profile": recorded(2)}, ObservedPreRun("", profiled=True)),
+        ({"profile": recorded(1)}, ObservedPreRun("")),
+        (
+            PROFILING | {"profile": recorded(1)},
+            ObservedPreRun("", error="the profile is of one replica"),
+        ),
+    ],
+    ids=["nothing", "recorded", "no longer fits", "recorded what does not fit"],
+)
+def test_profile_of_a_job_is_observed(status: dict[str, Any], expected: ObservedPreRun) -> None:
+    found = pre_runs.requested(profiled_jobs.cached(large(status=status)))
+    assert found is not None
+    assert found.error.startswith(expected.error)
+    assert found.profiled is expected.profiled
+    never = large(status=status, spec={"profiling": {"preRun": "Never"}})
+    assert pre_runs.requested(profiled_jobs.cached(never)) is None
+
+
+def test_pre_run_hash_follows_what_it_is_made_from() -> None:
+    """The profile itself makes no difference."""
+    workload = large()["spec"]["workload"]
+    specs: tuple[dict[str, Any], ...] = (
+        {},
+        SPLIT,
+        {"profiling": {"preRun": "Auto", "steps": 5}},
+        {"priorityClassName": "high"},
+        {"workload": workload | {"profile": recorded(2)}},
+    )
+    shapes = [profiled_jobs.cached(large(spec=spec)).pre_run_hash for spec in specs]
+    assert len({*shapes[:-1]}) == 4
+    assert shapes[-1] == shapes[0]
