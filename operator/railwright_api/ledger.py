@@ -72,8 +72,8 @@ class Entry(Part):
     """Name of the job."""
     attempt: Annotated[Count, Field(ge=1)]
     """Number of the attempt."""
-    purpose: Annotated[Literal["Training", "PreRun"], Field(default="Training")]
-    """PreRun if the attempt only records what ranks send."""
+    purpose: Literal["Training", "PreRun"] | None = None
+    """PreRun: the attempt only records what ranks send. None means Training."""
     state: Literal["Committing", "Aborting"]
     """Committing until all pods are bound; Aborting until all pods are gone."""
     nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODES_MAX)]

@@ -75,10 +75,10 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
         ("tj.spec.numNodes", ["<integer>", "one pod on each; all start together or none"]),
         ("tj.spec.resourcesPerNode", ["<map[string]Object>", "such as nvidia.com/gpu 8"]),
         ("tj.spec.template.spec.affinity", ["Reserved: Railwright places by the network"]),
-        ("tj.status.progress.percent", ["such as 42%"]),
+        ("tj.status.progress.percent", ["for example 42%"]),
         ("queues", ["waits in the queue default"]),
         ("fabrics.spec.levels", ["the coarsest first"]),
-        ("fabrics.spec.probing.mode", ["Never", "Nodes that jobs run on are not measured"]),
+        ("fabrics.spec.probing.mode", ["Never", "Nodes that run jobs are not measured"]),
     ],
 )
 def test_kubectl_explain_describes_a_field(
@@ -97,6 +97,7 @@ def test_omitted_fields_get_their_defaults(admin: ApiClient) -> None:
         "numProcPerNode": 1,
         "resourcesPerNode": {},
         "backoffLimit": 3,
+        "startTimeoutSeconds": 600,
         "suspend": False,
         "profiling": {"steps": 0, "preRun": "Never"},
     }
@@ -196,6 +197,7 @@ def test_a_placement_never_changes(admin: ApiClient, namespace: str) -> None:
     spec: dict[str, Any] = {
         "jobUID": "u",
         "attempt": 1,
+        "purpose": "Training",
         "epoch": 1,
         "nodes": ["n1", "n2"],
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
@@ -222,7 +224,7 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "perNode": {"memory": 2**62, "cpu": 8000},
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
         "specHash": "7d8a",
-        "known": "",
+        "topologyHash": "",
         "cause": cause,
     }
     spec: dict[str, Any] = {"epoch": 1, "incarnation": "i", "holder": "h", "entries": [entry]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ from railwright_scheduler.model.placement_score import (
     PlacementScore,
     PredictedStep,
 )
+from railwright_scheduler.model.snapshot import Purpose
 
 MERITS = PlacementScore(
     (CrossDomainBytes("rack", 1, 2),), PredictedStep(("a",), 1, 2, 3, 4, 5), 1, True
@@ -85,6 +87,12 @@ async def test_ledger_keeps_fields_of_later_version() -> None:
     assert entry["state"] == "Aborting"
 
 
+async def test_ledger_keeps_the_purpose_of_an_attempt() -> None:
+    pre_runs = [replace(each, purpose=Purpose.PRE_RUN) for each in (COMMITTING, ABORTING)]
+    leader, _ = await taken_over(stored(*map(from_later, pre_runs)))
+    assert leader.ledger.entries == tuple(pre_runs)
+
+
 async def test_ledger_keeps_cause_of_later_version() -> None:
     found = from_later(ABORTING, cause={"code": "CableOnFire", "message": "smoke"})
     leader, server = await taken_over(stored(found))
@@ -94,9 +102,10 @@ async def test_ledger_keeps_cause_of_later_version() -> None:
     assert server.held["spec"]["entries"][0]["cause"]["code"] == "CableOnFire"
 
 
-async def test_entry_in_unknown_state_is_revoked() -> None:
+@pytest.mark.parametrize("later", [{"state": "Draining"}, {"purpose": "Evaluation"}], ids=str)
+async def test_entry_in_unknown_state_is_revoked(later: dict[str, str]) -> None:
     """No rule of this version says how such an attempt goes on; its devices stay reserved."""
-    leader, server = await taken_over(stored(from_later(COMMITTING, state="Draining")))
+    leader, server = await taken_over(stored(from_later(COMMITTING, **later)))
     (entry,) = leader.ledger.entries
     assert (entry.state, entry.nodes) == (EntryState.ABORTING, COMMITTING.nodes)
     assert entry.cause is not None

@@ -178,7 +178,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     state, purpose = found["state"], found.get("purpose", Purpose.TRAINING.value)
     if state not in list(EntryState) or purpose not in list(Purpose):
         # Revoked: this version does not implement its rules.
-        message = f"the ledger has the attempt as {state}, a state of a later version"
+        message = f"the ledger has the attempt as {state} for {purpose}, of a later version"
         purpose = purpose if purpose in list(Purpose) else Purpose.TRAINING
         cause, state = cause or Cause(CauseCode.STATE_UNKNOWN, message), EntryState.ABORTING
     return Entry(
