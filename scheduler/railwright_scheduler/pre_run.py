@@ -44,8 +44,8 @@ _NOT_REQUESTED = Cause(
 _OVER = Cause(CauseCode.NOT_PROFILED, "not all of its ranks had recorded their steps when it ended")
 _LATE = Cause(
     CauseCode.NOT_PROFILED,
-    f"it has not recorded within {RECORDS_S / 60:.0f} min: only scripts that report their "
-    "steps can be recorded; what else keeps torch from it is in its logs",
+    f"it has not recorded within {RECORDS_S / 60:.0f} min; only scripts that report their steps "
+    "can be recorded",
 )
 
 
