@@ -70,6 +70,8 @@ def test_a_finished_job_goes_when_its_time_is_over(run: Run) -> None:
 
 
 def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: Run) -> None:
+    """The operator restarts while a node dies; the new process detects the loss and replaces the
+    node."""
     job = run(Training("orphaned", SLEEPS, gpus=8))
     victim = job.until_phase("Running")["nodes"][1]
     cluster.bed.kill_node(victim)

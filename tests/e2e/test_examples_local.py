@@ -70,6 +70,7 @@ def killed_at(step: int, command: list[str], *, operator: OperatorEndpoint, fold
 
 @pytest.mark.parametrize("example", ["ddp", "fsdp"])
 def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) -> None:
+    """Its losses equal those of a run that was not killed."""
     steps = 40
     with OperatorEndpoint().listening() as operator:
         alone = command_of(example, tmp_path / "uninterrupted", steps=steps)
@@ -111,6 +112,7 @@ def test_script_without_railwright_runs(tmp_path: Path) -> None:
 
 
 def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) -> None:
+    """Each rank raises for a revoked attempt before the launcher ends the ranks."""
     with OperatorEndpoint(refused_steps=(2,)).listening() as operator:
         tests = str(Path(__file__).parents[1])
         environ = environment_of(operator.url, tmp_path, PYTHONPATH=tests)

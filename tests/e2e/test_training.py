@@ -47,6 +47,7 @@ WORKLOAD: dict[str, Any] = {
 def test_sharded_training_that_lost_a_pod_has_equal_losses(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
+    """Its losses equal those of a training that lost no pod."""
     job = run(_fsdp("interrupted", checkpoints("interrupted")))
     job.until(lambda status: _step(status) >= EVERY + 2, "steps after a checkpoint")
     plane = cluster.bed.control_plane
@@ -67,6 +68,7 @@ def test_sharded_training_that_lost_a_pod_has_equal_losses(
 def test_next_attempt_is_mapped_by_profile_of_the_first(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
+    """The recorded traffic of the first attempt decides the order of ranks of the second."""
     spec = {"profiling": {"steps": 3}, "workload": WORKLOAD}
     job = run(replace(_fsdp("seen", checkpoints("seen")), spec=spec))
     status = job.until(lambda status: "profile" in status, "what its ranks recorded")
@@ -95,6 +97,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
 def test_four_ranks_are_mapped_by_pre_run_of_two(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
+    """A pre-run with two ranks records the traffic by which the four ranks are mapped."""
     workload = WORKLOAD | {
         "parallelism": {"data": 4},
         "training": WORKLOAD["training"] | {"globalBatch": 32},

@@ -25,6 +25,7 @@ print(" ".join(name + "=" + os.environ[name] for name in names))
 
 
 def test_failed_rank_fails_job_with_rank_code_and_output(run: Run) -> None:
+    """The status has the rank, its exit code and its last lines."""
     job = run(Training("fails", script(FAILS_ON_RANK_1), spec={"backoffLimit": 0}))
     status = job.until_phase("Failed")
     end = status["lastTermination"]

@@ -84,6 +84,7 @@ def test_budget_and_time_to_live_change_at_any_time(job: Job) -> None:
 
 
 def test_unknown_template_field_is_immutable_too(job: Job) -> None:
+    """The schema keeps fields that Railwright does not have, and refuses their change."""
     assert "template cannot change" in job.refusal(template={"spec": {"hostNetwork": True}})
     job.change(suspend=True)
     job.change(template={"spec": {"hostNetwork": True}}, suspend=False)

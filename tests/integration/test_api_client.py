@@ -44,6 +44,8 @@ async def test_errors_state_whether_a_write_happened(
 async def test_precondition_protects_recreated_object(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """A deletion with the old UID does not delete an object that was created again under the
+    name."""
     place = paths.pods(namespace)
     async with shell.api(shell.connect(control_plane)) as api:
         await shell.allow_pods(api, namespace)
@@ -120,6 +122,7 @@ async def test_the_lease_is_checked_again_before_each_retry_of_a_write(
 async def test_write_refused_for_load_waits_and_happens_once(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """After 429 the client waits as long as Retry-After states and repeats the write once."""
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane, through=between.entrance)) as api,
@@ -235,6 +238,7 @@ async def test_an_outage_fails_writes_without_effect_and_ends(
 async def test_rotated_token_is_read_again(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
+    """A request with an expired token fails; the next one uses the new token of the file."""
     token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
     config = orjson.loads(control_plane.kubeconfig.read_bytes())
     config["users"][0]["user"] = {"tokenFile": str(token_file)}
@@ -250,6 +254,7 @@ async def test_rotated_token_is_read_again(
 async def test_unreadable_credentials_fail_the_request(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
+    """The request raises; it is not sent without credentials."""
     token_file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
     config = orjson.loads(control_plane.kubeconfig.read_bytes())
     config["users"][0]["user"] = {"tokenFile": str(token_file)}

@@ -160,6 +160,7 @@ def test_invalid_status_is_refused(
 
 
 def test_fabric_is_a_singleton_without_site_labels(admin: ApiClient) -> None:
+    """Only the name `default` is accepted, and `spec.levels` is empty at first."""
     fabric = manifests.cluster_object("Fabric")
     del fabric["spec"]
     path = manifests.path(names.FABRICS) + manifests.ASK

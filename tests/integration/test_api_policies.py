@@ -126,6 +126,7 @@ def test_a_tenants_job_within_its_rights_is_taken(
 
 
 def test_template_cannot_change_into_a_refused_one(alice: ApiClient) -> None:
+    """The rules for a new template apply to a change of one too."""
     alice.post(JOBS, manifests.job("held", spec={"suspend": True}))
     template = manifests.job(pod={"hostPID": True})["spec"]["template"]
     with pytest.raises(ApiError, match="hostPID: pods of this namespace stay off the host"):
@@ -164,6 +165,7 @@ def test_a_status_is_written_by_the_operator_alone(site: Site, alice: ApiClient)
 def test_forged_status_is_corrected_and_harms_no_other_job(
     site: Site, floor: Floor, claim: Changes, breaks: str
 ) -> None:
+    """The status was written before the policy that forbids it existed."""
     job = floor.apply("forged")
     before = job.until_bound()
     path = f"{floor.path(names.TRAINING_JOBS)}/forged/status"
@@ -187,6 +189,7 @@ def _agrees(job: Job, status: Changes) -> bool:
 
 @pytest.mark.parametrize("plural", [names.QUEUES, names.FABRICS])
 def test_site_statuses_are_written_by_operator_alone(site: Site, plural: str) -> None:
+    """The policy refuses writes of the statuses of Queue and Fabric by other users."""
     path = f"{manifests.path(plural)}/{names.SINGLETON}/status"
     with pytest.raises(ApiError, match=f"{plural}/status: the operator alone writes it"):
         site.admin.patch(path, {"status": {"nodes": 7, "waiting": 7}})
@@ -218,6 +221,7 @@ def _pod(name: str, **labels: str) -> Changes:
 def test_pods_with_our_labels_are_made_by_operator_alone(
     site: Site, floor: Floor, alice: ApiClient
 ) -> None:
+    """The policy refuses pods with our labels from other users."""
     mine, pods = f"/api/v1/namespaces/{TENANT}/pods", f"/api/v1/namespaces/{floor.name}/pods"
     refused = "is reserved, the operator alone sets it: remove it"
     with pytest.raises(ApiError, match=refused):

@@ -68,6 +68,7 @@ def test_cpu_and_bytes_are_quantities_within_bounds(
 
 @pytest.mark.parametrize("resource", ["gpu", "GPU", "pods", "hugepages-2Mi", "a/b/c", ""])
 def test_unknown_resource_name_is_refused_with_known_ones(admin: ApiClient, resource: str) -> None:
+    """The message lists the resource names that are allowed."""
     answer = refusal(admin, manifests.job(spec={"resourcesPerNode": {resource: 1}}))
     assert f"{resource} is no resource of a pod: use cpu, memory" in answer, answer
     assert "such as nvidia.com/gpu" in answer

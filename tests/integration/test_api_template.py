@@ -76,6 +76,7 @@ def test_resources_of_the_first_container_are_refused(admin: ApiClient) -> None:
 def test_sidecars_and_init_containers_request_countable_amounts(
     admin: ApiClient, part: str, side: str, resource: str, amount: object, expected: str
 ) -> None:
+    """Their requests must be valid quantities, as those of the main container."""
     beside = {"name": "side", "image": "i", "resources": {side: {resource: amount}}}
     first = {"name": "train", "image": "i", "command": ["c"]}
     given = {"containers": [first, beside]} if part == "containers" else {part: [beside]}

@@ -107,6 +107,7 @@ def test_refused_commit_renames_nothing_and_raises(
 def test_operator_outage_delays_commit_5_s_and_removes_nothing(
     operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:
+    """The checkpoint counts after the time-out, and old checkpoints are kept."""
     run = Run(tmp_path, seed=0)
     checkpoints = Checkpointer(tmp_path, run.model, run.optimizer, keep=1)
     checkpoints.save(1)
@@ -160,6 +161,7 @@ def test_nothing_above_the_resume_point_is_read(
 def test_restarted_local_run_resumes_and_keeps_three(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without an operator, a second run loads the newest checkpoint and keeps three."""
     for name in (environment.CHANNEL, environment.RESUME, environment.JOB_UID):
         monkeypatch.delenv(name, raising=False)
     first = Run(tmp_path, seed=0)
@@ -178,6 +180,8 @@ def test_restarted_local_run_resumes_and_keeps_three(
 
 
 def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
+    """A state that `load` would refuse is refused by `save` already."""
+
     class Open:
         def state_dict(self) -> dict[str, object]:
             return {"path": tmp_path}
@@ -195,6 +199,7 @@ def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
 def test_full_disk_is_reported_and_step_can_be_saved_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The failed save raises with the rank and the error, and the same step can be saved again."""
     run = Run(tmp_path, seed=0)
 
     def full(*_: object) -> None:

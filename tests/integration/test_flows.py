@@ -39,6 +39,8 @@ def test_flows_share_what_they_have_to(sent: list[flows.Flow], took_s: float) ->
 
 
 def test_ring_across_racks_takes_twice_as_long() -> None:
+    """The order of ranks alternates between two racks, so that each uplink carries the ring
+    twice."""
     rings = [
         [(one, other, 100.0) for one, other in zip(ring, [*ring[1:], ring[0]], strict=True)]
         for ring in ([0, 1, 2, 3], [0, 2, 1, 3])
@@ -53,6 +55,7 @@ def test_uplinks_further_out_are_shared_as_well() -> None:
 
 
 def test_unshared_step_takes_predicted_time_plus_messages() -> None:
+    """The flow model leaves out the latency of messages, so it is a little below the prediction."""
     model = Transformer(32, 8192, 64, 64, 128, 4 * 8192, 51_200)
     workload = Workload(model, Parallelism(tensor=8, pipeline=2, data=2), Recipe(2048, 1, 32))
     network = Network(8 * DGX_H100.network.bandwidth, ())

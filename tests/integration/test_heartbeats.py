@@ -72,6 +72,7 @@ async def test_the_token_of_another_pod_is_refused(world: Heartbeats) -> None:
 async def test_token_of_other_job_or_audience_is_refused(
     world: Heartbeats,
 ) -> None:
+    """The audience of a token names one job."""
     other = await world.token("pod-0", world.pods[0], audience_of=OTHER_JOB)
     assert (await world.post_message("/v1/beat", other, heartbeat(0)))[0] == 403
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "pod-0", "uid": world.pods[0]}
@@ -122,6 +123,7 @@ async def test_attempt_not_expected_yet_may_retry(world: Heartbeats) -> None:
 async def test_commit_is_granted_once_recorded_and_refused_if_revoked(
     world: Heartbeats,
 ) -> None:
+    """The response follows the status write; a revocation during the write refuses the commit."""
     token = (await tokens_of(world))[0]
     status, answer = await world.post_message("/v1/commit", token, protocol.Commit(member(), 5))
     assert (status, answer["granted"], world.commits) == (200, True, [(JOB, ATTEMPT, 5)])

@@ -137,6 +137,7 @@ async def test_a_busy_event_loop_does_not_cost_the_lease(
 async def test_lease_taken_by_force_is_lost_and_not_retaken(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """Another holder wrote the Lease; the leader stops and does not try again."""
     one = Candidate(shell.connect(control_plane), namespace, "one")
     async with shell.api(shell.connect(control_plane)) as api:
         try:
@@ -153,6 +154,7 @@ async def test_lease_taken_by_force_is_lost_and_not_retaken(
 async def test_lease_released_by_another_is_still_lost(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """A leader whose Lease was taken and released does not go on."""
     one = Candidate(shell.connect(control_plane), namespace, "one")
     async with shell.api(shell.connect(control_plane)) as api:
         try:
@@ -192,6 +194,7 @@ def test_terms_that_would_let_two_lead_are_refused() -> None:
 async def test_lease_counts_from_local_observation(
     control_plane: ControlPlane, namespace: str, hours: int
 ) -> None:
+    """The times in the Lease are those of another clock and do not count."""
     renewed = datetime.now(UTC) + timedelta(hours=hours)
     times = dict.fromkeys(("acquireTime", "renewTime"), renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
     spec = {"holderIdentity": "other", "leaseDurationSeconds": int(TIMINGS.duration_s) // 2}
@@ -209,6 +212,7 @@ async def test_lease_counts_from_local_observation(
 
 
 async def test_expired_lease_is_taken_at_once(control_plane: ControlPlane, namespace: str) -> None:
+    """A candidate wakes at the expiry, whatever its retry interval is."""
     rarely = LeaseTimings(duration_s=60.0, renew_deadline_s=50.0, retry_s=40.0)
     one = Candidate(shell.connect(control_plane), namespace, "one", timings=rarely)
     async with shell.api(shell.connect(control_plane)) as api:
@@ -227,6 +231,7 @@ async def test_expired_lease_is_taken_at_once(control_plane: ControlPlane, names
 async def test_fast_clock_cannot_make_two_ledger_writers(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """Both processes hold the Lease for a time; the epoch refuses the writes of one."""
     async with proxy.in_front_of(control_plane) as between:
         one = Candidate(shell.connect(control_plane, through=between.entrance), namespace, "one")
         two = Candidate(

@@ -119,6 +119,7 @@ def _ended(phase: str, status: Json) -> bool:
 
 
 def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor) -> None:
+    """A secret in a template does not appear in logs, events or statuses."""
     admin = site.admin
     jobs = admin.get(secretive.path(names.TRAINING_JOBS))["items"]
     reported = {

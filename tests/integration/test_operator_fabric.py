@@ -125,6 +125,7 @@ def test_job_is_placed_equally_by_each_family_of_labels(ground: Site, bare: Floo
 
 
 def test_topology_file_places_nodes_and_reloads_in_seconds(ground: Site, bare: Floor) -> None:
+    """A ConfigMap gives the domains of nodes; a changed file counts within seconds."""
     halves = [bare.nodes[0::2], bare.nodes[1::2]]
     _give(ground, topology_conf=_conf(*halves))
     status = _until(ground, lambda status: status.get("summary") == "2", "two leaves")

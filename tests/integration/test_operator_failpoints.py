@@ -65,6 +65,7 @@ def pair(hall: Floor, replicas: Pair, gang: str) -> Iterator[Pair]:
 
 
 def test_commit_makes_the_writes_named_by_failpoints(site: Site, hall: Floor, gang: str) -> None:
+    """The order of writes equals the list of failpoints."""
     assert len(chosen(COMMIT_ALL, COMMIT_SOME)) >= len(COMMIT_SOME)
     before = len(site.proxy.seen)
     _settled(hall, hall.apply(gang, nodes=GANG), by_s=time.monotonic() + CLEAN_S)
@@ -91,6 +92,7 @@ def test_a_commit_whose_operator_dies_at_a_write_ends_whole(
 def test_rollback_of_operator_killed_at_a_write_leaves_nothing(
     site: Site, hall: Floor, pair: Pair, gang: str, point: Failpoint
 ) -> None:
+    """The operator is killed at each write of a roll-back; no pod and no reservation remains."""
     job = hall.apply(gang, nodes=GANG)
     _settled(hall, job, by_s=time.monotonic() + CLEAN_S)
     with failpoints.killed_at(site, pair.leader, point):

@@ -67,6 +67,7 @@ def test_agent_inventory_and_its_conflicts_are_on_fabric(
 
 
 def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) -> None:
+    """The Fabric's status names a node whose device is slower than most."""
     usual = DeviceBenchmark("0000:17:00.0", "H100", "torch 9.9", 660 * 10**12, 29 * 10**11)
     slow = replace(usual, flop_per_s=403 * 10**12)
     name = floor.nodes[2]

@@ -25,6 +25,7 @@ WRITES = ("create", "replace", "patch", "delete")
 
 
 def test_standby_finishes_or_undoes_work_of_killed_leader(site: Site) -> None:
+    """A gang in flight is bound completely or rolled back by the next leader."""
     with (
         operator_site.floor_on(site, (16, 16)) as floor,
         _standby(site, through=site.proxy) as standby,

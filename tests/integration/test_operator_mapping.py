@@ -42,6 +42,7 @@ def placement(floor: Floor, name: str) -> Placement:
 
 @pytest.mark.parametrize("product", ["NVIDIA-A100-SXM4-80GB", None])
 def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -> None:
+    """The mapping puts ranks with the most traffic between them into one rack."""
     with operator_site.floor_on(site, (4, 4)) as floor:
         for node in floor.nodes:
             site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
@@ -113,6 +114,7 @@ def test_pre_run_profile_is_kept_and_maps_the_job(site: Site) -> None:
 
 @pytest.mark.parametrize("taken_on", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"])
 def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on: str) -> None:
+    """The status states the device kinds on which the profile was not recorded."""
     product = "NVIDIA-H100-80GB-HBM3"
     with operator_site.floor_on(site, (4, 4)) as floor:
         for node in floor.nodes:
@@ -153,6 +155,7 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
 
 
 def test_topology_changes_only_while_suspended(floor: Floor) -> None:
+    """The API server refuses a change of `spec.topology` of a job that is not suspended."""
     job = floor.apply("moved", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
     job.until_bound()
     with pytest.raises(ApiError, match="topology cannot change while the job is not suspended"):

@@ -64,6 +64,7 @@ def test_a_job_made_again_in_mid_commit_gets_pods_of_its_own(
 
 
 def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gang: str) -> None:
+    """The gang is rolled back: no two pods of an attempt have different specs."""
     with _held_half_way(hall, gang, "create pods", HALF + 1) as job:
         with pytest.raises(KubectlError, match="numNodes cannot change"):
             job.patch({"numNodes": HALF})
@@ -81,6 +82,7 @@ def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gan
 def test_job_changed_while_operator_down_never_runs_half(
     site: Site, hall: Floor, gang: str
 ) -> None:
+    """A gang in flight is rolled back and starts with the new spec."""
     with failpoints.killed_at(site, site.operator, Failpoint("pod", HALF, after=True)):
         job = hall.apply(gang, nodes=SIZE)
     template = job.object()["spec"]["template"]
@@ -110,6 +112,7 @@ def test_node_registered_anew_is_placed_by_its_labels(site: Site) -> None:
 
 
 def test_refused_binding_rolls_back_its_gang_alone(site: Site, floor: Floor) -> None:
+    """Other gangs are bound meanwhile."""
     with operator_site.floor_on(site, (2,)) as beside:
         with operator_site.created(site, *_policy(floor.nodes[3])):
             waiting.until(lambda: _is_in_force(floor), "the policy", deadline_s=30)

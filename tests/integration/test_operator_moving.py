@@ -84,6 +84,7 @@ def _until_known(job: Job, *, other_than: str = "") -> Json:
 
 
 def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) -> None:
+    """The uplinks become slow; the job moves and resumes from its checkpoint."""
     played = Played(steps=1_000_000, checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS)
     with SimulatedLaunchers(ground.plane, played) as launchers:
         job = racks.apply("long", nodes=8, numProcPerNode=8, workload=REPLICAS)

@@ -61,6 +61,7 @@ CHANGES: dict[str, tuple[Callable[[Floor, str], None], str]] = {
 def test_node_change_before_bind_replans_gang(
     site: Site,
 ) -> None:
+    """The node loses capacity during the commit; no node is overcommitted."""
     with operator_site.floor_on(site, (2,) * 2 * len(CHANGES)) as floor:
         with _nobody_makes_rank_1(site, floor):
             jobs = {name: floor.apply(name) for name in CHANGES}

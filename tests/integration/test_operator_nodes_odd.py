@@ -101,6 +101,7 @@ def test_what_is_no_amount_never_reaches_the_operator(
 
 
 def test_impossible_amount_is_reported_and_last_good_counts(site: Site, floor: Floor) -> None:
+    """A negative allocatable amount is a problem in the Fabric's status."""
     node = floor.nodes[0]
     _offer(site, node, BEYOND)
     _until_said(site, node, GPU, "the last value that could be read, 8, counts")
@@ -110,6 +111,7 @@ def test_impossible_amount_is_reported_and_last_good_counts(site: Site, floor: F
 
 
 def test_flapping_amount_is_not_promised(site: Site, floor: Floor) -> None:
+    """The job is placed at last, and a node that shrank to 0 takes no further job."""
     node, *others = floor.nodes
     end_s = time.monotonic() + 4.0
     job = floor.apply("job", nodes=2)

@@ -14,6 +14,7 @@ FIRST_START = "first start"
 
 
 def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
+    """Only one rack has enough nodes."""
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
         status = floor.apply("gang", nodes=3).until_bound()
         assert status["nodes"] == floor.nodes[1:4]
@@ -26,6 +27,7 @@ def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
 
 
 def test_gang_larger_than_a_rack_spans_the_fewest(site: Site) -> None:
+    """Ranks fill one rack after the other."""
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
         status = floor.apply("gang", nodes=5).until_bound()
         assert status["nodes"] == floor.nodes[1:]
@@ -92,6 +94,7 @@ def test_the_higher_priority_class_goes_first(site: Site) -> None:
 
 
 def test_missing_priority_class_is_named_with_existing_ones(floor: Floor) -> None:
+    """The job waits with the names of the existing classes."""
     name = f"{floor.name}-late"
     job = floor.apply("job", priorityClassName=name)
     message = job.until_reason("PriorityClassNotFound")["message"]

@@ -30,6 +30,7 @@ def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Flo
 
 
 def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
+    """After the loss of a node the job waits with a reason, and starts when the node returns."""
     with operator_site.floor_on(site, (2,)) as floor:
         job = floor.apply("job")
         job.until_bound()

@@ -60,6 +60,7 @@ def test_invalid_template_is_published_at_once(floor: Floor) -> None:
 def test_limit_range_that_changes_a_pod_keeps_gang_out(
     floor: Floor, limit: dict[str, Any], words: str
 ) -> None:
+    """A LimitRange refuses or enlarges one pod; no pod of the gang is bound."""
     limits = [{"type": "Container"} | limit]
     floor.create(
         {

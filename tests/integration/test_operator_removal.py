@@ -64,6 +64,7 @@ def failed(floor: Floor) -> Job:
 def test_job_deleted_in_any_phase_leaves_nothing(
     site: Site, floor: Floor, arrange: Arrange
 ) -> None:
+    """Its pods, Placements and reservations go."""
     arrange(floor).delete()
     floor.until_nothing_is_left()
     site.plane.kubectl("uncordon", floor.nodes[0])
@@ -75,6 +76,7 @@ def test_job_deleted_in_any_phase_leaves_nothing(
 def test_job_suspended_in_any_phase_frees_nodes_and_resumes(
     site: Site, floor: Floor, arrange: Arrange
 ) -> None:
+    """It starts again when `suspend` is cleared."""
     job = arrange(floor)
     job.patch({"suspend": True})
     status = job.until_phase("Suspended")

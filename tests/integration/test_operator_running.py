@@ -50,6 +50,7 @@ def test_suspended_running_job_frees_nodes_and_runs_again(
 def test_running_job_changed_while_operator_down_restarts(
     site: Site, launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
+    """The next leader finds another spec hash and starts a new attempt."""
     job, other = floor.apply("job", gpus=4), floor.apply("other", gpus=4)
     for each in (job, other):
         each.until_phase("Running")
@@ -84,6 +85,7 @@ def test_a_running_job_that_is_deleted_leaves_nothing(
 def test_silently_dead_node_is_replaced_until_none_is_left(
     site: Site, launchers: SimulatedLaunchers
 ) -> None:
+    """Each loss of a node moves the job to a spare one; without one it waits."""
     with operator_site.floor_on(site, (2, 1)) as floor:
         first, second, spare = floor.nodes
         job = floor.apply("job")

@@ -118,6 +118,7 @@ def _probes(site: Site) -> float:
 def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     ground: Site, rails: Rails, agents: NodeAgents
 ) -> None:
+    """Nodes without a topology source are measured, and the survey is stored."""
     _never(ground, rails, agents)
     agents.stop()
 

@@ -26,6 +26,7 @@ CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]
 
 
 def test_pods_are_accepted_under_restricted_pod_security(site: Site, floor: Floor) -> None:
+    """A template that follows the restricted profile gets pods that follow it too."""
     enforce = "pod-security.kubernetes.io/enforce=restricted"
     site.plane.kubectl("label", "namespace", floor.name, enforce)
     main = {"name": "train", "image": "i", "command": ["c"], "securityContext": CONTAINER}

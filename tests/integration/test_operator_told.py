@@ -56,6 +56,7 @@ def test_probes_and_metrics_answer(site: Site) -> None:
 
 
 def test_life_of_a_job_stays_within_operator_role(site: Site, floor: Floor) -> None:
+    """The operator runs with its own role, and no request is forbidden."""
     before = _refused(site)
     job = floor.apply("job", backoffLimit=1, ttlSecondsAfterFinished=1)
     for attempt in (1, 2):

@@ -63,6 +63,7 @@ def test_waiting_jobs_state_need_free_and_jobs_ahead(floor: Floor) -> None:
 
 
 def test_unfit_nodes_are_counted_by_cause_and_used_on_recovery(site: Site, floor: Floor) -> None:
+    """The reason counts unready, cordoned and tainted nodes."""
     cordoned, tainted, unready, well = floor.nodes
     site.plane.kubectl("cordon", cordoned)
     site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine=:NoSchedule")

@@ -64,6 +64,7 @@ def lines(found: Profile) -> Iterator[tuple[list[tuple[int, ...]], str, str, int
 
 
 def test_every_operation_is_recorded_with_group_and_bytes(everything: Profile) -> None:
+    """All collectives and sends of a script are in the recording."""
     assert (everything.ranks, everything.steps) == (4, pre_runs.RECORDED_STEPS)
     every, pairs = [(0, 1, 2, 3)], [(0, 2), (1, 3)]
     steps = pre_runs.RECORDED_STEPS
@@ -150,6 +151,7 @@ def test_pre_run_hands_over_until_it_is_revoked(tmp_path: Path) -> None:
 
 
 def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
+    """The launcher reports the refusal as the failure of the pre-run."""
     script = str(profile_cases.EXAMPLES / "ddp" / "train.py")
     command = [sys.executable, script, "--steps=1000000", f"--checkpoint-dir={tmp_path}"]
     asked = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}

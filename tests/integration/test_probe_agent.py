@@ -71,6 +71,7 @@ async def test_an_agent_that_cannot_reach_another_says_so() -> None:
 
 @pytest.mark.usefixtures("loopback_is_a_network")
 async def test_survey_dispatches_agents_and_names_silent_ones() -> None:
+    """Agents measure each other; an agent that does not poll is named."""
     hosts = {f"node-{at}": f"127.0.0.{at}" for at in range(1, 6)}
     stated: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
@@ -137,6 +138,8 @@ async def test_who_does_not_know_the_token_is_refused() -> None:
 
 
 async def test_responder_without_the_token_is_not_trusted() -> None:
+    """Its measurement is discarded."""
+
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await handshake.send(writer, {"challenge": secrets.token_hex(16)})
         await handshake.receive(reader)
@@ -319,6 +322,8 @@ async def _refusal(port: int, sent: bytes) -> str:
 
 
 async def test_impossible_answer_is_not_from_an_agent_with_the_token() -> None:
+    """A response that is not a valid seal is discarded."""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await handshake.send(writer, {"challenge": "x"})
         await handshake.receive(reader)

@@ -105,6 +105,7 @@ async def write(api: Api, namespace: str, **texts: str) -> None:
 async def test_list_of_several_pages_is_read_whole_then_watched(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """Objects of all pages are cached, and the watch starts at the version of the list."""
     count = OBJECTS_MAX + 7
     async with shell.api(shell.connect(control_plane)) as api:
         names = [f"n{number}" for number in range(count)]
@@ -154,6 +155,7 @@ async def test_copy_that_lost_events_is_corrected(
 async def test_update_without_change_of_record_is_no_event(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """The callback is not called when only unused fields change."""
     async with (
         shell.api(shell.connect(control_plane)) as api,
         copy_of(api, namespace) as (copy, changes),
@@ -169,6 +171,7 @@ async def test_update_without_change_of_record_is_no_event(
 async def test_own_write_is_held_at_once_and_dies_with_the_object(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """The response to a write is cached, and a later deletion removes it."""
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
@@ -266,6 +269,7 @@ async def test_an_answer_that_forbids_to_go_on_leads_to_a_new_list(
 async def test_expired_versions_lead_to_a_new_list(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """410 ends the stream, and the informer lists again."""
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,
@@ -287,6 +291,7 @@ async def test_expired_versions_lead_to_a_new_list(
 async def test_error_events_lead_to_a_new_list_and_never_end_the_watch(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """ERROR events with any code are handled so."""
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane)) as api,

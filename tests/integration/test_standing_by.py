@@ -150,6 +150,7 @@ def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
 def test_unresponsive_operator_is_polled_again_then_left(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The agent gives up after `FAILURES_MAX` failed polls."""
     monkeypatch.setattr(polling, "AGAIN_S", 0.0)
     teller.answers[:] = [ReportRefusedError("503 later")]
     with port_of_both() as port:

@@ -193,6 +193,7 @@ def rank_pids(launcher_pid: int) -> list[int]:
 def test_last_lines_hold_both_streams_without_control_characters(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
+    """stdout and stderr are both in the report."""
     source = """if 1:
         import os, sys, time
         print("x" * 100_000, flush=True)
@@ -220,6 +221,7 @@ def test_last_lines_hold_both_streams_without_control_characters(
 def test_ranks_get_torchrun_environment_and_lines_carry_rank(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
+    """The variables are those of torchrun; each output line has the rank as prefix."""
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR OMP_NUM_THREADS"
     source = f"import os; print(*[os.environ[name] for name in '{names}'.split()])"
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
@@ -234,6 +236,7 @@ def test_ranks_get_torchrun_environment_and_lines_carry_rank(
 def test_script_imports_installed_package_and_keeps_its_path(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
+    """The user's PYTHONPATH stays in `sys.path`."""
     source = "import railwright, sys; print(railwright.__file__, 'of-the-user' in sys.path[1])"
     environ = environment_of(operator.url, tmp_path) | {"PYTHONPATH": "of-the-user"}
     with launched(python(source), environ, tmp_path) as launcher:
@@ -307,6 +310,7 @@ def test_pod_without_its_variables_names_them_and_exits_81(tmp_path: Path) -> No
 def test_every_message_carries_current_token_of_the_file(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
+    """The kubelet replaces the token file between two messages."""
     with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
         until(lambda: bool(operator.heartbeats))
         (tmp_path / "token").write_text("the next token")

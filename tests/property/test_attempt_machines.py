@@ -75,6 +75,7 @@ def test_a_step_changes_the_entry_or_acts_and_never_both(case: tuple[Entry, Obse
 def test_committing_gang_loses_no_pod_and_aborting_gets_none(
     case: tuple[Entry, ObservedGang],
 ) -> None:
+    """Over all steps: no delete while committing, and no create or bind while aborting."""
     written, seen = case
     kinds = {type(action) for action in gang.step(written, seen).actions}
     if written.state is EntryState.COMMITTING:
@@ -241,6 +242,7 @@ def test_success_needs_the_end_of_every_rank(
 def test_no_rank_is_blamed_for_its_pod_or_after_its_end(
     ranks: list[ObservedRank], started: bool, age_s: float
 ) -> None:
+    """A deleted or evicted pod, or a rank that ended with 0, is never a failure of the user."""
     verdict = assessment.assess(ranks, started=started, age_s=age_s)
     if isinstance(verdict, Ended) and verdict.cause.code in USERS:
         blamed = {rank.crash.rank for rank in ranks if rank.crash and not is_well(rank)}

@@ -245,6 +245,7 @@ def scale_up_gangs(draw: st.DrawFn) -> Snapshot:
 def test_gang_gets_scale_up_domains_if_any_choice_does(
     snapshot: Snapshot,
 ) -> None:
+    """If any choice of free nodes meets the constraint, the gang starts."""
     (pending_job,) = snapshot.jobs
     rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(SCALE_UP)
 

@@ -37,6 +37,7 @@ numbers = st.tuples(
 def test_value_is_rounded_up_by_less_than_one_unit(
     number: tuple[int, str, str],
 ) -> None:
+    """The parsed integer is at least the written amount and less than one unit above it."""
     whole, decimals, unit = number
     text = f"{whole}.{decimals}{unit}"
     exact = (whole + Fraction(int(decimals or 0), 10 ** len(decimals))) * UNITS[unit]

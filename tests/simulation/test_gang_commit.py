@@ -124,6 +124,7 @@ def held_up_binding(on: Stage) -> Callable[[], ReplyStatus]:
 
 
 def test_delayed_binding_does_not_reach_pod_of_same_named_job(on: Stage) -> None:
+    """The binding has the UID of the old pod as precondition."""
     assert held_up_binding(on)() is ReplyStatus.CONFLICT
     assert [pod.node for pod in on.api.pods.objects.values()] == [""]
 
@@ -136,6 +137,7 @@ def test_without_the_uid_a_held_up_binding_does_reach_it(on: Stage) -> None:
 
 
 def test_pod_made_after_its_attempt_is_deleted_and_never_bound(on: Stage) -> None:
+    """A delayed create lands after the end of its attempt."""
     late = on.leader().until("create a@1/1")
     on.change("a@1", suspend=True)
     new = on.leader()
@@ -147,6 +149,7 @@ def test_pod_made_after_its_attempt_is_deleted_and_never_bound(on: Stage) -> Non
 
 
 def test_deposed_leader_binds_no_pod_made_since(on: Stage) -> None:
+    """A leader that missed its end may create a pod, but sends no binding."""
     old = on.leader()
     old.until("create a@1/1")
     on.change("a@1", suspend=True)
@@ -160,6 +163,7 @@ def test_deposed_leader_binds_no_pod_made_since(on: Stage) -> None:
 
 
 def test_enlarged_pod_is_not_bound_by_next_leader(on: Stage) -> None:
+    """A webhook raised the requests of a pod before the change of leaders."""
     on.api.inflated["a@1"] = True
     on.leader().until("create a@1/1").land()
     on.leader().rest()

@@ -41,6 +41,7 @@ def test_job_better_elsewhere_migrates_on_news(
 def test_repeated_assessment_of_same_topology_breaks_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The mutant migrates a job twice for one topology hash, which violates I18."""
     monkeypatch.setattr(migration, "_move", always_better)
     monkeypatch.setattr(migration, "pause_s", lambda moves: 0.0)
     stale = migration._is_stale

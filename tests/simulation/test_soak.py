@@ -13,6 +13,7 @@ from simulation.mutants import MUTANTS
 def test_soak_prints_one_object_and_runs_all_steps(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The last line is one JSON object with the number of steps."""
     monkeypatch.setattr("sys.argv", ["soak", "--steps", "2000"])
     monkeypatch.setattr(soak, "SEEDS_A_TASK", 2)
     assert soak.main() == 0
@@ -25,6 +26,7 @@ def test_soak_prints_one_object_and_runs_all_steps(
 
 
 def test_soak_stops_at_a_broken_seed_and_reports_it() -> None:
+    """The report has the seed and the violation."""
     [mutant] = [mutant for mutant in MUTANTS if mutant.name == "a new leader keeps the epoch"]
     with mutant.planted():
         total = soak.soak(0, 10)

@@ -60,6 +60,7 @@ async def test_a_right_that_we_lack_is_our_trouble_and_tried_again() -> None:
 
 
 async def test_failed_request_is_not_retried_before_its_pause() -> None:
+    """The next cycles skip the action until its back-off ends."""
     shell = Shell()
     shell.server.answers["create"] = BUSY
     assert await shell.do(CREATE) == ["create"]
@@ -69,6 +70,7 @@ async def test_failed_request_is_not_retried_before_its_pause() -> None:
 
 
 async def test_unreadable_answer_pauses_its_own_request_alone() -> None:
+    """The response is no Pod; the action is not repeated before its pause."""
     shell = Shell()
     shell.server.answers["create"] = {"metadata": {"uid": "u10"}}
     assert await shell.do(CREATE) == ["create"]
@@ -93,6 +95,7 @@ async def test_pauses_grow_with_each_failure_and_end_with_a_success() -> None:
 
 
 async def test_action_in_flight_is_not_started_twice_and_wakes_loop() -> None:
+    """The end of the request wakes the next cycle."""
     shell = Shell()
     shell.server.held.clear()
     assert await shell.do(CREATE) == ["create"]
@@ -118,6 +121,7 @@ async def test_request_ended_during_planning_is_not_repeated() -> None:
 
 
 async def test_actions_in_flight_are_bounded_and_loop_is_woken() -> None:
+    """At most `UNDER_WAY_MAX` are started; later cycles start the others."""
     shell = Shell()
     shell.server.held.clear()
     gang = [CreatePod(ENTRY, rank) for rank in range(UNDER_WAY_MAX + 10)]
@@ -256,6 +260,7 @@ async def test_a_name_taken_by_our_own_pod_is_success() -> None:
 
 
 async def test_name_taken_by_foreign_pod_is_a_refusal() -> None:
+    """The foreign pod is not deleted."""
     shell = Shell()
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message='pods "a-1-0" already exists')
     shell.server.answers |= {"create": taken, "get": raw_pod(owner="another")}
@@ -317,6 +322,7 @@ async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
 
 
 async def test_placement_of_same_name_counts_only_for_this_job() -> None:
+    """A Placement with another job UID is no success."""
     shell = Shell()
     taken = errors.AlreadyExistsError(409, "AlreadyExists", message="taken")
     shell.server.answers |= {"create": taken, "get": {"spec": {"jobUID": "another"}}}
@@ -333,6 +339,7 @@ async def test_placement_of_same_name_counts_only_for_this_job() -> None:
 
 
 async def test_nothing_is_kept_of_attempt_that_left_the_ledger() -> None:
+    """Refusals, failures and written Placements are dropped."""
     shell = Shell()
     shell.server.answers["create"] = QUOTA
     await shell.do(CREATE)

@@ -125,6 +125,7 @@ def test_benchmarks_are_reported_with_hardware_and_on_change(
 
 
 def test_refused_report_is_retried_soon_then_with_backoff(root: Path) -> None:
+    """The agent sends its report again after growing pauses."""
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     object.__setattr__(teller, "refusals", 12)
     pauses, stated = run(teller, 13)
@@ -141,6 +142,7 @@ def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -
 
 
 def test_missing_operator_and_token_are_retried(root: Path) -> None:
+    """The agent starts before the operator and its token file exist."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     teller = OperatorClient(f"http://127.0.0.1:{port}", root / "token", HardwareSources(root))

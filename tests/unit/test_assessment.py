@@ -62,6 +62,7 @@ def test_removed_pod_succeeded_only_if_kubelet_reports_it(
 def test_rank_ended_by_sigterm_waits_for_pod_deletion(
     ended: dict[str, object],
 ) -> None:
+    """The deletion of the pod may appear in the API only later."""
     early, late = (killed(1, age_s, **ended) for age_s in (REMOVAL_S, REMOVAL_S + 0.5))
     # What its peers make of it counts no earlier.
     assert assess(early, rank(0)) == assess(early, crash(0, age_s=REMOVAL_S + 1)) == Ongoing()
@@ -131,12 +132,14 @@ def test_heartbeat_overrides_the_node_state_in_the_api(witness: dict[str, object
 def test_silent_new_launcher_is_lost_by_unready_kubelet(
     unready_s: float | None, node_gone: bool, lost: bool
 ) -> None:
+    """A launcher without any message is lost once its node has been unready for long."""
     mute = rank(1, silent_s=None, unready_s=unready_s, node_gone=node_gone)
     verdict = assess(rank(0), mute, started=False)
     assert isinstance(verdict, Ended) is lost
 
 
 def test_silent_new_launcher_is_lost_by_expired_lease() -> None:
+    """A launcher without any message is lost once its node's lease is stale."""
     found = cause(rank(0), rank(1, silent_s=None, lease_stale=True), started=False)
     assert (found.code, found.nodes, found.counted) == (CauseCode.NODE_LOST, ("n1",), False)
     assert found.message.endswith("its launcher sent no message and its kubelet missed its renewal")
@@ -155,11 +158,13 @@ def test_crash_waits_for_later_heartbeats_of_all_others() -> None:
 
 
 def test_crash_waits_no_longer_than_silent_node_verdict() -> None:
+    """A silent peer delays the assessment of a crash only until it is assessed itself."""
     assert isinstance(assess(crash(0, age_s=25.0), rank(1, silent_s=26.0)), Ongoing)
     assert cause(crash(0, age_s=25.5), rank(1, silent_s=26.0)).code is CauseCode.RANK_FAILED
 
 
 def test_dead_node_is_blamed_and_not_its_peers() -> None:
+    """Peers crash when the node dies; the cause is NodeLost."""
     dead = rank(1, silent_s=9.0, lease_stale=True)
     assert cause(crash(0, age_s=8.0), dead, crash(2, age_s=7.0)).code is CauseCode.NODE_LOST
 

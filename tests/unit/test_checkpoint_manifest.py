@@ -83,6 +83,7 @@ def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
 
 
 def test_half_written_folder_is_restarted_and_checkpoint_is_not(tmp_path: Path) -> None:
+    """A folder without a manifest is written again; one with a manifest is kept."""
     folder = manifest.folder_of(tmp_path, Checkpoint(1, 10))
     manifest.begin(folder)
     (folder / "rank-3.pt").touch()
@@ -111,6 +112,7 @@ def test_the_newest_readable_checkpoints_stay(tmp_path: Path) -> None:
 def test_late_write_of_revoked_attempt_evicts_nothing(
     tmp_path: Path,
 ) -> None:
+    """Checkpoints beyond the resume point do not count for `keep`."""
     for attempt, step in [(1, 10), (1, 20), (1, 30), (1, 40), (2, 30)]:
         committed(tmp_path, attempt, step)
     manifest.prune(tmp_path, [Checkpoint(2, 30), Checkpoint(1, 20)], keep=2)

@@ -48,6 +48,8 @@ def test_few_bytes_go_along_trees_and_many_around_rings() -> None:
 
 
 def test_two_level_adapters_carry_only_inter_node_bytes() -> None:
+    """With a two-level algorithm an adapter carries only the bytes of its own rank to other
+    nodes."""
     inside_s = 2 * (COLLECTIVE_S + NVLINK_STEP_S + GIB / 2 / 232e9)
     across_s = COLLECTIVE_S + 2 * NETWORK_STEP_S + GIB / 2 / 24e9
     found = collectives.all_reduce_s(GIB, group(DGX_A100, 2, 2, Algorithm.TWO_LEVEL))
@@ -71,6 +73,7 @@ def test_switches_of_a100_add_nothing_up() -> None:
 
 @pytest.mark.parametrize("machine", [DGX_A100, DGX_H100])
 def test_adapter_sends_half_with_in_network_reduction(machine: Machine) -> None:
+    """A switch that reduces halves the bytes of an all-reduce."""
     ring_s = collectives.all_reduce_s(GIB, group(machine, 96, 1))
     there = machine.behind(INFINIBAND_HDR, 1, sharp=True)
     switched_s = collectives.all_reduce_s(GIB, group(there, 96, 1, Algorithm.SHARP))
@@ -91,6 +94,7 @@ def test_without_pxn_each_rank_of_another_node_takes_a_message() -> None:
 
 
 def test_message_latency_adds_adapters_and_switches() -> None:
+    """The latency is that of both adapters and of each switch on the path."""
     assert [hops(tiers) for tiers in (1, 2, 3)] == [1, 3, 5]
     assert INFINIBAND_HDR.latency_s(5) == pytest.approx(0.6e-6 + 5 * 0.13e-6)
 

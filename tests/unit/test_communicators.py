@@ -65,6 +65,7 @@ def test_a_grid_that_is_none_is_refused(axes: tuple[tuple[Axis, int], ...]) -> N
 
 
 def test_tensor_ranks_reduce_four_times_a_layer_and_per_table() -> None:
+    """Twice forward and twice backward, and once for each embedding table."""
     found = sent(GPT, Parallelism(tensor=4), recipe())
     assert found == {"tensor": 32 * (16 * 4 + 2) * 2 * 3 * STREAM // 4}
     again = sent(GPT, Parallelism(tensor=4), recipe(recompute=Recompute.LAYERS))
@@ -79,6 +80,8 @@ def test_tensor_ranks_reduce_four_times_a_layer_and_per_table() -> None:
 def test_split_sequence_sends_as_much_and_megatron_inputs_again(
     framework: Framework, layer: int, tables: int
 ) -> None:
+    """Sequence parallelism replaces all-reduces by equal bytes; Megatron gathers inputs once
+    more."""
     shared = recipe(sequence_parallel=True, framework=framework)
     found = sent(GPT, Parallelism(tensor=4), shared)
     assert found == {"tensor": 32 * (16 * layer + tables) * 3 * STREAM // 4}
@@ -108,6 +111,7 @@ def test_pytorch_gathers_once_what_is_in_no_layer() -> None:
 
 
 def test_pytorch_reduces_all_gradients_with_sharded_optimizer() -> None:
+    """With a sharded optimizer PyTorch still all-reduces the gradients."""
     of = recipe(sharding=Sharding.OPTIMIZER, framework=Framework.TORCH)
     assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * WITHHELD // 8}
 
@@ -171,6 +175,7 @@ def test_replicas_of_shards_reduce_what_a_shard_is() -> None:
 
 
 def test_replicas_without_sharding_are_ordinary_ranks() -> None:
+    """Replicas count as data-parallel ranks when nothing is sharded."""
     alike = sent(GPT, Parallelism(data=32, replicas=4), recipe())
     assert alike == sent(GPT, Parallelism(data=32), recipe())
 
@@ -179,6 +184,7 @@ def test_replicas_without_sharding_are_ordinary_ranks() -> None:
 def test_host_optimizer_gets_gradients_and_returns_weights(
     optimizer: Optimizer, state: int
 ) -> None:
+    """Offload copies gradients to the host and weights back."""
     of = recipe(sharding=Sharding.GRADIENTS, optimizer=optimizer)
     assert sent(GPT, Parallelism(data=8), of)["offload"] == (2 + 2 + state) * WITHHELD // 8
     alone = recipe(optimizer=optimizer)
@@ -235,6 +241,7 @@ def test_frameworks_spread_experts_over_ranks(
 
 
 def test_tensor_ranks_route_their_share_of_tokens_or_all() -> None:
+    """With Megatron a rank routes its part of the tokens, with DeepSpeed all of them."""
     split = Parallelism(tensor=2, data=16, expert=8)
     part = sent(MIXTURE, split, recipe())
     whole = sent(MIXTURE, split, recipe(framework=Framework.DEEPSPEED))
@@ -242,6 +249,7 @@ def test_tensor_ranks_route_their_share_of_tokens_or_all() -> None:
 
 
 def test_pytorch_pipeline_sends_all_from_each_tensor_rank() -> None:
+    """Each rank sends the complete activation, unless the sequence is split."""
     split = Parallelism(tensor=4, pipeline=2)
     each = 2 * 32 * STREAM
     assert sent(GPT, split, recipe())["pipeline"] == each // 4
@@ -251,6 +259,7 @@ def test_pytorch_pipeline_sends_all_from_each_tensor_rank() -> None:
 
 
 def test_interleaved_stages_form_an_open_ring() -> None:
+    """The last stage sends to the first one, except for the last chunk."""
     chain = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4), recipe()))
     ring = graph.pairs(derive.communicators(GPT, Parallelism(pipeline=4, virtual=2), recipe()))
     assert {*chain} == {(0, 1), (1, 2), (2, 3)}
@@ -262,6 +271,7 @@ def test_interleaved_stages_form_an_open_ring() -> None:
 
 
 def test_interleaved_stages_overlap_sends_with_micro_batches() -> None:
+    """Their sends overlap the computation of another micro-batch."""
     for virtual, expected in ((1, Overlap.NOTHING), (2, Overlap.MICRO_BATCH)):
         split = Parallelism(pipeline=4, virtual=virtual)
         (found,) = derive.communicators(GPT, split, recipe(overlap=True))

@@ -272,6 +272,7 @@ def test_aligned_rails_are_had_on_nodes_with_as_many_of_them(
 
 
 def test_nearest_of_several_aligned_sets_is_taken() -> None:
+    """Of several rail assignments, the one with nodes in the fewest domains is taken."""
     racks = """
         node  rack  gpu   rails
         n0    r0    8     2
@@ -283,6 +284,7 @@ def test_nearest_of_several_aligned_sets_is_taken() -> None:
 
 
 def test_unaligned_rails_are_named_with_count_of_nodes() -> None:
+    """The reason lists the rails and the number of nodes without them."""
     assert placed("rails=aligned", 4, racks=RAILS) == (
         "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
         "3 such nodes stand so: numNodes <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "

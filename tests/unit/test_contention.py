@@ -22,6 +22,7 @@ def found(*tiers: str) -> Findings:
 
 
 def test_every_node_sends_out_of_its_domain_evenly() -> None:
+    """The pairs of a domain's nodes are spread evenly over the other domains."""
     first, second = contention.probes(found("aaabbc", "......"))
     assert (first.domain, first.nodes, first.pairs) == (
         "a",
@@ -42,6 +43,7 @@ def test_nodes_in_same_next_tier_domain_are_paired_first() -> None:
 
 
 def test_domain_of_everything_or_one_node_is_not_probed() -> None:
+    """Such domains have no uplink to measure."""
     assert [*contention.probes(found("...."))] == []
     assert [*contention.probes(found("abc", "..."))] == []
     assert [*contention.probes(found())] == []

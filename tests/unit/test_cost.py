@@ -68,6 +68,7 @@ def test_a_ring_over_nodes_goes_as_fast_as_all_adapters_of_one() -> None:
 
 
 def test_reduce_scatter_and_all_gather_make_an_all_reduce() -> None:
+    """Together they take the time of an all-reduce plus one start."""
     halves_s = collectives.reduce_scatter_s(GIB, group(4, 8)) + collectives.all_gather_s(
         GIB, group(4, 8)
     )
@@ -81,6 +82,7 @@ def test_an_all_to_all_sends_one_message_to_each_other_node() -> None:
 
 
 def test_token_crosses_network_once_per_node_and_is_forwarded() -> None:
+    """Ranks of the target node forward it while others arrive."""
     # Of 4 experts on 4 ranks of 2 nodes each token goes to 2: 6 pairs, 2 of them on one node.
     routing = Routing(experts=4, chosen=2)
     nodes, ranks = 2 * (1 - 1 / 6), 2
@@ -99,6 +101,7 @@ def test_a_token_that_goes_to_few_nodes_goes_to_each_of_them() -> None:
 
 
 def test_pushes_to_a_server_arrive_one_after_the_other() -> None:
+    """The time grows with the number of workers that push."""
     # Each of 4 servers gets a quarter of what 12 have.
     expected = NETWORK_STEP_S + 12 / 4 * GIB / 24e9
     assert collectives.served_s(GIB, 12, 4, DGX_A100.network) == pytest.approx(expected)
@@ -280,6 +283,7 @@ def test_a_host_that_issues_many_small_kernels_decides() -> None:
 
 
 def test_fp8_conversion_takes_three_kernels_per_expert() -> None:
+    """The cost model counts three kernels for each expert."""
     split = Parallelism(data=8, expert=8)
     narrow = replace(MIXED, precision=Precision.FP8)
     found = dict(step.predict(MIXTURE, split, narrow, DGX_H100).parts)
@@ -309,6 +313,7 @@ def test_tokens_go_to_experts_beside_another_micro_batch() -> None:
 
 
 def test_overlapped_communication_takes_multiprocessors() -> None:
+    """Overlapped products have fewer multiprocessors and take longer."""
     split, deeper = Parallelism(tensor=4), replace(GPT, layers=2 * GPT.layers)
     shared = replace(RECIPE, sequence_parallel=True)
     beside = replace(shared, overlap_tensor=True)
@@ -349,6 +354,7 @@ def test_products_that_wait_for_others_go_on_in_pieces() -> None:
 
 
 def test_fused_loss_reads_logits_three_times_writes_twice() -> None:
+    """The memory traffic of the fused loss is five times the logits."""
     fused = replace(RECIPE, fused_loss=True, precision=Precision.FP8)
     logits = 4 * 2048 * 51_200
     product = Product(4 * 2048, 51_200, 2304)

@@ -82,6 +82,7 @@ def test_a_model_cannot_be_changed_after_it_was_read() -> None:
 
 
 def test_longest_pod_name_fits_a_host_name() -> None:
+    """The longest job name with the largest attempt and rank has at most 63 characters."""
     job = "x" * names.JOB_NAME_LENGTH_MAX
     assert len(names.pod_name(job, 9_999, 16_383)) == names.POD_NAME_LENGTH_MAX
     assert names.pod_name("train", 2, 0) == "train-2-0"
@@ -113,5 +114,6 @@ def test_longest_pod_name_fits_a_host_name() -> None:
     ],
 )
 def test_uneven_spec_past_the_schema_is_not_read(spec: dict[str, Any], words: str) -> None:
+    """The model repeats the rules of the schema that relate several fields."""
     with pytest.raises(ValidationError, match=words):
         TrainingJob.model_validate(STORED | {"spec": STORED["spec"] | spec})

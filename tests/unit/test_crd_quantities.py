@@ -56,6 +56,7 @@ def test_devices_are_whole(text: str, count: int) -> None:
 
 
 def test_fraction_of_a_device_is_refused_with_nearest_integers() -> None:
+    """The message has both nearest whole numbers."""
     with pytest.raises(QuantityError, match=r"'8\.5' is not a whole number.*nearest are 8 and 9"):
         quantities.pieces("8.5")
 

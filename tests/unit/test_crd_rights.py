@@ -82,6 +82,7 @@ def test_nothing_is_granted_that_leads_to_more_rights() -> None:
 
 
 def test_files_are_read_in_own_namespace_and_only_own_changed() -> None:
+    """The role reads ConfigMaps of its namespace and writes only the survey's."""
     rules = [
         (role["kind"], role["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
         for role in roles()

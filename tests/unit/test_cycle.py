@@ -103,6 +103,7 @@ class Idle(Replaced):
 
 @pytest.mark.parametrize("gang", ["- -", "n0 -"])
 async def test_deposed_leader_binds_nothing(gang: str) -> None:
+    """The plan confirms the ledger, which another leader has written."""
     attempts = {("a", 1): ObservedAttempt(pods=pods(gang), placed=True)}
     nodes = (node("n0"), node("n1"))
     shell = Replaced(world_of(seen(STARTING), nodes=nodes, entries=(entry(),), attempts=attempts))

@@ -27,6 +27,7 @@ from railwright_topology.miscabling import Rails
 
 
 def test_of_two_full_size_gangs_one_starts_and_other_holds_none() -> None:
+    """The gang that waits reserves no node."""
     nodes = [node(f"n{i}") for i in range(4)]
     decisions = decide(cluster(*nodes, jobs=(job("b", num_nodes=4), job("a", num_nodes=4))))
     assert [admit.job_uid for admit in decisions.admitted] == ["a"]
@@ -65,6 +66,7 @@ def test_a_waiting_gang_does_not_hold_up_jobs_for_other_nodes() -> None:
 
 
 def test_blocked_reason_names_first_job_reserving_same_nodes() -> None:
+    """A job behind several reservations names the first that blocks it."""
     decisions = _decide("""
         node  gpu  labels
         n0    0/8  kind=a
@@ -143,6 +145,7 @@ def test_priority_then_age_then_uid_orders_jobs() -> None:
 
 @pytest.mark.parametrize("state", list(Unavailable))
 def test_temporarily_absent_node_makes_a_job_wait(state: Unavailable) -> None:
+    """An unready node counts for what could ever fit."""
     taint = "node.kubernetes.io/unschedulable:NoSchedule"
     (wait,) = _decide(f"""
         node  gpu  state    taints
@@ -156,6 +159,7 @@ def test_temporarily_absent_node_makes_a_job_wait(state: Unavailable) -> None:
 
 
 def test_passing_taint_waits_and_lasting_taint_excludes_node() -> None:
+    """Taints of node conditions pass; others exclude the node."""
     text = """
         node  gpu  taints
         n0    8    {}:NoSchedule
@@ -229,6 +233,7 @@ def test_jobs_share_a_node_but_the_pods_of_one_gang_do_not() -> None:
 
 
 def test_overcommitted_node_takes_nothing_of_that_resource() -> None:
+    """Its free amount is negative."""
     decisions = _decide("""
         node  gpu   cpu
         n0    -2/8  64
@@ -246,6 +251,7 @@ def test_an_empty_cluster_is_an_answer_too() -> None:
 
 
 def test_oversized_request_never_fits_and_harms_no_one() -> None:
+    """Other jobs of the same decision start."""
     huge = job("huge", per_node={GPU: 10**30})
     decisions = decide(cluster(node(), jobs=(huge, job("fits", submitted_s=1))))
     assert [admit.job_uid for admit in decisions.admitted] == ["fits"]

@@ -50,6 +50,7 @@ def test_the_picture_shows_racks_ranks_progress_and_events() -> None:
 
 
 def test_dead_node_is_shown_lost_only_once_named_by_operator() -> None:
+    """The demo draws a node as lost when the status names it, not at the power cut."""
     cut = replace(TRAINS, dead=frozenset({"node-b1"}))
     assert drawing.health(cut, NODES[1]) is drawing.Health.POWER_CUT
     named = replace(cut, job=replace(TRAINS.job, lost_nodes=("node-b1",)))

@@ -42,6 +42,7 @@ def test_losses_are_read_from_whole_lines_and_from_nothing_else() -> None:
 
 
 def test_redone_steps_are_those_beyond_the_resume_point() -> None:
+    """The steps after the checkpoint of the second attempt count as redone."""
     assert figures.redone({1: range(1, 35), 2: range(31, 61)}) == 4
     assert figures.redone({1: range(1, 31), 2: range(31, 61)}) == 0
     assert figures.redone({1: range(1, 35), 2: ()}) is None
@@ -99,6 +100,7 @@ def test_a_simulation_is_not_held_against_what_it_cannot_have() -> None:
 
 
 def test_times_count_from_gang_bound_and_from_link_down() -> None:
+    """The start counts from the last binding, the recovery from the cut of the link."""
     noted = Milestones(num_nodes=2)
     bound = Pod("ddp-1-0", attempt=1, node_rank=0, node="node-a1")
     waiting = Pod("ddp-1-1", attempt=1, node_rank=1)

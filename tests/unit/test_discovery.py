@@ -100,6 +100,7 @@ BY_CONF = {"n0": ("s1",), "n1": ("s1",), "n2": ("s2",), "n3": ("s2",)}
 
 
 async def test_topology_file_places_nodes_and_its_news_counts_at_once() -> None:
+    """A changed file changes the domains in the next refresh."""
     site = Site4()
     site.give("topology.conf", CONF)
     assert await site.places() == BY_CONF
@@ -109,6 +110,7 @@ async def test_topology_file_places_nodes_and_its_news_counts_at_once() -> None:
 
 
 async def test_invalid_file_is_refused_and_its_old_content_stays() -> None:
+    """The problem has the line and the rule."""
     site = Site4()
     site.give("topology.conf", CONF)
     await site.places()
@@ -121,6 +123,7 @@ async def test_invalid_file_is_refused_and_its_old_content_stays() -> None:
 
 
 async def test_never_readable_file_leaves_labels_in_force() -> None:
+    """Without any valid content the labels of nodes count."""
     site = Site4(rack="r")
     site.give("topology.conf", BROKEN)
     assert set((await site.places()).values()) == {("r",)}
@@ -166,7 +169,8 @@ async def test_a_relabelled_node_and_one_that_went_are_seen() -> None:
     assert "n0" not in await site.places()
 
 
-async def test_renamed_machine_is_the_new_one_in_any_order() -> None:
+async def test_new_machine_of_an_old_name_is_the_new_one() -> None:
+    """The new node object arrives before the deletion of the old one."""
     site = Site4(rack="r1")
     old = site.nodes["n0"]
     new = replace(old, uid="another", labels={RACK: "r9"})
@@ -232,6 +236,7 @@ async def test_report_of_an_agent_joins_the_fabric() -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_equal_nodes_of_different_speed_share_inventory() -> None:
+    """Reports that differ only in benchmarks share one parsed object."""
     site = Site4()
     await site.places()
     await site.told_rates(n0=100, n1=101, n2=50, n3=102)
@@ -279,6 +284,7 @@ async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_absent_node_is_not_reported_and_removed_is_forgotten() -> None:
+    """Reports of unknown nodes are refused, and those of deleted nodes are dropped."""
     site = Site4()
     assert not await site.discovery.receive_report("elsewhere", document(LOOK))
     assert await site.discovery.receive_report("n0", document(LOOK))
@@ -291,6 +297,7 @@ async def test_absent_node_is_not_reported_and_removed_is_forgotten() -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_invalid_document_leaves_earlier_facts() -> None:
+    """It raises with the rule, and the last report stays."""
     site = Site4()
     await site.discovery.receive_report("n0", document(LOOK))
     with pytest.raises(WiringError, match="agents: version: expected 1 or later"):
@@ -326,6 +333,7 @@ async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
 
 
 async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
+    """It has caught up once as many agents have reported."""
     for reported, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": reported})
@@ -347,6 +355,7 @@ async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
 
 
 async def test_file_has_the_time_of_its_last_change_that_counts() -> None:
+    """An invalid change does not update the time."""
     site = Site4()
     for content, written in ((CONF, "first"), (BROKEN, "second"), (SWAPPED, "third")):
         record = FilesRecord("uid", "site", (File("site", "topology.conf", content),), 1, written)

@@ -81,6 +81,7 @@ def test_taken_pod_names_are_counted_and_named() -> None:
 
 
 def test_too_few_free_nodes_come_with_best_rack_and_causes() -> None:
+    """The reason has the rack with most free nodes, and counts of unavailable ones."""
     assert _sentence("""
         node  block  rack    gpu  state     taints
         n0    b0     rack-a  8    -         -

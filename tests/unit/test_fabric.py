@@ -22,6 +22,7 @@ def of_labels(nodes: dict[str, dict[str, str]]) -> Fabric:
 
 
 def test_levels_run_from_coarsest_and_racks_carry_their_block() -> None:
+    """A rack is identified together with its block."""
     found = of_labels(
         {
             "a": {BLOCK: "b1", RACK: "r1"},

@@ -53,6 +53,7 @@ def test_a_commit_places_creates_all_then_binds_all(
 
 
 def test_bound_gang_leaves_ledger_once_its_job_records_it() -> None:
+    """The entry stays until the job's status has the attempt."""
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=0)).entry == entry()
     assert gang.step(entry(), gang_seen("n0 n1", recorded_attempt=1)) == Step(None)
 
@@ -61,6 +62,7 @@ def test_bound_gang_leaves_ledger_once_its_job_records_it() -> None:
 def test_pod_larger_than_planned_ends_commit_with_both_numbers(
     bound: str,
 ) -> None:
+    """A webhook raised the requests; the cause has the planned and the actual amount."""
     seen = gang_seen("- -")
     larger = replace(seen.pods[0], node=bound, amounts={GPU: 9, "pods": 1})
     aborted = gang.step(entry(), replace(seen, pods=(larger, seen.pods[1]))).entry
@@ -133,6 +135,7 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
 def test_bound_or_unstarted_pods_do_not_hinder_commit(
     pods: str, changes: dict[str, object]
 ) -> None:
+    """Only a failed request is a hindrance."""
     assert gang.step(entry(), gang_seen(pods, **changes)).entry == entry()
 
 
@@ -150,6 +153,7 @@ def test_bound_or_unstarted_pods_do_not_hinder_commit(
 def test_abort_deletes_and_leaves_when_pods_are_gone(
     pods: str, recorded_end: int, expected: list[str], leaves: bool
 ) -> None:
+    """The entry leaves once no pod is live and the status has the end."""
     aborting = entry(cause=FAILED)
     step = gang.step(aborting, gang_seen(pods, recorded_end=recorded_end))
     assert done(step) == expected

@@ -15,6 +15,7 @@ from railwright_operator.handlers import KopfThread
 
 
 def test_consecutive_failures_count_and_a_lasting_run_resets() -> None:
+    """A run of kopf that lasted long resets the back-off."""
     assert handlers.failures_before(7, lived_s=1.0) == 7
     assert handlers.failures_before(7, lived_s=handlers.LASTED_S) == 0
 

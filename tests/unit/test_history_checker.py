@@ -214,6 +214,7 @@ def test_a_declaration_that_nothing_needs_is_found() -> None:
 
 
 def test_violation_is_reported_with_revision_and_context() -> None:
+    """The report lists the writes around the violation."""
     (found,) = check_history(COMMITTED + "ledger 1 me\nbind a-1-1 n1")[:1]
     assert (found.revision, found.key.rpartition("/")[2]) == (11, "default")
     comparable_status = str(found)
@@ -244,6 +245,7 @@ def asked(verb: str, name: str, *, user: str = audit.OPERATOR, **changes: Any) -
 
 
 def test_delete_is_the_operators_without_another_author() -> None:
+    """A delete without another user's audit record is the operator's."""
     done = writes.writes(
         [
             asked("delete", "a-1-0", revision=7),
@@ -256,6 +258,7 @@ def test_delete_is_the_operators_without_another_author() -> None:
 
 
 def test_late_delete_without_effect_is_no_violation() -> None:
+    """A delete of the operator that changed nothing is not checked."""
     planted = Planted(RUNNING + "lose a-1-0")
     bound = next(r.number for r in planted.revisions if "nodeName" in str(r.changes))
     checker = HistoryChecker({(f"{PODS}a-1-0", bound)})

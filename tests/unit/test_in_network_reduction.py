@@ -78,6 +78,7 @@ def test_rack_of_another_source_reduces_below_such_switches() -> None:
 
 
 def test_all_groups_of_a_communicator_need_reducing_domains() -> None:
+    """One group without such a domain disables the reduction."""
     racks = np.repeat([0, 1, 2], 4)
     tiers = [(racks, np.array([True, True, False]))]
     sums = NetworkReduction(derive.communicators(*TWO_STAGES.parts), 8, tiers)
@@ -88,6 +89,7 @@ def test_all_groups_of_a_communicator_need_reducing_domains() -> None:
 
 
 def test_step_is_shorter_with_in_network_reduction() -> None:
+    """It is never longer."""
     plain = step.predict(*TWO_STAGES.parts, DGX_A100)
     summed = step.predict(*TWO_STAGES.parts, DGX_A100, summed=["data"])
     assert dict(summed.parts)["data"] < 0.7 * dict(plain.parts)["data"]

@@ -46,6 +46,7 @@ def test_wait_event_has_its_reason() -> None:
 
 
 def test_wait_is_posted_once_per_attempt() -> None:
+    """Changes of its numbers cause no further event."""
     events = Events(
         cast(Api, None),
         instance="one",
@@ -78,6 +79,7 @@ def test_a_long_list_of_nodes_is_cut() -> None:
 
 
 def test_end_is_a_warning_with_last_lines_before_recovery() -> None:
+    """The event of the end precedes that of the recovery."""
     cause = replace(attempts.FAILED, last_lines="one\ntwo\nthree\nfour\n")
     after = replace(attempts.RECOVERING, failures=1, last_termination=cause)
     ended, recovering = changes(attempts.RUNNING, after)

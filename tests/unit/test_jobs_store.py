@@ -81,6 +81,7 @@ def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
 
 
 def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
+    """Fields that do not change pods do not change the hash."""
     same: list[dict[str, Any]] = [{}, {"suspend": True}, {"backoffLimit": 9}, {"queue": "other"}]
     others: list[dict[str, Any]] = [
         {"numNodes": 3},

@@ -53,6 +53,7 @@ def test_a_rank_keeps_the_pods_variables_and_gets_its_place(tmp_path: Path) -> N
 def test_rank_records_stay_with_launcher_without_a_path(
     tmp_path: Path,
 ) -> None:
+    """Without a path in the environment the launcher collects the recordings."""
     environ = launchers.environment_of("http://10.0.0.1:80", tmp_path)
     pod = environment.pod(environ)
 

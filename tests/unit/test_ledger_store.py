@@ -174,6 +174,7 @@ def as_stored(value: Any) -> bytes:
 
 
 async def test_leader_raises_epoch_and_keeps_entries_and_incarnation() -> None:
+    """A take-over changes only the epoch and the holder."""
     server = OneObject()
     one = await leader(server, "one")
     assert (one.ledger.epoch, one.ledger.holder) == (1, "one")
@@ -195,6 +196,7 @@ async def test_a_leader_that_was_replaced_can_write_nothing_more() -> None:
 
 
 async def test_repeated_foreign_touches_do_not_block_writes() -> None:
+    """A conflict without a change of the ledger is retried at once."""
     server = OneObject()
     one = await leader(server, "one")
     planned = one.ledger.with_entries([attempts.entry()])
@@ -228,6 +230,7 @@ async def gave_up(server: OneObject) -> tuple[LedgerStore, Ledger]:
 
 
 async def test_lost_write_is_reported_and_can_be_repeated() -> None:
+    """The write did not arrive: it raises, and the next one succeeds."""
     one, planned = await gave_up(OneObject())
     assert one.ledger.entries == ()
     await one.write(planned)
@@ -235,6 +238,7 @@ async def test_lost_write_is_reported_and_can_be_repeated() -> None:
 
 
 async def test_late_write_is_found_when_ledger_is_confirmed() -> None:
+    """A write that timed out arrives later; `confirm` reads it."""
     server = OneObject()
     one, planned = await gave_up(server)
     await one.confirm()

@@ -37,7 +37,8 @@ def test_domains_are_chosen_to_end_runs() -> None:
     assert {8, 16, 24} <= {*ends.tolist()}
 
 
-def test_nearest_reduction_is_taken_without_reducing_domains() -> None:
+def test_nearest_sum_of_domain_sizes_is_taken() -> None:
+    """No domains add up to a multiple of 8 ranks, so all three are used."""
     places = exchanging.places([[7, 7, 7]], (1.0, 2.0, 3.0))
     assert exchanging.sizes_in(places, initial_orders.packed(places, 8)) == [7, 7, 7]
 

@@ -43,6 +43,7 @@ def test_job_without_profile_has_derived_traffic() -> None:
 
 
 def test_calls_of_steps_become_one_step_and_overlap_as_derived() -> None:
+    """Recorded calls are averaged, and overlap as the derived ones."""
     gradients = CallRecord(Operation.ALL_REDUCE, "float32", calls=6, size=6_000)
     flags = CallRecord(Operation.BROADCAST, "int64", calls=1, size=10)
     (found,) = measured.communicators(

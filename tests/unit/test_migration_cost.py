@@ -26,6 +26,7 @@ def test_a_move_must_save_twice_what_it_costs(left_s: float, since: int, pays: b
 
 
 def test_step_must_be_a_twentieth_shorter_for_any_duration() -> None:
+    """A smaller gain does not pay for a migration."""
     assert not MigrationCost(2.0, 1.91, left=1e9, since=0).pays
     assert MigrationCost(2.0, 1.89, left=1e9, since=0).pays
 

@@ -98,6 +98,7 @@ def checked_site() -> CheckedSite:
 
 
 async def test_lease_unrenewed_beyond_an_interval_is_stale(checked_site: CheckedSite) -> None:
+    """Another lease was renewed meanwhile."""
     checked_site.mark_suspected("n0")
     await checked_site.check()
     await checked_site.watch(for_s=LIMIT_S)

@@ -48,6 +48,7 @@ def entry(cause: Cause | None = None) -> Entry:
 
 
 def test_node_speed_follows_fabric_and_is_rebuilt_on_change() -> None:
+    """Unchanged nodes are the same objects."""
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
@@ -129,6 +130,7 @@ def test_pod_with_impossible_requests_stops_no_decision() -> None:
 
 
 def test_node_has_rails_speed_devices_and_scale_up_domain() -> None:
+    """The state builder takes all of these from the fabric and the labels."""
     seen = Watched()
     seen.nodes["uid-n1"] = replace(seen.nodes["uid-n1"], labels={PRODUCT: "GPU-A"})
     before = seen.world().nodes
@@ -175,6 +177,7 @@ def test_devices_without_a_profile_are_found() -> None:
 
 
 async def test_node_dead_before_launcher_registered_is_found_in_time() -> None:
+    """The launcher never sent a message, and the kubelet stops renewing."""
     seen = Watched(phase=Phase.STARTING)
     await ask_all(seen)
     seen.now_s += SETTLE_S
@@ -254,6 +257,7 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 
 
 async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
+    """The node is not lost while its kubelet renews."""
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
     for _ in range(int(START_TIMEOUT_S / node_leases.ASK_INTERVAL_S)):
@@ -307,6 +311,7 @@ def test_a_commit_stalls_from_when_it_last_came_further() -> None:
 
 
 async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
+    """The time in the executor's queue does not count."""
     seen = Watched(phase=Phase.QUEUED)
     mine, other = entry(), replace(entry(), job_uid="another")
     ledger = LEDGER.with_entries([mine, other])
@@ -324,6 +329,7 @@ async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
 
 
 def test_only_launchers_silent_for_long_are_examined() -> None:
+    """Leases of nodes with recent heartbeats are not read."""
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
     seen.run_cycle(after_s=UNREPORTED_S)
@@ -361,6 +367,7 @@ def test_last_heartbeat_after_the_end_is_accepted() -> None:
 
 
 def test_failed_job_stays_revoked_while_its_pods_may_live() -> None:
+    """Its launchers get a stop until no pod is left."""
     seen = Watched()
     seen.run_cycle()
     seen.record(Phase.FAILED)

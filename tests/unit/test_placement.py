@@ -122,6 +122,7 @@ def test_a_host_name_as_the_last_level_changes_nothing_above_it() -> None:
 
 
 def test_small_job_fills_partly_used_node_first() -> None:
+    """A free node stays free for larger jobs."""
     admit = _place(
         world("""
         node  rack  gpu
@@ -137,6 +138,7 @@ def test_small_job_fills_partly_used_node_first() -> None:
 
 
 def test_earlier_job_counts_for_best_fit_of_the_next() -> None:
+    """The capacity of the first job is taken into account for the second."""
     decisions = decide(
         world("""
         node  gpu  labels
@@ -166,6 +168,7 @@ def test_of_equal_racks_the_one_with_less_capacity_is_taken() -> None:
 
 
 def test_gang_over_blocks_takes_rest_from_smallest_that_fits() -> None:
+    """The remaining pods go to the smallest block that holds them."""
     sizes = {"b0": 3, "b1": 2, "b2": 1}
     nodes = [
         node(f"{block}-{r}-{i}", block, f"r{r}")

@@ -50,6 +50,7 @@ def test_ranks_that_are_evenly_apart_are_one_run(ranks: range, runs: tuple[Run, 
 
 
 def test_groups_of_a_kind_merge_with_their_largest_traffic() -> None:
+    """The profile has one group with the largest calls."""
     parts = [
         part(0, together(0, 1), together(0, 2, size=8)),
         part(1, together(0, 1, seconds=0.3), together(1, 3, size=8)),
@@ -82,6 +83,7 @@ def test_the_kinds_of_devices_that_ranks_trained_on_are_kept() -> None:
 
 
 def test_ranks_sending_to_each_other_are_a_group() -> None:
+    """Sends within a group of all ranks are split into connected ranks."""
     everyone = range(6)
     sends = {0: [2], 2: [0, 4], 4: [2], 1: [3], 3: [1, 5], 5: [3]}
     parts = [

@@ -117,6 +117,7 @@ def test_profile_decides_the_order_of_ranks_and_is_named() -> None:
 
 
 def test_profile_of_other_devices_is_set_aside_and_named() -> None:
+    """Derived traffic is used, and the score names the devices."""
     derived = gang(FOUR_BY_TWO)
     assert derived.workload is not None
     taken = replace(profiles.profile(derived.workload), devices=("NVIDIA A100-SXM4-80GB",))
@@ -184,6 +185,7 @@ def test_unknown_machines_are_mapped_by_bytes_alone() -> None:
 
 
 def test_mixed_gang_is_as_fast_as_neither_kind_alone() -> None:
+    """Its predicted step time lies between those of both kinds."""
     newer = racks(4, 4, machine="DGX H100")
     found = admitted(gang(FOUR_BY_TWO), (*racks(4, 4)[:4], *newer[4:]))
     assert predicted(found).machines == (KNOWN, "DGX H100")
@@ -243,6 +245,7 @@ def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
 
 
 def test_costly_gangs_are_mapped_one_cycle_after_another() -> None:
+    """The work budget of a cycle is enough for one of them."""
     split = Parallelism(tensor=8, pipeline=16, data=25)
     large = [replace(gang(split), uid=f"large-{at}", submitted_s=at) for at in range(2)]
     small = replace(job("small"), submitted_s=9)
@@ -314,6 +317,7 @@ def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
 
 @pytest.mark.parametrize(("chosen", "nodes"), [(8, 1), (8, 4), (3, 2), (8, 64)])
 def test_more_experts_per_token_than_nodes_hold_is_planned(chosen: int, nodes: int) -> None:
+    """The search raises no error for such a workload."""
     few = replace(GPT, experts=8, chosen=chosen, chosen_nodes=nodes, gated=True)
     recipe = Recipe(2048, 1, 16, forwarded=True)
     workload = Workload(few, Parallelism(data=16, expert=8), recipe)
@@ -327,11 +331,13 @@ def test_very_many_experts_are_counted_at_once() -> None:
 
 
 def test_unrepresentable_number_is_reported_as_the_largest() -> None:
+    """Infinity has no JSON form."""
     found = admitted(gang(FOUR_BY_TWO, Recipe(2**40, 1, 2**38)), racks(4, 4))
     assert score(found).crossing[0].network_order == 2**53
 
 
 def test_more_ranks_than_devices_are_not_predicted() -> None:
+    """The cost model has no such machine."""
     workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
     asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
     assert score(admitted(asked, racks(4, 4))).predicted is None
@@ -347,6 +353,7 @@ def test_a_rack_with_fewer_cables_than_others_is_waited_for() -> None:
 
 
 def test_racks_with_wider_uplinks_win_if_a_step_waits_for_them() -> None:
+    """The predicted step is shorter than with the rack of the narrow uplink."""
     rings = gang(Parallelism(tensor=8, data=8))
     links = (Links(leaving={"n0": 4.0, "n1": 0.25, "n2": 4.0}),)
     world = Snapshot(("rack",), named(4, 4, 4), ("default",), (rings,), links)

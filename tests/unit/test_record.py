@@ -61,7 +61,8 @@ def test_a_budget_made_smaller_is_not_spent_by_a_lost_node() -> None:
     assert now.phase is Phase.RECOVERING
 
 
-def test_resumed_job_admitted_at_once_passes_the_queue() -> None:
+def test_resumed_job_admitted_at_once_is_starting() -> None:
+    """A suspended record with a new entry becomes Starting."""
     suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
     now = record.fold(suspended, [entry(2)], backoff_limit=3)
     assert (now.phase, now.attempt) == (Phase.STARTING, 2)
@@ -138,6 +139,7 @@ def test_checkpoints_are_kept_by_attempt_the_newest_first() -> None:
 
 
 def test_steps_beyond_the_resume_point_are_never_read() -> None:
+    """Later checkpoints of the old attempt are dropped from the record."""
     now = JobRecord(checkpoints=(ResumePoint(3, 300), ResumePoint(2, 200), ResumePoint(1, 100)))
     back = record.resumed(now, attempt=4, source=ResumePoint(2, 180))
     assert back.checkpoints == (ResumePoint(2, 180), ResumePoint(1, 100))

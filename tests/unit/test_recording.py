@@ -154,6 +154,7 @@ def workload(jobs: Jobs) -> Workload:
 
 
 def test_next_attempt_is_mapped_by_earlier_recording() -> None:
+    """The recorded profile is part of the workload of the next attempt."""
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(job())
     assert workload(jobs).profile is None

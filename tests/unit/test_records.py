@@ -119,6 +119,7 @@ def test_an_owner_that_is_not_the_job_makes_a_pod_foreign(lie: dict[str, Any]) -
 
 
 def test_name_not_of_attempt_and_rank_makes_pod_foreign() -> None:
+    """Labels alone do not make a pod part of a gang."""
     raw = raw_pod(labels=OURS | {"railwright.dev/node-rank": "99"})
     assert read_pod(raw).job_uid is None
 
@@ -244,12 +245,14 @@ def raw_node(**status: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "8k8", "", "1e", "7.5"])
 def test_node_with_unreadable_amount_has_none_of_it(amount: str) -> None:
+    """The error is kept for the Fabric's status."""
     record = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
     assert dict(record.allocatable) == {"nvidia.com/gpu": 0, "cpu": 64_000}
     assert list(record.unread) == ["nvidia.com/gpu"]
 
 
 def test_unreadable_amount_keeps_last_value() -> None:
+    """The new record equals the old one, so no change is reported."""
     first = read_node(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
     for amount in ("-1", "8k8", "7.5"):
         news = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))

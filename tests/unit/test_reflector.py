@@ -63,6 +63,7 @@ def copy_of(
 
 
 async def test_undeclared_listed_object_is_reported_until_deleted() -> None:
+    """An object that cannot be decoded is logged and counted."""
     server = Server()
     odd: dict[str, Any] = {"metadata": {**POD["metadata"], "uid": "odd"}, "status": None}
     server.items += [POD, odd]
@@ -78,6 +79,7 @@ async def test_undeclared_listed_object_is_reported_until_deleted() -> None:
 async def test_undeclared_object_keeps_last_state_and_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A streamed object that cannot be decoded does not change the cache."""
     server = Server()
     server.items.append(POD)
     odd = POD | {"metadata": {**POD["metadata"], "resourceVersion": "10"}, "status": {"phase": 7}}
@@ -114,6 +116,7 @@ async def test_object_that_cannot_be_parsed_stops_no_list() -> None:
 
 
 async def test_event_missing_from_stream_is_found_by_next_list() -> None:
+    """The informer lists again after `RESYNC_S`."""
     server, now_s = Server(), [100.0]
     server.items.append(POD)
     copy = copy_of(server, now_s)

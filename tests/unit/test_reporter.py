@@ -43,6 +43,7 @@ def short(free: int) -> NotEnoughNodes:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 @pytest.mark.parametrize("verb", ["delete", "patch", "get"])
 async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, verb: str) -> None:
+    """Writes of other jobs go on."""
     desk = Desk()
     bad = desk.add(expired() if verb == "delete" else reporting.raw_job("old"))
     good = desk.add(reporting.raw_job("good"))
@@ -66,6 +67,7 @@ async def test_failure_of_one_status_does_not_affect_others() -> None:
 
 
 async def test_refused_deletion_is_retried_with_backoff() -> None:
+    """A policy refuses the deletion of an expired job."""
     desk = Desk()
     path = desk.add(expired())
     desk.store.refusals["delete", path] = FAULTS[0]
@@ -80,6 +82,7 @@ async def test_refused_deletion_is_retried_with_backoff() -> None:
 
 
 async def test_failed_status_write_is_retried_with_backoff() -> None:
+    """The pauses between the writes grow."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
@@ -176,6 +179,7 @@ async def test_write_that_succeeds_ends_the_pauses() -> None:
 
 
 async def test_wait_with_moving_numbers_is_written_rarely() -> None:
+    """Refreshes have a minimal interval, and there is one event."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     for free in range(100):
@@ -247,6 +251,7 @@ async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
 
 
 async def test_new_leader_does_not_rewrite_all_statuses_at_once() -> None:
+    """Their first refreshes are spread over time."""
     before, after = Desk(), Desk()
     names = [f"job-{number:03}" for number in range(10 * reporter.REFRESHES_PER_S_MAX)]
     reported = [before.add(reporting.raw_job(name)) for name in names]
@@ -300,6 +305,7 @@ async def test_record_is_written_before_many_waits(record: JobRecord) -> None:
 
 
 async def test_unreadable_job_is_reported_once_and_others_go_on() -> None:
+    """Its status has the reason Unreadable."""
     desk = Desk()
     bad = desk.add(reporting.raw_job("bad", pod=BROKEN_POD))
     good = desk.add(reporting.raw_job("good"))
@@ -317,6 +323,7 @@ async def test_unreadable_job_is_reported_once_and_others_go_on() -> None:
 
 
 async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
+    """The attempt goes on with the last readable spec."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     await desk.run_cycle()
@@ -337,6 +344,7 @@ async def test_unreadable_new_version_keeps_attempt_and_reason() -> None:
 
 
 async def test_skipped_checkpoint_is_posted_once_and_stays() -> None:
+    """The condition Checkpointed keeps the message."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
@@ -384,6 +392,7 @@ async def test_wait_of_a_later_attempt_is_published_again() -> None:
 
 
 async def test_foreign_end_is_reverted_while_ledger_differs() -> None:
+    """Another user wrote a final phase into the status."""
     desk = Desk()
     forged = {"phase": "Failed", "attempt": 1, "endedAttempt": 1}
     path = desk.add(reporting.raw_job("a", status=forged))

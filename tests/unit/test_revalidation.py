@@ -61,6 +61,7 @@ def test_a_node_that_is_gone_is_named() -> None:
 
 
 def test_tolerated_taint_and_bound_rank_change_nothing() -> None:
+    """Neither makes a node invalid for the gang."""
     tolerated = (Toleration("team", "Exists", "", ""),)
     assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
     assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
@@ -88,6 +89,7 @@ def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
 
 
 def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
+    """The node lost capacity during both commits."""
     both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
     unbound = {each.key: each.nodes for each in both}
     nodes = (node("n0"), node("n1", used={GPU: 2}))
@@ -130,6 +132,7 @@ def test_gang_with_relabelled_nodes_states_the_wider_spread(
 
 
 def test_level_that_appears_or_goes_invalidates_no_placement() -> None:
+    """Only a wider spread at a known level does."""
     planned = entry(spans=(("block", 1), ("rack", 2)))
     apart = {"n0": node("n0", "r0", "h0"), "n1": node("n1", "r1", "h1")}
     assert revalidation.wider_spread(planned, apart, ("rack", "host")) == ""
@@ -139,6 +142,7 @@ def test_level_that_appears_or_goes_invalidates_no_placement() -> None:
 
 
 def test_gang_on_partly_labelled_nodes_keeps_planned_span() -> None:
+    """Unlabelled nodes count as domains of their own, as in the plan."""
     mixed = (node("n0", "b0", "r0"), node("n1", "b0", ""))
     taken = scheduling.plan(world_of(seen(), nodes=mixed, levels=("block", "rack")))
     (begun,) = taken.ledger.entries
@@ -161,6 +165,7 @@ def test_a_gang_moved_apart_is_planned_again_together() -> None:
 
 
 def test_invalid_gang_rolls_back_and_is_planned_elsewhere() -> None:
+    """The plan aborts the entry and commits another one later."""
     taken_by_another = (node("n0"), node("n1", used={GPU: 4}), node("n2"), node("n3"))
     attempts = {("a", 1): ObservedAttempt(pods=pods("- -"), placed=True)}
     world = world_of(seen(), nodes=taken_by_another, entries=(entry(),), attempts=attempts)

@@ -95,6 +95,7 @@ def test_only_the_first_missing_ranks_are_named() -> None:
 
 
 def test_another_pod_may_take_a_rank_only_before_start() -> None:
+    """A recreated pod replaces the old one at the barrier, not afterwards."""
     world = WorldInfo()
     world.register(0, pod="first")
     world.register(0, pod="second")
@@ -114,6 +115,7 @@ def test_a_launcher_with_another_number_of_processes_is_refused() -> None:
 
 
 def test_heartbeat_proves_passed_barrier_to_new_operator() -> None:
+    """Running processes exist only after the barrier."""
     world = WorldInfo()
     world.sessions.heartbeat(heartbeat(1, 7, step=40), "pod-1")
     view = world.view()
@@ -178,6 +180,7 @@ def test_an_impossible_report_is_refused_but_its_sender_lives(message: protocol.
 
 
 def test_first_report_may_be_near_checkpoint_not_beyond() -> None:
+    """A step far beyond the resume point is refused."""
     world = WorldInfo()
     world.start()
     assert refusal(world, heartbeat(0, 1, step=501 + STEP_JUMP_MAX)) == HTTPStatus.BAD_REQUEST
@@ -194,6 +197,7 @@ def test_revoked_attempt_gets_stop_from_then_on() -> None:
 
 
 def test_older_attempt_must_stop_and_later_must_retry() -> None:
+    """The older one gets 409, the later one 425."""
     world = WorldInfo(attempt=3)
     assert refusal(world, heartbeat(0, 1, attempt=2)) == HTTPStatus.CONFLICT
     assert refusal(world, heartbeat(0, 1, attempt=4)) == HTTPStatus.TOO_EARLY
@@ -222,6 +226,7 @@ def commit(step: int, *, rank: int = 0) -> protocol.Commit:
 
 
 def test_commits_go_forward_one_at_a_time_from_first_node() -> None:
+    """Other node ranks, lower steps and a second commit are refused."""
     world = WorldInfo()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
@@ -270,6 +275,7 @@ def test_first_failure_of_a_node_is_kept() -> None:
 
 
 def test_commit_revoked_while_recording_is_refused() -> None:
+    """The status write succeeded, but the attempt was revoked meanwhile."""
     world = WorldInfo()
     world.start()
     world.sessions.claim_commit(commit(10), "pod-0")
@@ -280,6 +286,7 @@ def test_commit_revoked_while_recording_is_refused() -> None:
 
 
 def test_heartbeat_gives_restarted_operator_the_master() -> None:
+    """Launchers that still wait get the master's address from it."""
     restarted = WorldInfo()
     reported = replace(heartbeat(1, 1), master_address="10.0.0.7", master_port=29501)
     restarted.sessions.heartbeat(reported, "pod-1")

@@ -57,6 +57,7 @@ def test_two_replicas_on_one_machine_have_two_identities() -> None:
 
 
 def test_replica_name_is_configurable_with_a_default() -> None:
+    """RAILWRIGHT_IDENTITY names the replica; the default is unique to the process."""
     named = LEAST | {"RAILWRIGHT_IDENTITY": "railwright-operator-0"}
     assert settings.from_environment(named).identity == "railwright-operator-0"
     first, second = (settings.from_environment(LEAST).identity for _ in range(2))

@@ -96,6 +96,7 @@ async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None
 
 
 async def test_queue_deleted_during_its_write_stays_deleted() -> None:
+    """The response to the write does not restore the cached queue."""
     office = Office()
     gone = reporting.raw_object("a")
     office.while_patching(QUEUES, "a", lambda: office.remove(QUEUES, gone))
@@ -141,6 +142,7 @@ async def test_unchanged_statuses_are_not_written_again() -> None:
 
 
 async def test_unresolved_nodes_are_named_with_reason() -> None:
+    """Problems of the Fabric name nodes without a domain and unreadable amounts."""
     office = Office()
     office.add(FABRICS, fabric("block", "rack", "nobodys", version=2))
     office.node("n3", block="b1", rack="r1")
@@ -166,6 +168,7 @@ async def test_unresolved_nodes_are_named_with_reason() -> None:
 
 
 async def test_first_problems_are_named_and_all_counted() -> None:
+    """The list is bounded, the count is not."""
     office = Office()
     office.add(FABRICS, fabric("rack", version=2))
     office.node("a", rack="r")

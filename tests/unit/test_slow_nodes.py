@@ -108,6 +108,7 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
 
 
 def test_slow_nodes_swap_within_rack_and_keep_segments() -> None:
+    """Both nodes of each segment stay in one rack."""
     constraints = TopologyConstraints(segment=2, segment_tier="rack")
     nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), relative_speed=RelativeSpeed(products=0.9))
     found = admitted(gang(constraints=constraints), nodes)
@@ -142,6 +143,7 @@ def test_within_a_rack_the_slowest_are_left() -> None:
 
 
 def test_job_without_workload_spans_no_extra_rack() -> None:
+    """It takes the rack with a slow node."""
     nodes = racks(8, 4, 4, slow=("n0-5",))
     assert admitted(job("a", num_nodes=8), nodes).spans == (1,)
 

@@ -69,6 +69,7 @@ def test_what_goes_on_beside_the_same_goes_on_at_once() -> None:
 def test_phases_as_long_as_predicted_add_up(
     micro_batches: int,
 ) -> None:
+    """Their sum is the predicted step time."""
     split = Parallelism(tensor=8, pipeline=4, data=2)
     workload = Workload(GPT, split, replace(RECIPE, global_batch=2 * micro_batches))
     predicted = step.predict(*workload.parts, DGX_H100)
@@ -79,6 +80,7 @@ def test_phases_as_long_as_predicted_add_up(
 
 
 def test_overlap_counts_by_multiprocessors() -> None:
+    """Hidden communication slows the products by its multiprocessors."""
     split = Parallelism(tensor=8, data=4)
     workload = Workload(GPT, split, replace(RECIPE, overlap=True))
     (phase,) = step_flows.phases(workload, 8)

@@ -32,6 +32,7 @@ def of(source_reports: Iterable[SourceReport], nodes: str = "abcd") -> Fabric:
 
 
 def test_unplaced_nodes_are_due_and_all_if_verified() -> None:
+    """With mode Always all nodes are due, with Never none."""
     labelled = of([reported({"a": "r", "b": "r"})])
     assert due.of(labelled, WHEN_UNKNOWN, NOW_S) == {*"cd"}
     assert due.of(labelled, ALWAYS, NOW_S) == {*"abcd"}

@@ -139,6 +139,7 @@ BETWEEN = int(surveyor.BETWEEN_S / surveyor.CHECK_EVERY_S) + 1
 
 
 async def test_due_nodes_are_measured_once_after_settling() -> None:
+    """The survey starts once the selection is unchanged for a time."""
     office = Office()
     assert not await office.run_checks(SETTLED - 1)
     assert await office.run_checks(2)
@@ -157,6 +158,7 @@ async def test_mode_never_selects_no_node() -> None:
 
 
 async def test_busy_nodes_are_measured_later_and_join() -> None:
+    """The second survey joins the stored one."""
     office = Office()
     office.busy = {*sorted(office.nodes)[:4]}
     assert await office.run_checks(SETTLED + 1)
@@ -201,6 +203,7 @@ async def test_absent_agents_are_awaited_and_reported() -> None:
 
 
 async def test_vanished_agent_is_reported_at_once() -> None:
+    """The survey does not wait for an agent that polled before."""
     office = Office()
     await office.run_checks()
     gone = sorted(office.nodes)[0]
@@ -239,6 +242,7 @@ async def test_what_is_too_old_is_measured_again() -> None:
 
 
 async def test_failed_survey_is_retried_with_backoff() -> None:
+    """Nodes without a result are measured again after growing pauses."""
     office = Office()
     silent = sorted(office.nodes)[0]
     office.network.dead = frozenset({silent})
@@ -294,6 +298,7 @@ async def test_no_survey_without_its_config_map() -> None:
 
 
 async def test_uplinks_are_saturated_only_if_allowed_and_idle() -> None:
+    """Concurrent probes need `spec.probing.uplinks` and idle nodes."""
     office = Office(uplinks=True)
     assert await office.run_checks(SETTLED + 1)
     rooms = office.discovery.found.fabric.links[-1].leaving
@@ -325,6 +330,7 @@ async def test_busy_nodes_are_reported_as_waiting() -> None:
 
 
 async def test_survey_without_result_is_reported_and_retried() -> None:
+    """The problem states that no node was placed."""
     office = Office()
     office.network.dead = frozenset(office.nodes)
     assert await office.run_checks(SETTLED + 1)

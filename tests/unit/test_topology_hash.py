@@ -63,6 +63,7 @@ def test_hash_changes_with_a_relative_speed_and_back() -> None:
 
 
 async def test_cycle_states_topology_age_and_job_progress() -> None:
+    """The state has the age of the topology hash and the steps of the job."""
     seen = Watched()
     await seen.state_builder.refresh_network()
     seen.run_cycle()

@@ -93,6 +93,7 @@ def racks_of(found: Admit) -> set[str]:
 
 
 def test_step_is_longer_if_others_share_uplinks() -> None:
+    """The traffic of running jobs reduces the bandwidth."""
     alone = predicted(admitted(blocks((4, 4))))
     beside = predicted(admitted(blocks((4, 4)), running(0, 0, 1)))
     assert alone.others_us == 0
@@ -195,6 +196,7 @@ def test_a_job_sends_from_its_commit_to_its_end() -> None:
 
 
 def test_only_multi_node_jobs_with_workload_send() -> None:
+    """Jobs on one node, or without a workload, have no traffic."""
     silent = seen(RUNS, job=replace(gang(), workload=None))
     assert [*cluster_state.running([silent], {})] == []
     assert senders(replace(RUNS, nodes=NODES[:4])) == []

@@ -55,6 +55,7 @@ def took_s(found: GangModel, *slow: int, nodes: int = 8) -> float:
 
 
 def test_slow_device_computes_and_copies_at_its_speed() -> None:
+    """The relative speed scales products and memory traffic."""
     slow = DGX_H100.at_speed(RelativeSpeed(products=0.5, memory=0.25))
     large = Product(16_384, 16_384, 16_384)
     even_s = kernels.product_s(large, H100, Precision.HALF)

@@ -104,6 +104,7 @@ def test_earlier_spec_stays_in_force(jobs: Jobs) -> None:
 
 
 def test_only_an_unreadable_status_keeps_spec_hash(jobs: Jobs) -> None:
+    """An unreadable spec drops it, so that no pod is created from it."""
     jobs.absorb(reporting.raw_job("a"))
     before = jobs.get("a-uid")
     assert before is not None
@@ -160,6 +161,8 @@ def test_invalid_status_changes_no_record(jobs: Jobs, changes: reporting.Raw, wh
 
 
 def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
+    """The job is unreadable with the limit in its reason."""
+
     def requesting(amount: int) -> reporting.Raw:
         kinds = [{f"example.com/d{c}-{n}": amount for n in range(16)} for c in range(3)]
         return {

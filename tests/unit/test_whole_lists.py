@@ -86,6 +86,7 @@ async def settled() -> None:
 
 
 async def test_list_from_the_past_ends_cache_and_drops_nothing() -> None:
+    """The store was restored from a backup; the process must end."""
     changes: Changes = []
     copy = copy_of(Restored(7, 9, 8), changes)
     with pytest.raises(StoreWentBackError, match="Pod: from 9 to 8"):

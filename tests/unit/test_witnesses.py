@@ -72,6 +72,7 @@ def test_termination_messages_are_decoded_once(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_invalid_termination_message_leaves_exit_code(message: str) -> None:
+    """The crash has the exit code without a message."""
     seen = Watched(num_nodes=1)
     seen.pod(0, phase="Failed", ended=ended(3, message))
     found = seen.cause()
@@ -137,6 +138,7 @@ def test_kill_for_memory_comes_before_what_follows_from_it() -> None:
 
 
 def test_sidecar_failing_after_success_fails_no_rank() -> None:
+    """The main container ended with 0."""
     seen = Watched()
     seen.pod(0, phase="Failed", ended=ended(0, reason="Completed"))
     first = seen.rank(0)
@@ -145,6 +147,7 @@ def test_sidecar_failing_after_success_fails_no_rank() -> None:
 
 
 def test_pod_failed_before_launcher_is_the_users_failure() -> None:
+    """An init container failed."""
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     seen.pod(0, phase="Failed")
     found = seen.cause()
@@ -161,6 +164,7 @@ def test_a_pod_that_its_kubelet_refused_is_no_fault_of_the_rank() -> None:
 
 
 def test_launcher_ended_by_eviction_is_no_success_or_failure() -> None:
+    """The cause is PodEvicted."""
     seen = Watched(num_nodes=1)
     seen.run_cycle()
     seen.heartbeat(0, running=0, exited=1, failure=TERMINATED)
@@ -239,6 +243,7 @@ NEWS: dict[str, Callable[[Watched], object]] = {
 
 @pytest.mark.parametrize("news", NEWS)
 def test_ranks_of_an_unchanged_gang_are_kept(news: str) -> None:
+    """The rows are the same objects until a source changes."""
     seen = Watched(num_nodes=3, phase=Phase.STARTING)
     seen.run_cycle()
     before = seen.world().jobs[0].ranks

@@ -40,6 +40,7 @@ async def test_others_wait_no_longer_than_a_slice_and_a_step() -> None:
 
 
 async def test_two_busy_tasks_delay_others_by_both_time_slices() -> None:
+    """The delay of a third task is at most the sum of both slices."""
     loop = Shared()
     other = asyncio.create_task(loop.somebody_else())
     await asyncio.sleep(0)
