@@ -80,7 +80,7 @@ def gang(hall: Floor) -> Iterator[str]:
 
 
 def _is_explained(plane: ControlPlane) -> bool:
-    """Whether kubectl knows the kinds by their short names: discovery follows a moment later."""
+    """Whether kubectl resolves the short names of our kinds: discovery lags by a moment."""
     try:
         plane.kubectl("explain", "tj.spec")
     except subprocess.CalledProcessError:

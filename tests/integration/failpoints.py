@@ -1,8 +1,8 @@
 """Places between two writes of the operator, by name, at which it is killed.
 
 ``binding:32.before`` is the 32nd binding, received by the proxy and not passed on; at
-``binding:32.after`` it was carried out, and nobody is told. No code of the operator knows of this:
-the proxy sees its writes, and kills it by its process id.
+``binding:32.after`` it was carried out, without a response. The operator has no code for this: the
+proxy observes its writes, and kills it by its process id.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def around(kind: str, *ordinals: int) -> tuple[Failpoint, ...]:
 class Pair:
     """Two replicas behind the site's proxy, so that a kill waits for no process to start.
 
-    The Lease of a killed leader stands for its 15 s. That a successor waits for it is tested where
-    it matters; here it is taken away, since the holder is known to be dead.
+    The Lease of a killed leader stays valid for 15 s. Other tests cover that a successor waits for
+    it; here it is removed, as the holder is dead.
     """
 
     def __init__(self, site: Site, standby: OperatorProcess) -> None:

@@ -1,4 +1,4 @@
-"""Manifests of our kinds for tests: a sound one, changed where the test says."""
+"""Manifests of our kinds for tests: a valid one with the changes of a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARALLEL: Manifest = {
     "parallelism": {"data": 4},
     "training": {"sequence": 64, "globalBatch": 16},
 }
-"""A workload of four replicas, two of which can stand for all."""
+"""A workload of four replicas, two of which represent all."""
 
 
 def job(

@@ -55,7 +55,7 @@ class NodeAgents:
         self._running[node] = subprocess.Popen(command, env={"PATH": ""})
 
     def report_document(self, node: str, document: Document) -> None:
-        """As its agent tells it, though nobody measured that."""
+        """Send a report as the node's agent, with made-up values."""
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))
         OperatorClient(self._site.operator.url, file, HardwareSources(self._folder)).report(
@@ -96,7 +96,7 @@ class NodeAgents:
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody answers there."""
+    """Whether an agent answers at this address."""
     try:
         with socket.create_connection((host, port), timeout=5):
             return True

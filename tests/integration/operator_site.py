@@ -105,7 +105,7 @@ class Job(LiveJob):
     def until_bound(self, attempt: int = 1, *, deadline_s: float = DEADLINE_S) -> Json:
         """Its status once every pod of this attempt is bound, and its commit is over.
 
-        Until then a pod that somebody deletes is created again.
+        Until then a deleted pod is created again.
         """
         return self.until(
             lambda status: status.get("attempt") == attempt and self._is_bound(status),
@@ -150,7 +150,7 @@ class Job(LiveJob):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all tests share. Between the operator and the API server stands the proxy."""
+    """The shared state of all tests. The proxy is between the operator and the API server."""
 
     plane: ControlPlane
     kwok: Kwok
@@ -163,7 +163,7 @@ class Site:
         return self.admin.get(LEDGER)
 
     def forge(self, write: Callable[[], object], policy: str = "records") -> None:
-        """What somebody wrote before there was this policy on what the operator alone writes.
+        """Write without the policy that reserves these fields for the operator.
 
         A policy comes into force, and out of it, with a delay.
         """
@@ -176,12 +176,12 @@ class Site:
             self.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
 
     def until_nodes_heard(self) -> None:
-        """Wait until the operator knows all that was changed of nodes: a watch tells in order, so
-        who has heard of a node made and deleted last has heard of all before.
+        """Wait until the operator has all changes of nodes: a watch delivers in order, so after the
+        creation and deletion of a last node it has delivered all changes before.
 
-        A job is told of by another watch, and would else be placed on nodes as they were.
+        A job arrives by another watch, and could be placed on the old nodes otherwise.
         """
-        self._until_all_nodes_held()  # Or one that is gone unheard stands in for the new one.
+        self._until_all_nodes_held()  # A deleted one may still count.
         name = f"heard-{next(_numbers)}"
         self.admin.post(NODES, {"metadata": {"name": name}})
         self._until_all_nodes_held()
@@ -212,7 +212,7 @@ class Floor:
     nodes: list[str] = field(default_factory=list)
 
     def add(self, rack: str, count: int, *, gpus: int = 8) -> list[str]:
-        """More nodes in a rack, heard of; their names, which sort as they were made."""
+        """Add nodes to a rack and wait for them; their names sort in the order of creation."""
         first = len(self.nodes)
         specs = [
             NodeSpec(
@@ -291,7 +291,7 @@ class Floor:
 
 @contextmanager
 def opened() -> Iterator[Site]:
-    """A site of its own, with the operator ready and leading; at the end its history is judged."""
+    """A site of its own, with the operator ready and leading; at the end its history is checked."""
     options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
     with ControlPlane.start("operator", options=options) as plane, closing(plane.client()) as admin:
         operator_process.install(plane, ROOT)
@@ -309,8 +309,8 @@ def opened() -> Iterator[Site]:
 def start_again(site: Site) -> None:
     """Start the shared operator anew after its end.
 
-    The Lease of a killed leader stands for its 15 s. That a successor waits for it is tested where
-    it matters; here it is taken away, since the holder is known to be dead.
+    The Lease of a killed leader stays valid for 15 s. Other tests cover that a successor waits for
+    it; here it is removed, as the holder is dead.
     """
     site.operator.stop()
     site.admin.delete(LEASE)
@@ -363,7 +363,7 @@ def created(site: Site, *objects: tuple[str, Json]) -> Iterator[None]:
 
 
 def _account(admin: ApiClient, namespace: str) -> None:
-    """The account that every pod needs; who makes it else can be late after an outage."""
+    """The service account of every pod; its controller can be late after an outage."""
     try:
         admin.post(
             f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}}

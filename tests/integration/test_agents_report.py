@@ -1,4 +1,4 @@
-"""Agents tell of their nodes, with tokens and keys of a real API server."""
+"""Reports of node agents, with tokens and keys of a real API server."""
 
 from __future__ import annotations
 

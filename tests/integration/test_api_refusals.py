@@ -1,4 +1,4 @@
-"""What the API server refuses of a TrainingJob, and in which words."""
+"""Refusals of TrainingJobs by the API server, with their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving, asking and loading, with a launcher's real sockets and an operator's real answers."""
+"""Saving, committing and loading, with real sockets of a launcher and responses of an operator."""
 
 from __future__ import annotations
 

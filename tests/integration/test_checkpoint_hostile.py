@@ -1,4 +1,4 @@
-"""Checkpoints that somebody made to run code in the process that loads them."""
+"""Checkpoints with code for the process that loads them."""
 
 from __future__ import annotations
 

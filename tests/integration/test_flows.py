@@ -1,4 +1,4 @@
-"""SimGrid's fluid model on networks that are simple enough to say what must come out."""
+"""SimGrid's fluid model on networks with results that can be computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of connections without a token, and launchers that are heard beside them."""
+"""Heartbeats of launchers beside thousands of connections without a token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THERE_S = 60.0
 
 @contextlib.asynccontextmanager
 async def flooded(port: int, source: str) -> AsyncIterator[None]:
-    """While strangers connect from this address."""
+    """Flood the server from this address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         strangers.__file__,

@@ -1,4 +1,4 @@
-"""What kopf does with a watch that says nothing any more while its connection stands."""
+"""kopf with a watch that is silent while its connection stays open."""
 
 from __future__ import annotations
 

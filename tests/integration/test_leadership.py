@@ -1,4 +1,4 @@
-"""One leader at a time, held by a real Lease; who lost it knows before anyone else may have it."""
+"""One leader at a time, by a real Lease; it stops before another one may hold the Lease."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMINGS = LeaseTimings(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 
 @dataclass
 class Candidate:
-    """One process's leadership, and when it was told what (monotonic seconds)."""
+    """The leadership of one process, and the times of its callbacks (monotonic seconds)."""
 
     kubeconfig: str
     namespace: str
@@ -57,7 +57,7 @@ async def stop(*candidates: Candidate) -> None:
 
 
 async def _last_held_s(candidate: Candidate) -> float:
-    """Wait until it stops by its own clock; when it was last asked and did hold the Lease."""
+    """Wait until it stops by its own clock; the last time at which it held the Lease."""
     last_s = time.monotonic()
     while True:
         asked_s = time.monotonic()

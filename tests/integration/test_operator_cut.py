@@ -118,7 +118,7 @@ def test_cut_of_a_minute_ends_no_attempt_and_the_dead_are_found(cluster: Cluster
 
 
 def _cut(cluster: Cluster) -> None:
-    """No launcher is heard, and no kubelet renews."""
+    """No launcher sends heartbeats, and no kubelet renews."""
     for node in (*(f"node-{number:03}" for number in range(NODES - MORTAL)), *cluster.mortal_nodes):
         cluster.launchers.silence(node)
     cluster.site.kwok.freeze()

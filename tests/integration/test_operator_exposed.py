@@ -1,4 +1,4 @@
-"""What the operator's process shows to whoever reaches it, and what it lets out of users' jobs."""
+"""What the operator's ports expose, and user data in its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inside of nodes as agents tell a real operator: what sources differ on, and who is slow."""
+"""Hardware of nodes as agents report it: conflicts of sources, and slow nodes."""
 
 from __future__ import annotations
 

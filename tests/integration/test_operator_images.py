@@ -1,4 +1,4 @@
-"""A job whose pods pull images says which, by the events of their kubelets."""
+"""A job whose pods pull images names them, by the events of their kubelets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that say what makes no sense: said on the Fabric, nobody stopped, nothing guessed."""
+"""Nodes with invalid values: problems of the Fabric, and no effect on other jobs."""
 
 from __future__ import annotations
 

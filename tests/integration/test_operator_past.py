@@ -1,4 +1,4 @@
-"""An operator restarted in front of an API server that stands still in the past undoes nothing."""
+"""An operator restarted in front of an API server with an old state undoes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang that loses a node or a rank before it ever spoke: what it costs, and what follows."""
+"""A gang that loses a node or a rank before its first message: budget and recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server will not accept of a gang undoes the whole gang, is said, and passes."""
+"""A refusal by the API server rolls back the gang, is published, and passes."""
 
 from __future__ import annotations
 

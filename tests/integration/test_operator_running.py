@@ -1,4 +1,4 @@
-"""Gangs that run: what their launchers say weighs against what the API says of their nodes."""
+"""Running gangs: messages of launchers against the state of nodes in the API."""
 
 from __future__ import annotations
 

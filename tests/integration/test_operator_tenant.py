@@ -1,4 +1,4 @@
-"""A tenant's namespace as the example has it: what jobs there may be, and who reaches them."""
+"""A tenant's namespace as in the example: allowed jobs, and access to them."""
 
 from __future__ import annotations
 

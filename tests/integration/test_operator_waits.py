@@ -1,4 +1,4 @@
-"""A job that cannot start says why, soon and with numbers, and starts when it can."""
+"""A job that cannot start has a reason with numbers soon, and starts when it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever befalls what operator and API server tell each other: a gang is bound once, whole."""
+"""Faults between operator and API server: a gang is bound once, completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signal may come at any moment of a testbed's start: nothing is left that nobody knows of."""
+"""A signal at any moment of a testbed's start leaves nothing unrecorded."""
 
 from __future__ import annotations
 

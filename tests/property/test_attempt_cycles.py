@@ -1,4 +1,4 @@
-"""A turn is a function of what is in the world, not of the order it is listed in."""
+"""A plan depends on the content of the state, not on its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever ranks and kubelets say, the ledger and a status take the cause made of it."""
+"""The ledger and a status accept the cause of any text of ranks and kubelets."""
 
 from __future__ import annotations
 

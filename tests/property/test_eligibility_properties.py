@@ -1,4 +1,4 @@
-"""Taints and selectors by index, beside the rules asked of each node."""
+"""Taints and selectors by index, compared with the rules for each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever sources say of a network, its status is one that the schema takes."""
+"""The schema accepts the status of any sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks are folded without loss, and who is merged first makes no difference."""
+"""Ranks are folded without loss, and the order of merging does not matter."""
 
 from __future__ import annotations
 

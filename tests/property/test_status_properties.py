@@ -82,7 +82,7 @@ SEEN = st.builds(ObservedRank, COUNTS, TEXT, st.sampled_from(PodState), waiting=
 
 @st.composite
 def tellings(draw: st.DrawFn) -> StatusInput:
-    """Anything that can be told of a job for the first time."""
+    """Any first status of a job."""
     record = draw(RECORDS)
     suspected = tuple(range(len(record.nodes))) if draw(st.booleans()) else ()
     return StatusInput(

@@ -1,4 +1,4 @@
-"""Small clusters on which leaders act as told: what is too rare for chance."""
+"""Small clusters with scripted leaders: cases that are too rare for random seeds."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_queue_longer_than_a_cycle_comes_to_rest() -> None:
 
 
 def test_cuts_of_the_control_plane_lose_no_living_node() -> None:
-    """Invariant I22: beside all other faults, and whoever leads."""
+    """Invariant I22: beside all other faults, with any leader."""
     seeds = (*range(SEEDS // 2), *LOST_IN_CUTS)
     outcomes = [run(seed, steps=STEPS, cuts=True) for seed in seeds]
     assert sum(outcome.counts.get("cut", 0) for outcome in outcomes) > SEEDS // 2

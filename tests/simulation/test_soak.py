@@ -1,4 +1,4 @@
-"""The soak says what it did, and keeps the seed of what it found."""
+"""The soak reports its work, and the seed of a violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes are told apart by two witnesses, and nobody is blamed while one is missing."""
+"""Causes are distinguished by two sources, and none is assigned while one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launcher's heartbeats say of its ranks, and how seldom while all is well."""
+"""The content of a launcher's heartbeats, and how rarely steps are included."""
 
 from __future__ import annotations
 

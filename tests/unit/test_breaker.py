@@ -1,4 +1,4 @@
-"""A cut control plane ends nothing; dead nodes are found beside nodes that are heard."""
+"""A cut control plane ends nothing; dead nodes are found beside live ones."""
 
 from __future__ import annotations
 
@@ -160,14 +160,14 @@ def test_launcher_silent_to_a_new_leader_is_no_sign_of_life() -> None:
 
 
 def test_exit_vouches_for_its_silent_peer() -> None:
-    """A heard launcher says that its rank crashed: its gang is over, and its peer is gone."""
+    """A launcher reports the crash of its rank: its gang ends, while its peer is silent."""
     verdict = assess(crash(0, age_s=1.0), rank(1, **MISSING))
     assert isinstance(verdict, Ended)
     assert (verdict.cause.code, verdict.cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
 
 
 def test_crash_before_the_cut_waits_for_the_silent_peers() -> None:
-    """The user is not charged for what the operator cannot hear."""
+    """Lost messages spend no budget of the user."""
     crashed = crash(0, age_s=100.0, silent_s=100.0)
     assert assess(crashed, rank(1, **MISSING)) == Ongoing(suspected=(1,), held=True)
     late = replace(crashed, crash=Crash(0, 1, HOLD_S + 1.0))

@@ -1,4 +1,4 @@
-"""Planning one job takes no more than its work budget, and its Placement says so."""
+"""Planning one job stays within its work budget, and its Placement has `overBudget`."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Costly:
-    """Takes so much work for each gang, and knows of no traffic."""
+    """Spends this work for each gang, and has no traffic."""
 
     work = 0
     made: list[MappingRequest]
@@ -316,7 +316,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
 
 
 def test_repeated_traffic_request_is_cached(reckoned: list[MappingRequest]) -> None:
-    """Of more than can be kept the same part is asked for each time."""
+    """If not all results fit in the cache, the same ones are requested each time."""
     asked = world(ASKED, 512, 8, running=runs(700, 512, sequence=300_000))
     decide(asked)
     assert 350 < len(reckoned) < 700

@@ -1,4 +1,4 @@
-"""Checkpoint commits: granted once they stand on the job's status, refused once it is over."""
+"""Checkpoint commits: granted once they are in the job's status, refused once it is over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNNING = attempts.RUNNING
 
 @dataclass
 class Desk:
-    """Commits with those who ask."""
+    """Commits and the requests that wait."""
 
     woken: int = 0
 

@@ -1,4 +1,4 @@
-"""Who talks to whom, and how much, on cases that can be worked out by hand."""
+"""Communicators and their bytes, on cases that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def test_replicas_of_shards_reduce_what_a_shard_is() -> None:
 
 def test_replicas_without_sharding_are_ordinary_ranks() -> None:
     """Replicas count as data-parallel ranks when nothing is sharded."""
-    alike = sent(GPT, Parallelism(data=32, replicas=4), recipe())
-    assert alike == sent(GPT, Parallelism(data=32), recipe())
+    with_replicas = sent(GPT, Parallelism(data=32, replicas=4), recipe())
+    assert with_replicas == sent(GPT, Parallelism(data=32), recipe())
 
 
 @pytest.mark.parametrize(("optimizer", "state"), [(Optimizer.HOST, 0), (Optimizer.DISK, 24)])

@@ -1,4 +1,4 @@
-"""Credentials that cannot be read now: said as one error, whatever is wrong with the file."""
+"""Unreadable credentials raise one kind of error, whatever is wrong with the file."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async def test_requests_in_one_segment_are_answered_in_order() -> None:
 
 
 async def test_token_of_another_rank_is_refused() -> None:
-    """A launcher cannot speak for the other pods of its own job."""
+    """The token of a pod is refused for other pods of its job."""
     async with serving() as (gangs, client):
         other = f"Bearer {heartbeat_gangs.token(KEY, 1)}"
         assert await client.status(request(0, Authorization=other)) == HTTPStatus.FORBIDDEN

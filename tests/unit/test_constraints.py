@@ -1,4 +1,4 @@
-"""What a job asks of where it stands, in small worlds."""
+"""Topology constraints of jobs, in small snapshots."""
 
 from __future__ import annotations
 

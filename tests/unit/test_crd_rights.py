@@ -231,7 +231,7 @@ def test_network_policies_admit_jobs_and_agents_only() -> None:
 
 
 def test_example_deployment_is_the_one_that_is_named() -> None:
-    """By its Lease, its policies, and what launchers and agents are told to speak to."""
+    """By its Lease, its policies, and the addresses for launchers and agents."""
     example = (tree.ROOT / "examples/operator.yaml").read_text(encoding="utf-8")
     deployment, service = yaml.safe_load_all(example)
     name = f"railwright-operator.{deployment['metadata']['namespace']}"

@@ -1,4 +1,4 @@
-"""What a turn does before it acts."""
+"""The order of writes and actions in a scheduling cycle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES)
 
 
 class Replaced:
-    """A world to take turns from, and a ledger that another leader has written since."""
+    """A state for cycles, and a ledger that another leader has written since."""
 
     def __init__(self, world: ClusterState) -> None:
         self.ledger = world.ledger
@@ -65,7 +65,7 @@ class Replaced:
         yield self._world
 
     def sync_sessions(self, plan: object, isolation: object) -> None:
-        """Nobody speaks."""
+        """No launchers."""
 
     async def confirm(self) -> None:
         raise DeposedError("another leader")
@@ -117,7 +117,7 @@ async def test_leader_with_nothing_to_do_confirms_its_ledger() -> None:
 
 
 async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the look before it."""
+    """And the read before it."""
     shell = Idle(world_of(nodes=()))
 
     def take(world: ClusterState, isolation: Isolation) -> Plan:
@@ -333,7 +333,7 @@ async def _cycles(shell: Replaced) -> AsyncIterator[Cycle]:
 
 
 async def _until_deposed(shell: Replaced) -> None:
-    """Take turns until the ledger turns out to be another leader's, before anything is done."""
+    """Run cycles until the ledger is found to be another leader's, before any action."""
     running = asyncio.create_task(_cycle_of(shell).run())
     try:
         await until(lambda: running.done() or shell.acted, "its end, or an action")

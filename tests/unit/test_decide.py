@@ -1,4 +1,4 @@
-"""Who starts and who waits, in small worlds."""
+"""Jobs that start and jobs that wait, in small snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fabric follows labels and files; a file that cannot be used leaves what it said before."""
+"""The fabric follows labels and files; an invalid file keeps its last valid content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What agents tell counts at once."""
+    """Reports of agents count at once."""
     monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
 
 
@@ -72,7 +72,7 @@ class Site4:
         self.given = new
 
     async def gathered(self) -> None:
-        """Once what agents told counts."""
+        """Wait until the gathered reports count."""
         await self.awake.wait()
         self.awake.clear()
         await self.discovery.refresh()
@@ -83,7 +83,7 @@ class Site4:
         return dict(self.discovery.found.fabric.places)
 
     async def told_rates(self, report: HardwareReport = PLAIN, /, **speeds: int) -> None:
-        """Agents tell how many billion operations a second their processors reach."""
+        """Agents report a benchmark, in billion operations a second."""
         for node, speed in speeds.items():
             benchmarks = (DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed * 10**9),)
             assert await self.discovery.receive_report(

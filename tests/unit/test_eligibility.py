@@ -12,7 +12,7 @@ from railwright_scheduler.policy.eligibility import Eligibility
 
 
 class CountedNodes(tuple[Node, ...]):
-    """Counts how often somebody goes through them."""
+    """Counts iterations."""
 
     passes = 0
 

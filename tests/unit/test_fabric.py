@@ -1,4 +1,4 @@
-"""What all sources say together: levels, places, and the names that nodes have in the cluster."""
+"""The merged sources: levels, places, and the names of nodes in the cluster."""
 
 from __future__ import annotations
 

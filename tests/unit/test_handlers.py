@@ -1,4 +1,4 @@
-"""kopf's thread: how long it waits before kopf is started again, and who runs it."""
+"""kopf's thread: the back-off before a restart, and its user name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attempt hangs when its steps stand still for longer than its own steps and phases explain."""
+"""An attempt hangs when its steps stall for longer than its own steps and phases explain."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cause(
 
 
 def limit_s(steps: ObservedSteps, watch: Watch = ASKED, **others: Any) -> float:
-    """The longest standstill that is no hang, found by asking."""
+    """The longest standstill that is no hang, by bisection."""
     low, high = 0, 200_000
     while high - low > 1:
         middle = (low + high) // 2
@@ -178,7 +178,8 @@ def test_silent_launcher_of_a_living_node_hangs(
     timeout_s: int | None,
     limit: float,
 ) -> None:
-    """It is stopped or cut off, and its kubelet lives. It alone reports, or was never heard."""
+    """It is stopped or cut off, and its kubelet renews. It alone reports, or never sent a
+    message."""
     watch = replace(ASKED, timeout_s=timeout_s)
     assert hang.assess([silent(steps, limit - still_s), *others], watch) is None
     its = [silent(steps, limit - still_s + 1), *others]
@@ -198,7 +199,7 @@ def test_silence_counts_from_the_last_heartbeat() -> None:
 
 
 def test_first_heartbeat_to_a_new_leader_keeps_the_attempt() -> None:
-    """It says nothing of steps yet."""
+    """It has not reported steps yet."""
     its = [silent(None, 2 * EVALUATING_S), ObservedLauncher(1, "n1", responsive=True, steps=None)]
     assert hang.assess(its, ASKED) is None
 
@@ -303,7 +304,7 @@ class Counted(list[ObservedLauncher]):
 
 
 def test_work_grows_with_the_number_of_launchers() -> None:
-    """A gang may have 16,384 of them, and is judged in every scheduling cycle."""
+    """A gang may have 16,384 launchers, and is assessed in every scheduling cycle."""
     few, many = Counted(launchers(*[training()] * 4)), Counted(launchers(*[training()] * 64))
     assert hang.assess(few, ASKED) is hang.assess(many, ASKED) is None
     assert few.reads == many.reads

@@ -19,7 +19,7 @@ from railwright_scheduler.attempt.assessment import SILENT_S
 
 
 class Cluster:
-    """Sessions of jobs, and a clock that stands still."""
+    """Sessions of jobs, and a clock that does not advance."""
 
     def __init__(self) -> None:
         self.sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)

@@ -1,4 +1,4 @@
-"""Jobs as last heard: the newest version wins, and what is gone stays gone."""
+"""The cache of jobs: the newest version wins, and a deleted job stays deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kopf brings of queues and what we list: what went while nobody watched is not kept."""
+"""Queues from kopf's events and from lists: objects deleted without an event are dropped."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def dead_job(number: int) -> ObservedJob:
 
 
 def lingering(jobs: list[ObservedJob]) -> dict[tuple[str, int], ObservedAttempt]:
-    """Their pods: told to go, on nodes where nothing can end them."""
+    """Their pods: being deleted, on nodes that cannot end them."""
     return {
         (each.job.uid, 1): ObservedAttempt(
             pods=tuple(

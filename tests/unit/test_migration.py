@@ -80,12 +80,12 @@ def world(*jobs: ObservedJob, links: dict[str, float] = NARROW, **changes: Any) 
 
 
 def ended(taken: scheduling.Plan, *, ago_s: float = 1.0) -> ObservedJob:
-    """The job that this turn ended, so long ago."""
+    """The job that this cycle ended, this long ago."""
     return replace(running(), record=taken.records["a"], ranks=(), progress=None, ended_age_s=ago_s)
 
 
 def moved(seen_now: ClusterState) -> str:
-    """Why the one entry of this turn's ledger ends its attempt; empty if there is none."""
+    """Why the one entry of this cycle's ledger ends its attempt; empty if there is none."""
     entries = scheduling.plan(seen_now).ledger.entries
     if not entries:
         return ""
@@ -283,7 +283,7 @@ def test_one_job_moves_at_a_time() -> None:
 
 
 def test_a_slow_node_is_named() -> None:
-    """How much slower a step gets is the cost model's; here it is only said."""
+    """The cost model computes how much slower a step is; here it is only reported."""
     slow = tuple(
         replace(each, relative_speed=RelativeSpeed(products=0.5)) if each.name == "r1a" else each
         for each in racks(*HERE)

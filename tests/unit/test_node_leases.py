@@ -16,7 +16,7 @@ from railwright_scheduler.attempt.breaker import SETTLE_S
 
 DURATION_S = 40
 WELL = "well"
-"""A node whose kubelet renews for comparison, unless the test says other."""
+"""A node whose kubelet renews for comparison, by default."""
 
 LIMIT_S = DURATION_S / node_leases.RENEWALS_PER_LEASE + node_leases.SLACK_S
 
@@ -66,13 +66,13 @@ class CheckedSite:
         self.woken += 1
 
     async def watch(self, *, for_s: float) -> None:
-        """Let every suspect be asked so often for so long."""
+        """Read the lease of every suspected node in each interval, for this time."""
         end_s = self.now_s + for_s
         while self.now_s < end_s:
             await self.check(after_s=min(node_leases.ASK_INTERVAL_S, end_s - self.now_s))
 
     async def check(self, *, after_s: float = 0.0) -> None:
-        """Let every suspect be asked once more, this much later."""
+        """Read the lease of every suspected node once more, this much later."""
         self.now_s += after_s
         running = asyncio.create_task(self.lease_checker.run())
         # Every answer is there at once, so its round is over within these few steps of the loop.

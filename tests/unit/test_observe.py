@@ -1,4 +1,4 @@
-"""The world of a turn: who is suspected, who may speak, and that no stranger's pod can stop it."""
+"""The state of a cycle: suspected nodes, expected launchers, and no effect of foreign pods."""
 
 from __future__ import annotations
 

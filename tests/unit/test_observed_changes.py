@@ -41,7 +41,7 @@ def test_queue_goes_on_where_the_last_cycle_stopped() -> None:
 
 
 def test_running_attempt_has_started_for_a_new_leader() -> None:
-    """Before any of its launchers spoke: it does not get another deadline to start."""
+    """Before the first message of a launcher: it does not get another deadline to start."""
     assert Watched(phase=Phase.RUNNING).world().jobs[0].started
     assert not Watched(phase=Phase.STARTING).world().jobs[0].started
 
@@ -112,7 +112,7 @@ def test_deleted_job_is_let_go(phase: Phase) -> None:
 def test_silent_and_unreported_nodes_are_distinguished(
     is_missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Silent launchers, those never heard, and nodes whose kubelets are compared to theirs."""
+    """Silent launchers, those without a message, and nodes for comparison."""
     seen = Watched(num_nodes=4, phase=Phase.STARTING)
     control = replace(observing.node_record("control"), labels={CONTROL_PLANE: ""})
     seen.nodes["uid-control"] = control

@@ -24,7 +24,7 @@ PROMISED_S = protocol.HEARTBEAT_INTERVAL_S + 3.0
 
 
 class Speaking:
-    """A launcher of two ranks that were started, and the operator that it speaks to."""
+    """A launcher with two started ranks, and its operator."""
 
     def __init__(self, operator: OperatorEndpoint, folder: Path) -> None:
         environ = environment_of(operator.url, folder) | {"RAILWRIGHT_NUM_PROCESSES": "2"}

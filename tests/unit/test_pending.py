@@ -29,7 +29,7 @@ def names() -> tuple[str, ...]:
 
 
 def test_work_for_a_lost_gang_grows_with_its_nodes_alone() -> None:
-    """A gang of thousands of nodes that are lost together asks in each cycle."""
+    """A gang that lost thousands of nodes is pending in each cycle."""
     cause = Cause(CauseCode.NODE_LOST, "lost", nodes=names(), node="n0")
     entry = attempts.entry(cause=cause, nodes=names())
     pods = attempts.pods(" ".join(names()))

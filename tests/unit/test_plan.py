@@ -1,4 +1,4 @@
-"""One turn: what is written to the ledger, what is done, what every job's record becomes."""
+"""One scheduling cycle: the ledger, the actions, and every job's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that stand by are sent on errands; what they send is read strictly."""
+"""Probe tasks for polling agents; their messages are validated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Office:
         self.probe_tasks.selected = {"a": ("10.0.0.1",), "b": ("10.0.0.2",)}
 
     async def there(self, *nodes: str) -> dict[str, asyncio.Task[dict[str, Any]]]:
-        """Agents that stand by, each of which waits for an errand."""
+        """Agents that poll, each waiting for a probe task."""
         polls = {}
         for at, node in enumerate(nodes):
             place = Poll(f"10.0.0.{at + 1}", 7946)
@@ -165,7 +165,7 @@ def test_what_an_agent_sends_is_read() -> None:
     "stated", [b'{"latency_s": 61}', b'{"bytes_per_s": 4e21}', b'{"bytes_per_s": 0}']
 )
 def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
-    """The other node may have lied to an agent that tells what it was told."""
+    """A result may contain wrong values of the other node."""
     assert probe_tasks.read(stated) == Poll()
 
 

@@ -204,7 +204,7 @@ def test_a_part_about_ranks_that_there_are_not_is_refused(calls: Calls) -> None:
 
 
 def test_more_groups_than_ranks_can_be_in_are_refused() -> None:
-    """Who reads a profile has to look at each of them."""
+    """A reader of a profile has to process each of them."""
     groups = [group for size in range(2, 5) for group in itertools.combinations(range(6), size)]
     parts = [part(rank, *(together(*group) for group in groups), ranks=6) for rank in range(6)]
     with pytest.raises(MismatchError, match="seen 50 groups, expected fewer, of 6 ranks"):
@@ -212,7 +212,7 @@ def test_more_groups_than_ranks_can_be_in_are_refused() -> None:
 
 
 def test_groups_of_all_kinds_together_are_bounded() -> None:
-    """A document of a few KiB could stand for half a million ranks of groups, in each job."""
+    """A document of a few KiB could represent half a million ranks of groups, in each job."""
     kind = Kind((Run(0, (Stride(1, 8),)),), (Run(0, (Stride(8, 128),)),), ())
     whole = Profile(1024, 1, 1.0, None, (kind,) * KINDS_A_RANK)
     with pytest.raises(

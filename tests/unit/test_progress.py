@@ -21,7 +21,7 @@ from railwright import channel, environment, progress, protocol
 
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[channel.Report]]:
-    """A launcher's sockets, and what it has heard on them."""
+    """A launcher's sockets, and the reports that it received."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(progress, "_reporter", progress._Reporter())
     monkeypatch.setenv("RANK", "5")

@@ -1,4 +1,4 @@
-"""What a message between a launcher and the operator must look like, and what is refused."""
+"""Messages between launchers and the operator: valid ones, and refused ones."""
 
 from __future__ import annotations
 

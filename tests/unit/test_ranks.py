@@ -1,4 +1,4 @@
-"""Which ranks stand where, for jobs that say what they do."""
+"""The order of ranks on nodes, for jobs with a workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of what could be heard: it stands still where the operator could not hear."""
+"""The reception clock: it stops while the operator cannot receive messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_missed_message_stops_the_clock() -> None:
 
 
 def test_constant_misses_stop_the_clock_for_a_fifth() -> None:
-    """Strangers who fill the accept queue again and again delay the search for dead nodes only."""
+    """Connections that fill the accept queue delay only the detection of dead nodes."""
     listening = Listening()
     heard_s = [0.0]
     for _ in range(round(120.0 / TICK_S)):

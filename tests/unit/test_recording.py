@@ -51,7 +51,7 @@ def sessions(wakes: list[None]) -> Sessions:
 
 
 async def handed_over(sessions: Sessions, node_rank: int, part: Recorded) -> str:
-    """The job's profile after a rank of this node told what it recorded."""
+    """The job's profile after the recording of a rank of this node."""
     handover = Handover(protocol.Member(JOB, 1, node_rank), part)
     answer = await sessions.profiled(handover, f"pod-{node_rank}")
     assert answer.order is protocol.Order.CONTINUE

@@ -1,4 +1,4 @@
-"""When a copy is listed anew although nothing says that it must be."""
+"""Periodic lists of an informer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod of an attempt is asked to record follows from what is known of its job by then."""
+"""The profile steps of a pod follow from the state of its job."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def steps(rank: int, still_s: float) -> protocol.Steps:
 
 
 def beat_for(seen: Watched, seconds: int, *, still: bool) -> None:
-    """Both launchers beat each second, until the attempt ends."""
+    """Both launchers send a heartbeat each second, until the attempt ends."""
     for second in range(seconds):
         seen.now_s += 1.0
         for rank in range(seen.num_nodes):

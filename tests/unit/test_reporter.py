@@ -1,4 +1,4 @@
-"""A turn's report: each job by itself, nothing twice, and nothing that fails spreads."""
+"""Status updates after a cycle: each job on its own, nothing twice, failures isolated."""
 
 from __future__ import annotations
 

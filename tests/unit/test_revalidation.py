@@ -22,7 +22,7 @@ TAINT = Taint("team", "blue", "NoSchedule")
 
 
 def whys(*nodes: Any, unbound: tuple[str, ...] = ("n0", "n1"), **asked: Any) -> dict[str, str]:
-    """What refit says of the one gang on n0 and n1, by node."""
+    """The invalid nodes of the one gang on n0 and n1, with reasons."""
     found = revalidation.invalid_nodes(
         [entry()],
         nodes=nodes,

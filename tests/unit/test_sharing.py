@@ -21,5 +21,5 @@ def test_constant_senders_get_their_share_of_adapters() -> None:
 
 
 def test_unused_share_goes_to_all_others() -> None:
-    """Of 4, the first sends 1 and has turns for 2; the others share 3 as 8 to 4."""
+    """Of 4, the first sends 1 and could send 2; the others share 3 as 8 to 4."""
     assert left(4.0, 4.0, [UplinkUse(1.0, 8.0), UplinkUse(8.0, 8.0)]) == pytest.approx(1.0)

@@ -21,7 +21,7 @@ from railwright_topology.miscabling import Rails
 from railwright_topology.relative_speed import RelativeSpeed
 
 
-class Sums:
+class MergeCounter:
     """Counts the sums of two entries in products of tables."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_split_work_of_a_decision_is_bounded(
     gangs: Callable[[], Snapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many pods start and reserve nodes as without the bound."""
-    snapshot, sums = gangs(), Sums(monkeypatch)
+    snapshot, sums = gangs(), MergeCounter(monkeypatch)
     exact = decide(snapshot)
     limit = sums.count // 4
     monkeypatch.setattr(scheduling_queue, "PLACEMENT_WORK", limit, raising=False)

@@ -1,4 +1,4 @@
-"""Ranks show where they are when asked; who cannot answer is told apart, and nobody is harmed."""
+"""Stacks of ranks: a rank that cannot respond is distinguished, and none is harmed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ BACK_OFF = "ImagePullBackOff: Back-off pulling image"
 
 
 def starting(*, images: ObservedImages = NO_REPORT, waiting: str = "") -> list[ObservedRank]:
-    """A gang of two whose second launcher was never heard."""
+    """A gang of two whose second launcher sent no message."""
     second = attempts.rank(1, pod=PodState.PENDING, silent_s=None, waiting=waiting)
     return [attempts.rank(0), replace(second, images=images)]
 

@@ -1,4 +1,4 @@
-"""A job's status: the record that later turns read back, and what people are told beside it."""
+"""A job's status: the record for later cycles, and information for users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def inputs(record: JobRecord, **changes: Any) -> StatusInput:
 
 
 def session(*, missing: tuple[int, ...] = (), **progress: Any) -> SessionView:
-    """Attempt 1 of two launchers, the first of which says this of its progress."""
+    """Attempt 1 of two launchers; the first one reports this progress."""
     spoken = protocol.Progress(**progress) if progress else None
     ranks = (RankView(0, "n0", progress=spoken), RankView(1, "n1"))
     return SessionView("a", 1, 1, ranks, missing, started_at_s=None, revoked=False)

@@ -1,4 +1,4 @@
-"""Who sends whom how much in a step, counted by hand; and steps that add up."""
+"""The flows of a step, counted by hand, and the sum of phases."""
 
 from __future__ import annotations
 

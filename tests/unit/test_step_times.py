@@ -1,4 +1,4 @@
-"""What a heartbeat says of the steps of all ranks of a node, in as many bytes for any number."""
+"""The steps of all ranks of a node in a heartbeat, in a size independent of their number."""
 
 from __future__ import annotations
 

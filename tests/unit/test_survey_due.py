@@ -1,4 +1,4 @@
-"""Which nodes are to be measured: a function of what is told and held, the mode and the time."""
+"""The due nodes: a function of sources, stored surveys, mode and time."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DOCUMENT = hardware_documents.written(Document(()))
 
 
 class PlantedErrands(ProbeTasks):
-    """Agents of a planted network: who is there measures, and is told where it stands."""
+    """Agents of a planted network: present ones measure."""
 
     def __init__(self, office: Office) -> None:
         super().__init__(lambda: office.now_s)
@@ -58,7 +58,7 @@ class PlantedErrands(ProbeTasks):
 
 
 class Office:
-    """Twelve nodes in three racks that nobody tells of, each with an agent that stands by."""
+    """Twelve nodes in three racks without a source, each with a polling agent."""
 
     def __init__(self, **probing: Any) -> None:
         self.now_s = self.wall_s = 1e9
@@ -80,7 +80,7 @@ class Office:
         self.surveyor = self.leader()
 
     def leader(self) -> Surveyor:
-        """One that knows only what is kept."""
+        """A new leader with the stored survey only."""
         return Surveyor(
             self.probe_tasks,
             site=self.site,
@@ -109,7 +109,7 @@ class Office:
         self.give(File(names.PROBES, "probes.json", text))
 
     async def run_checks(self, passes: int = 1) -> int:
-        """So many looks later; how many probes were sent meanwhile."""
+        """Run this number of passes; return the number of probes in them."""
         before = len(self.probe_tasks.sent)
         for node in self.probe_tasks.present:
             await self.discovery.receive_report(node, DOCUMENT)
@@ -123,7 +123,7 @@ class Office:
         return len(self.probe_tasks.sent) - before
 
     def placed(self, nodes: Iterable[str]) -> bool:
-        """Whether these, and no others, stand in the racks that they were planted in."""
+        """Whether exactly these nodes are in the racks that they were planted in."""
         rack = {
             node: place[-1]
             for node, place in self.discovery.found.fabric.places.items()

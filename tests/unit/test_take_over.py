@@ -30,11 +30,11 @@ SETTINGS = Settings(
 
 
 class EndedError(Exception):
-    """The first turn would begin now."""
+    """The first cycle would begin now."""
 
 
 class Cycle:
-    """Writes down when it takes over, which takes a while, and when its first turn would begin."""
+    """Records its take-over, which takes a while, and the begin of its first cycle."""
 
     def __init__(self, order: list[str]) -> None:
         self._order = order

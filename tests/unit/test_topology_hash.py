@@ -1,4 +1,4 @@
-"""One word for what is known of links and of the pace of nodes."""
+"""The topology hash: a digest of links and relative speeds."""
 
 from __future__ import annotations
 

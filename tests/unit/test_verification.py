@@ -162,7 +162,7 @@ def of_attempt(number: int, name: str, *, deleting: bool = False) -> PodRecord:
 
 
 class Leader:
-    """A verification over copies that a test fills; job a is as its record says."""
+    """A verification over caches that a test fills; job a is as in its record."""
 
     def __init__(self, record: JobRecord, *pods: PodRecord, wrong: tuple[str, ...] = ()) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""What a launcher, a pod and a node say of one rank, and that nothing they say can break a turn."""
+"""Liveness of one rank by launcher, pod and node; no content of theirs fails a cycle."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_steps_that_go_on_withdraw_the_question() -> None:
 
 
 def test_new_leader_waits_an_hour_for_a_launcher() -> None:
-    """The launcher spoke to the leader before, and is stopped; its kubelet renews."""
+    """The launcher sent messages to the leader before, and is stopped; its kubelet renews."""
     seen = Watched(num_nodes=1)
     seen.run_cycle()
     assert seen.verdict(after_s=hang.EVALUATING_S) == Ongoing(suspected=(0,))

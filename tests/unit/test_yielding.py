@@ -10,7 +10,7 @@ STEP_S = SLICE_S / 4
 
 
 class Shared:
-    """A loop with a clock that only work moves, and how long somebody else waited at most."""
+    """A loop whose clock only work advances, and the longest wait of another task."""
 
     def __init__(self) -> None:
         self.now_s = self.seen_s = self.waited_s = 0.0
