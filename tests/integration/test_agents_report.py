@@ -41,7 +41,7 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
         yield listening
 
 
-async def test_agent_reports_for_the_node_in_its_token(world: Heartbeats) -> None:
+async def test_agents_report_for_the_node_in_its_token(world: Heartbeats) -> None:
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
         assert await world.post_message(agents.PATH, token, TEXT) == (200, {"standBy": False})
@@ -151,7 +151,7 @@ async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
 
 
-async def test_agent_reports_device_benchmark_unless_busy(
+async def test_agents_report_device_benchmark_unless_busy(
     world: Heartbeats, tmp_path: Path
 ) -> None:
     teller = await _teller(world, tmp_path)

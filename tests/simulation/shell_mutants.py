@@ -52,7 +52,7 @@ SHELL_MUTANTS = (
         "kube/bodies.py",
         '"metadata": {"name": name, "uid": uid},',
         '"metadata": {"name": name},',
-        "tests/unit/test_actuate.py::test_binding_names_the_uid_of_its_pod",
+        "tests/unit/test_executor.py::test_binding_names_the_uid_of_its_pod",
     ),
     ShellMutant(
         "a cycle that stopped in the queue wakes no other",
@@ -66,7 +66,7 @@ SHELL_MUTANTS = (
         "kube/bodies.py",
         '        "preconditions": {"uid": uid},\n',
         "",
-        "tests/unit/test_actuate.py::test_deletion_names_the_uid_of_its_pod",
+        "tests/unit/test_executor.py::test_deletion_names_the_uid_of_its_pod",
     ),
     ShellMutant(
         "pods are listed before the take-over",
@@ -167,7 +167,7 @@ SHELL_MUTANTS = (
         "state_builder.py",
         "self._reception_ages = Ages(self.reception_clock)",
         "self._reception_ages = Ages(self.clock)",
-        "tests/unit/test_observe.py::test_time_without_hearing_is_not_counted_against_a_start",
+        "tests/unit/test_state_builder.py::test_time_without_hearing_is_not_counted_against_a_start",
     ),
     ShellMutant(
         "a missed message does not stop the clock of silence",
@@ -206,7 +206,7 @@ SHELL_MUTANTS = (
         "suspected_nodes.py",
         "        return self._breaker\n",
         "        return CLOSED\n",
-        "tests/unit/test_observe.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
+        "tests/unit/test_state_builder.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
     ),
     ShellMutant(
         "a lease is stale though no other is renewed",
@@ -228,14 +228,14 @@ SHELL_MUTANTS = (
         "state_builder.py",
         "held=known.too_large\n            or ",
         "held=",
-        "tests/unit/test_observe.py::test_job_that_is_too_large_waits",
+        "tests/unit/test_state_builder.py::test_job_that_is_too_large_waits",
     ),
     ShellMutant(
         "a job that cannot be observed stops the cycle",
         "state_builder.py",
         "isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)",
         "observe()",
-        "tests/unit/test_observe.py::test_job_that_cannot_be_observed_stops_no_other",
+        "tests/unit/test_state_builder.py::test_job_that_cannot_be_observed_stops_no_other",
     ),
     ShellMutant(
         "a status that cannot be made stops the others",
@@ -261,7 +261,7 @@ SHELL_MUTANTS = (
         "liveness.py",
         "return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S",
         "return UNREADY_S",
-        "tests/unit/test_witnesses.py::test_node_found_unready_has_longer_to_come_back",
+        "tests/unit/test_liveness.py::test_node_found_unready_has_longer_to_come_back",
     ),
     ShellMutant(
         "what a fresh list shows is not taken in",

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from fixtures import attempts
-from fixtures.actuating import ENTRY, Shell, raw_pod, settled
+from fixtures.executing import ENTRY, Shell, raw_pod, settled
 from railwright_operator.kube import errors
 from railwright_operator.write.executor import (
     LATE_S,
