@@ -43,8 +43,8 @@ def communicators(
 
 
 def _tensor(model: Transformer, split: Parallelism, recipe: Recipe) -> Iterator[Transfer]:
-    """Beside its layers', what it takes that tables of tokens are split: the last stage looks none
-    up, but tells the next ones, and its gradients are summed beside its products."""
+    """The traffic of split token tables, beside that of layers: the last stage predicts tokens
+    instead of embedding them, and its gradients are reduced beside its products."""
     size = recipe.value_bytes * recipe.tokens(split) * model.hidden
     # Experts are not split over tensor-parallel ranks: of their layers only attention is.
     blocks = 1 if model.experts else 2

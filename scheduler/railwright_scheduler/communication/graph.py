@@ -44,12 +44,11 @@ class Overlap(StrEnum):
 class Transfer:
     """One kind of operation of a communicator.
 
-    ``size`` is bytes of the buffer that a rank holds: what is reduced, what is gathered in the end,
-    what is sent to all, to the next, or to the next and from the last to the first; of a dispatch,
-    its tokens, each of which goes where ``routing`` says; pushed to the last ``servers`` of a group
-    by all its ``clients``, and pulled; copied to the host or from it, loaded from its disks, stored
-    on them.
-    ``count`` is how often a step.
+    ``size`` is the bytes of the buffer of a rank: reduced, gathered in the end, sent to all, to the
+    next, or around a ring; for a dispatch, its tokens, which are routed by ``routing``; pushed to
+    the last ``servers`` of a group by all its ``clients``, and pulled; copied to the host or from
+    it, loaded from its disks or stored on them.
+    ``count`` is the number of calls in a step.
     """
 
     what: str

@@ -78,7 +78,7 @@ class Grid:
 
 
 def distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that differ, in some order, and how often each stands there."""
+    """The distinct rows, in some order, and the number of each."""
     # As bytes: numpy's own way to compare rows makes each a record of as many fields.
     whole = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, first, counts = np.unique(whole, return_index=True, return_counts=True)

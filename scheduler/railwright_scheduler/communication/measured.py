@@ -36,7 +36,7 @@ _COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
 )
 
 _GROWING = frozenset({Operation.ALL_GATHER, Operation.ALL_TO_ALL, Operation.GATHER})
-"""What each rank brings a part to, where nothing says that the whole is shared instead."""
+"""Operations to which each rank contributes a part, unless the whole is shared."""
 
 SHOWN = 8
 
@@ -49,7 +49,7 @@ PLACES_MAX = 40
 
 
 class UnfitError(ValueError):
-    """A profile that cannot stand for a job, and why."""
+    """A profile that does not fit a job, with the reason."""
 
 
 def held(workload: Workload, devices: Iterable[str]) -> Workload:
@@ -188,8 +188,8 @@ def _then(now: Parallelism, ranks: int) -> Parallelism:
 
 
 def smallest(workload: Workload, *, multiple: int) -> Parallelism:
-    """How the smallest pre-run that can stand for the job is split, of a multiple of so many ranks;
-    as the job itself, if no smaller one can. Raises UnfitError."""
+    """The parallelism of the smallest pre-run that represents the job, with a multiple of this
+    number of ranks; that of the job itself if no smaller one does. Raises UnfitError."""
     now = workload.split
     whole, rows = now.ranks // now.data, now.tensor * now.context
     # DeepSpeed's experts are on all tensor-parallel ranks alike.
@@ -258,7 +258,7 @@ def _sent(sends: list[CallRecord], ranks: int, steps: int, virtual: int) -> Iter
     size = round(sum(seen.size for seen in sends) / sum(seen.calls for seen in sends))
     around = calls[ranks - 1]
     if ranks == 2:
-        # Its two ways around are the same two ranks: stages say how often each is gone.
+        # Both directions of its ring are the same two ranks: stages determine the calls of each.
         around *= (virtual - 1) / (2 * virtual - 1) if virtual else 0.5
         calls[1] -= around
     around = min(around, calls[1])

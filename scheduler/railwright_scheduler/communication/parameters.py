@@ -1,8 +1,8 @@
-"""How many parameters a rank holds, of the stage of a pipeline that has the most.
+"""The number of parameters of a rank, in the pipeline stage with the most.
 
-Matrices are split over tensor-parallel ranks, with the vectors that are added to what they share;
-norms, routers and what is added to sums are on each (Shoeybi et al., 2019). The first stage looks
-tokens up, the last one tells how likely each is; alone, a stage does both.
+Matrices are split over tensor-parallel ranks, with the biases of split outputs; norms, routers and
+other biases are on each rank (Shoeybi et al., 2019). The first stage embeds tokens, the last one
+computes their logits; a single stage does both.
 """
 
 from __future__ import annotations

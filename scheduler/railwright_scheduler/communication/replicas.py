@@ -1,7 +1,6 @@
-"""What it takes that many ranks have the same parameters: their gradients are summed up, and the
-weights that follow are told to all.
+"""Communication of data-parallel replicas: gradients are reduced, and new weights are gathered.
 
-Formulas: Rajbhandari et al., 2020, for what is sharded; within it replicas of all shards as in
+Formulas: Rajbhandari et al., 2020, for sharding; within it replicas of all shards as in
 PyTorch's hybrid sharding (Zhao et al., 2023); optimizers on the host, Ren et al., 2021, with their
 state on its disks, Rajbhandari et al., 2021; parameter servers, Li et al., 2014.
 """
@@ -112,7 +111,7 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
 
 
 def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator:
-    """Every rank tells the servers its gradients, and asks them for the weights."""
+    """Every rank pushes its gradients to the servers, and pulls the weights."""
     everyone = Grid(((Axis.RANK, split.ranks + split.servers),))
     gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
     there = Transfer("gradients", Collective.PUSH, gradients, 1, _beside(recipe))

@@ -1,8 +1,8 @@
-"""What the nodes of a job send each other in a step, as a sparse matrix.
+"""The traffic between the nodes of a job in a step, as a sparse matrix.
 
-Node rank ``n`` has the ranks from ``n * per_node`` on, as torchrun numbers them. A pair of nodes is
-given what crosses between them in both directions; as much goes one way as the other: rings send on
-what they get, what is asked of experts and servers comes back.
+Node rank ``n`` has the ranks from ``n * per_node`` on, as torchrun numbers them. The value of a
+pair of nodes is its traffic in both directions, which are equal: rings forward what they receive,
+and requests to experts and servers have responses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW, MANY = 16, 64
 bring."""
 
 CLIQUE_MAX = 512
-"""Nodes of a group; of a larger one some pairs stand for all of them, which are too many."""
+"""Nodes of a group. In a larger one some pairs represent all of them."""
 
 SAMPLED = 64
 """Others that each node of such a group is taken to exchange with, each way around."""
@@ -84,8 +84,8 @@ class TrafficMatrix:
 
     @property
     def heft(self) -> int:
-        """How many times more work it is to look at a mapping than where each rank exchanges with a
-        few others."""
+        """The factor of work to evaluate a mapping, compared with ranks that send to a few
+        others."""
         return max(1, len(self.weight) // (FEW * self.ranks), self.table // (MANY * self.ranks))
 
     @property
@@ -182,7 +182,7 @@ def _pairs(traffic: Transfer, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
             work.spend(PAIR * there.size * SAMPLED)
             yield from _sampled(there, count, each)
         else:
-            # Each pair of nodes stands in the product twice, once for each direction.
+            # The product has each pair of nodes twice, once for each direction.
             work.spend(PAIR * there.size * there.shape[1])
             yield _product((there, count), (there, count), each)
     elif ranks > 1:

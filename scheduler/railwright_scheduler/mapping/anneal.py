@@ -1,11 +1,11 @@
-"""Makes mappings better by exchanging what stands at two places, many pairs at a time.
+"""Improve mappings by exchanging the ranks of two places, many pairs at a time.
 
-Simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) from good starts and a low temperature. A
-rank is drawn to the domain of one it exchanges with, and whoever stands there takes its place; a
-step judges many such pairs at once, and takes those of which nobody was moved by an earlier one and
-no neighbour either, so that what each of them gains adds up. Several starts go side by side: array
-operations on a small job cost as much as those on a larger one. How much is judged is bounded by
-number, never by time, so that the outcome is the same on any machine.
+Simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) from good initial orders and a low
+temperature. A rank moves to the domain of a rank that it exchanges data with, and the rank there
+takes its place. A step evaluates many such pairs at once, and applies those whose ranks and
+neighbours were not moved by an earlier pair, so that their gains add up. Several initial orders are
+processed together, as array operations on a small job cost as much as on a larger one. The number
+of evaluations is bounded, not the time, so that the result is the same on any machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRAY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """How much worse a pair may make it, at first and in the end; and how many are judged."""
+    """The temperature at first and in the end, and the number of evaluated pairs."""
 
     hot: float
     cold: float
@@ -89,7 +89,7 @@ class _Annealing:
         return [each[: self._ranks] for each in np.split(self._place, self._starts)]
 
     def step(self, batch: int, heat: float) -> None:
-        """Judge so many pairs of each start, and take what is good enough at this heat."""
+        """Evaluate pairs of each initial order, and apply those accepted at this temperature."""
         base = np.repeat(np.arange(self._starts) * (self._ranks + 1), batch)
         drawn = self._source.uniform(5, len(base))
         one = (drawn[0] * self._ranks).astype(np.int64)
@@ -105,7 +105,7 @@ class _Annealing:
         mine, its = self._near.of[one] + base[:, None], self._near.of[other] + base[:, None]
         change = self._moved(self._near.weight[one], mine, here, there)
         change += self._moved(self._near.weight[other], its, there, here)
-        # Whoever exchanges with the other has been moved to where that one was, and so has it.
+        # The traffic between the two ranks keeps its distance, as both move.
         joined = (self._near.weight[one] * (self._near.of[one] == other[:, None])).sum(axis=1)
         change += joined * self._there_and_back(here, there)
         taken = np.flatnonzero(np.exp(-np.maximum(change, 0.0) / heat) > drawn[4, apart])
@@ -128,7 +128,7 @@ class _Annealing:
         return found
 
     def _exchange(self, pairs: Ints, near: Ints) -> None:
-        """Exchange those pairs who and whose neighbours stand where they stood when judged."""
+        """Exchange the pairs whose ranks and neighbours have not moved since the evaluation."""
         order = np.arange(len(pairs))
         # Backwards, so that of several pairs with one rank the first is the one that is kept.
         self._unmoved[pairs[::-1].ravel()] = np.repeat(order[::-1], 2)

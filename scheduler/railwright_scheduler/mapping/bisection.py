@@ -1,10 +1,10 @@
-"""Halves the ranks and the domains again and again, where it cuts the least.
+"""Recursive bisection of ranks and domains with the smallest cuts.
 
-Recursive bisection, as Scotch and its like map graphs, but of a grid: where to cut is not searched
-for but read off. Sorted along one axis, and within its planes along another, any number of ranks in
-front may be cut off; of those that some of the domains have just the room for, the one that cuts
-the least is. It is at home where domains are of unequal size, which boxes cannot fill. With
-``source`` it is another one each time: who tries several finds better ones than the first.
+As in Scotch and similar mappers, but for a grid of ranks, whose structure gives the cuts without a
+search. Sorted along one axis, and within its planes along another, any prefix of the ranks can be
+cut off; of the prefixes that fill some of the domains exactly, the one with the smallest cut is
+taken. It fits domains of unequal size, which boxes cannot fill. With a random ``source`` the result
+differs each time: several tries find better ones than the first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railwright_scheduler.mapping.problem import Places
 from railwright_scheduler.random_source import RandomSource
 
 NOISE = 0.15
-"""A cut may look larger by so much of itself."""
+"""The random increase of a cut, as a share of it."""
 
 UNEVEN = 0.1
 """And one that cuts off next to nothing does by so much: even halves leave more to choose from."""
@@ -34,8 +34,8 @@ HALVED = 60_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSubset:
-    """Some of the ranks, and what these exchange with each other; ``a`` and ``b`` are where in
-    ``ranks`` they stand."""
+    """Some of the ranks, and the traffic between them; ``a`` and ``b`` are positions in
+    ``ranks``."""
 
     ranks: Ints
     a: Ints
@@ -119,7 +119,7 @@ class Bisection:
                 yield part.of(selected), its
 
     def _front(self, part: RankSubset, sums: Ints) -> tuple[Mask, int]:
-        """Whom to separate from the others: so many as can be, and where it cuts the least."""
+        """The ranks to separate from the others: a possible number with the smallest cut."""
         cells = 2 * SORTED * len(part.ranks) + 5 * ELEMENT * len(part.a)
         self._work.spend(HALVED + len(self._orders) * (CALL + cells))
         behind = self._orders[:, part.ranks].argsort(axis=1).argsort(axis=1)

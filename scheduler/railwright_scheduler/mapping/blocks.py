@@ -82,8 +82,8 @@ def rooms(places: Places, size: int) -> Rooms:
 
 
 def groupings(matrix: TrafficMatrix, size: int, work: WorkBudget = UNLIMITED) -> list[Blocks]:
-    """Which ranks may be a block: those boxes and that run which leave the least to exchange with
-    others, the best first; and ranks in their own order, which lose to nobody."""
+    """The candidate blocks of ranks: the boxes and the run with the least traffic to others, the
+    best first; and ranks in their own order."""
     count = matrix.ranks // size
     work.spend((BOXES + 2) * (CALL + 2 * SORTED * len(matrix.weight)))
     if size == 1:
@@ -129,7 +129,7 @@ def _best(matrix: TrafficMatrix, found: list[_Grouping], most: int) -> list[_Gro
 
 
 def _counted(ways: Iterator[T], matrix: TrafficMatrix, work: WorkBudget) -> Iterator[T]:
-    """The same ways to group ranks; what each takes to judge is spent before it."""
+    """The same candidates; the work to evaluate each is spent before it."""
     for way in ways:
         axes = len(matrix.shape)
         work.spend(3 * CALL + ELEMENT * (2 * axes * matrix.ranks + 2 * len(matrix.weight)))

@@ -37,7 +37,7 @@ TABLE_MAX = 1 << 20
 a few servers of thousands of nodes."""
 
 BYTES_MAX = 1 << 53
-"""What is more is told as so much: every reader of JSON knows such a number."""
+"""The largest reported number: every JSON reader can represent it."""
 
 WORTH = 0.99
 """A step must be so much shorter for a gang to span more domains than it has to, or for ranks to
@@ -57,10 +57,10 @@ EASED, EASED_NODES, KIND_NODES = 128, 16_384, 16
 worth. Each kind and pace of machine is as much work as sixteen nodes."""
 
 KIND, SEATED = 50_000, 2_000
-"""Work for each kind and pace of machine, and for each stage of each node."""
+"""Work for each kind and relative speed of machine, and for each stage of each node."""
 
 BRIEFLY = 4
-"""One in so many of them where it is only asked which nodes to take."""
+"""The share of evaluations when only the nodes are to be chosen: one in this number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +84,8 @@ class EvaluatedOrder:
 
 
 class OrderEvaluator:
-    """Orders of one gang's nodes, which stand at ``places`` and send each other what is ``sent``
-    in a step. Whatever is asked of them may raise OverBudgetError."""
+    """Orders of one gang's nodes at ``places``, with the traffic ``sent`` in a step. All methods
+    may raise OverBudgetError."""
 
     def __init__(self, request: MappingRequest, work: WorkBudget = UNLIMITED) -> None:
         self._work = work
@@ -101,7 +101,7 @@ class OrderEvaluator:
         self._exchanges = {
             each.name: traffic_matrix.between_nodes(each, per_node, work) for each in communicators
         }
-        # Who sends to all alike does so from anywhere.
+        # With equal traffic to all, the place does not matter.
         self._uneven = tuple(
             each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
@@ -156,13 +156,13 @@ class OrderEvaluator:
                 yield from self._mapped(traffic_matrix.together(worth, self._shape, self._work))
 
     def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
-        """The order that sends the least of this far away, if anything is told of far and near and
-        it can be found out."""
+        """The order that sends the least of this traffic far away, if there are levels and the
+        budget is enough."""
         if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
             yield self._laid(exchanged)
 
     def _laid(self, exchanged: TrafficMatrix) -> Ints:
-        """Segments stand where they stand together: whole ones are laid out."""
+        """The problem with segments as units: complete segments are mapped."""
         if self._segment == 1:
             found = mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
             return found.where
@@ -190,9 +190,9 @@ class OrderEvaluator:
         return max(0, current.step_us - round(step_s * 1e6))
 
     def uses(self, order: Ints) -> Iterator[list[UplinkUse]]:
-        """What the gang makes of the uplinks of each domain that it stands in, the nearest tier
-        first: as much as it sends where nobody else does, which no gang sends more than. Half of
-        what crosses a border goes out."""
+        """The gang's traffic over the uplinks of each of its domains, the nearest tier first,
+        without other jobs, which is the most it can send. Half of the traffic across a border goes
+        out."""
         step_s = self._steps.taken_s(self._effects(order, self._unshared))
         if not self.machines:
             return

@@ -24,7 +24,7 @@ from railwright_scheduler.mapping.problem import Places, cost
 from railwright_scheduler.mapping.repartitioning import repartitioned
 
 BUDGET = 300_000
-"""Pairs judged at most, of ranks that exchange with few others: about half a second's worth."""
+"""The most evaluated pairs, for ranks that send to few others: about half a second."""
 
 PAIRS_A_RANK = 400
 TRIES_A_DOMAIN = 16

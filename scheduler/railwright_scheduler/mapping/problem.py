@@ -1,8 +1,8 @@
-"""The places that ranks are mapped onto, and what a mapping costs.
+"""The places that ranks are mapped onto, and the cost of a mapping.
 
-The cost is the sum over all pairs of ranks of what they exchange times how far apart they are. It
-is what process mapping has been judged by since Hatazaki (1998) and Träff (2002), and says nothing
-of links that are shared; the step's predicted time, which does, chooses among mappings.
+The cost is the sum over all pairs of ranks of their traffic times their distance, the usual
+objective of process mapping since Hatazaki (1998) and Träff (2002). It does not model shared links;
+the predicted step time does, and chooses among mappings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Makes a mapping better by partitioning anew what lies in a few neighbouring domains.
+"""Improve a mapping by partitioning a few neighbouring domains again.
 
-Where domains are of unequal size, what stands in one fits into no other, and no exchange of two
-ranks leads from one good mapping to a better one. So a few domains that exchange much are emptied
-together and filled again by bisection, another way each time, and it is kept if it costs no more:
-a search of large neighbourhoods (Shaw 1998).
+With domains of unequal size, the ranks of one domain do not fit into another, and no exchange of
+two ranks leads from one good mapping to a better one. So a few domains with much traffic between
+them are emptied together and filled again by a random bisection. The result is kept if it costs no
+more: large neighbourhood search (Shaw 1998).
 """
 
 from __future__ import annotations

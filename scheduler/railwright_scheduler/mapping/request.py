@@ -28,9 +28,9 @@ Uses = Sequence[Mapping[int, Sequence[UplinkUse]]]
 
 @dataclass(frozen=True, slots=True)
 class RequestTier:
-    """``domains`` has that of each node, ``capacity`` how many may send out of each domain, and
-    ``left`` how many of those may while other jobs send as well; ``reduces`` says of each domain
-    whether its switches add up what crosses them."""
+    """``domains`` has that of each node, ``capacity`` how many nodes can send out of each domain at
+    full speed, and ``left`` how many of those while other jobs send too; ``reduces`` is whether the
+    switches of each domain reduce in the network."""
 
     domains: tuple[int, ...]
     capacity: tuple[float, ...]
@@ -42,10 +42,10 @@ class RequestTier:
 @dataclass(frozen=True, slots=True)
 class MappingRequest:
     """A job and the nodes to map its ranks onto, in the network's order; the nearest tier is the
-    first. ``kinds`` are the names of their machines, each with its pace, and ``stands`` that of
-    each node; it is empty if all are of one. ``before`` has the node of each rank in the attempt
-    before, -1 if it is none of these; it is empty if there was none. ``budget`` is how many pairs
-    may be judged."""
+    first. ``kinds`` are the names of their machines, each with its relative speed, and ``stands``
+    that of each node; it is empty if all are of one. ``before`` has the node of each rank in the
+    attempt before, -1 if it is none of these; it is empty without one. ``budget`` is the number of
+    pairs that may be evaluated."""
 
     workload: Workload
     nodes: int
@@ -109,7 +109,7 @@ def build_request(
 def build_unshared_request(
     workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints
 ) -> MappingRequest:
-    """The same where nobody else sends, and nothing is searched for."""
+    """The same request without other traffic and without a search."""
     workload = measured.held(workload, cluster.devices(nodes))
     its = [cluster.nodes[column] for column in nodes.tolist()]
     found = {(node.machine, node.relative_speed) for node in its}
@@ -132,7 +132,7 @@ def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
 
 
 def _tier(uplinks: Uplinks, reduces: Mask, *, nodes: Ints) -> RequestTier:
-    """Its domains as far as these nodes stand in them, numbered by that alone."""
+    """The domains of these nodes, numbered anew."""
     named, domains = np.unique(uplinks.domains[nodes], return_inverse=True)
     capacity, sums = tuple(uplinks.capacity[named].tolist()), tuple(reduces[named].tolist())
     return RequestTier(tuple(domains.tolist()), capacity, capacity, sums, uplinks.oversubscription)
