@@ -84,15 +84,13 @@ def shapes(rows: Ints) -> Ints:
 
 
 def joined(machines: Sequence[Machine]) -> Machine:
-    """One that stands for all of these where their ranks communicate: the slowest of each part, and
-    the algorithms that all have. Neither their own switches nor the network's add up what different
-    kinds send.
+    """The machine that represents all of these in a collective: the slowest of each part, and the
+    algorithms that all have. Switches do not reduce between different kinds.
 
-    Adapters of any maker speak to each other; what they send they take from the memory of their
-    devices where they can, which all devices of one maker do. Devices of several makers do where it
-    is said of each of them. Otherwise what is sent goes through the memory of both hosts: copied
-    there, sent, and copied on. Pieces follow each other, so the slowest of those parts decides how
-    much goes through, and a message takes the time of all of them.
+    Adapters of all makers interoperate. They read device memory directly within one maker, and
+    between makers if each of the devices is declared to support it. Otherwise data goes through the
+    memory of both hosts: copied there, sent, and copied on. Pieces are pipelined, so the slowest
+    part decides the bandwidth, and the latency is the sum of all parts.
     """
     first, *others = machines
     if not others:
@@ -233,9 +231,8 @@ def _two_level_s(size: float, group: Group) -> float:
 
 
 def _summed_s(size: float, group: Group) -> float:
-    """Switches sum up what crosses them: an adapter sends its node's part once, and gets the sum
-    once (Graham et al., 2020). Ranks of a node sum up before and tell each other afterwards, piece
-    by piece meanwhile."""
+    """Switches reduce: an adapter sends its node's part once, and receives the result once (Graham
+    et al., 2020). The ranks of a node reduce before and broadcast afterwards, pipelined."""
     beyond_s = size / (group.machine.network.bandwidth * group.per_node)
     if group.per_node == 1:
         return beyond_s
@@ -244,8 +241,8 @@ def _summed_s(size: float, group: Group) -> float:
 
 
 def _summed_inside_s(size: float, group: Group) -> float:
-    """What the ranks of a node send each other for a sum that all of them know in the end: all but
-    their own part twice, or what they send with NVLS."""
+    """The bytes between the ranks of a node for an all-reduce: all but their own part twice, or
+    those of NVLS."""
     ranks = group.per_node
     sent_s = 2 * (ranks - 1) / ranks * size / group.machine.intra_node.bandwidth
     if Algorithm.NVLS in group.machine.algorithms and group.machine.nvls:

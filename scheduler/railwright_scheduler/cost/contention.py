@@ -1,15 +1,15 @@
-"""Link contention: how much longer a collective takes for links that nodes and jobs share.
+"""Link contention: how much longer a collective takes on links that nodes and jobs share.
 
-What leaves a domain goes through its switches' uplinks, of which there may be fewer than adapters
-below them. All groups of a communicator send at the same time; a domain's uplinks carry what any
-of them sends across its border. Where they are busy for longer than the busiest adapters are, all
-is slower by as much: the bottleneck decides, as in a fluid model of a network that spreads flows
-evenly over parallel links (max-min fair; Bertsekas and Gallager, Data Networks, 1992, 6.5.2).
+Traffic out of a domain uses the uplinks of its switches, which may be fewer than the adapters
+below. All groups of a communicator send at the same time; a domain's uplinks carry the traffic of
+all of them across its border. If the uplinks are busy for longer than the busiest adapters, the
+collective is slower by that factor: the bottleneck decides, as in a fluid model of a network that
+spreads flows evenly over parallel links (max-min fair; Bertsekas and Gallager, Data Networks, 1992,
+6.5.2).
 
-Beside other jobs the same rule holds, with each job counted as often as it has adapters below:
-switches let their ports take turns. Another job takes what it sends on average, but no more than
-its turns; the job that is judged takes all that is left. So the more others send the less it has,
-and never less than its turns.
+Beside other jobs the same rule holds, with each job weighted by its adapters below, as switches
+serve their ports in turn. Another job takes its average traffic, but no more than its fair share;
+the evaluated job gets the remaining bandwidth, and at least its own fair share.
 """
 
 from __future__ import annotations

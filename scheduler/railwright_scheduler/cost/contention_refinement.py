@@ -25,7 +25,7 @@ from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.random_source import RandomSource
 
 PAIRS = 64
-"""Judged at a time."""
+"""Evaluated at a time."""
 
 STEPS, STEPS_A_NODE = 200, 3
 WORK = 3_000_000
@@ -44,10 +44,10 @@ the end."""
 
 
 EXCHANGED = 80_000
-"""Work for each communicator and tier when some pairs are judged, however small they are."""
+"""Work for each communicator and tier in an evaluation of pairs, however small they are."""
 
 PLACED = 256
-"""Pairs judged at a time for ranks that have to change places; fewer of a large gang."""
+"""Pairs evaluated at a time for ranks that must change places; fewer for a large gang."""
 
 SHORTER = 1e-6
 """What an exchange has to save, beyond rounding."""
@@ -104,8 +104,8 @@ def place_ranks(
 
 @dataclass(slots=True, eq=False)
 class _Uplinked:
-    """How busy one tier's uplinks are with one communicator, each as times its busiest adapters
-    are; ``home`` is the domain of each rank, and of nobody behind them."""
+    """The load of one tier's uplinks by one communicator, relative to its busiest adapters;
+    ``home`` is the domain of each rank, with one entry for no rank behind them."""
 
     near: NeighbourTable
     worth_s: float
@@ -169,7 +169,7 @@ class _Refinement:
         return any(each.worth_s > 0.0 and each.busy.max() > 1.0 for each in every)
 
     def attempt(self, uphill: float) -> None:
-        """Judge some pairs, and exchange the best of them if that is not much longer."""
+        """Evaluate some pairs, and exchange the best of them if the step is not much longer."""
         self._exchange(*self._pairs(), self._cost * (1.0 + uphill))
 
     def place(self, ranks: Ints, pairs: int) -> bool:

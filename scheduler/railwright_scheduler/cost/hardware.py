@@ -1,8 +1,8 @@
-"""What devices and links can do: published or measured figures, each with where it is from.
+"""The performance of devices and links: published or measured figures, each with its source.
 
 All bandwidths are bytes per second in one direction, all rates floating point operations per
-second, all latencies seconds. No figure was chosen to make a prediction fit: what the model is
-judged on is in no source named here.
+second, all latencies seconds. No figure is fitted to a prediction: the data that the model is
+evaluated on is in no source named here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLOWEST = 1 / 64
 
 
 class Fact(float):
-    """A figure that knows where it is from."""
+    """A figure with its source."""
 
     source: str
 
@@ -35,9 +35,8 @@ class Fact(float):
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """What a device holds, for as long as it is busy, on the product of an ``m`` by ``k`` with a
-    ``k`` by ``n`` matrix of normally distributed numbers: data sheets say what zeros reach, which
-    take less power."""
+    """The sustained performance on the product of an ``m`` by ``k`` and a ``k`` by ``n`` matrix of
+    normally distributed numbers: data sheets state that for zeros, which need less power."""
 
     flops: Fact
     m: int
@@ -51,8 +50,8 @@ class Device:
 
     ``matmul`` is measured with one tile of a result on each of ``multiprocessors``; ``memory`` is
     the bandwidth of a copy; ``attention`` the rate of fused attention with a causal mask going
-    forward, ``attention_back`` going back. ``direct`` says who says that adapters of any maker
-    reach its memory; nobody, if it is empty. ``relative_speed`` scales all of it.
+    forward, ``attention_back`` going back. ``direct`` is the source for adapters of any maker
+    reading its memory; empty without one. ``relative_speed`` scales all of it.
     """
 
     name: str

@@ -1,24 +1,24 @@
-"""How long a step takes on unlike machines: of several kinds, or slower than most of theirs.
+"""The step time on heterogeneous machines: of several kinds, or slower than most of their kind.
 
-Problem: which rank stands on which machine decides what a slow one costs. All replicas wait for the
-slowest; but a stage of a pipeline that has less to do than others has time left.
+Problem: the cost of a slow machine depends on its ranks. All replicas wait for the slowest one, but
+a pipeline stage with less work than others has slack.
 
-Idea: as long as micro-batches follow each other, the slowest stage decides how fast, and a stage is
-as slow as the slowest of its ranks. So each stage in turn is taken to decide, with the work of its
-slowest rank and what its own groups wait for; the longest of these steps is the one. To fill and
-drain the pipeline a micro-batch is on all other stages as long as on the slowest of their ranks.
-Only the last stage tells the next tokens, and stages may have fewer layers (``shares``): that is
-what time they have left. A group whose ranks are on several kinds of machines communicates as
-``collectives.joined`` says.
+Idea: while micro-batches follow each other, the slowest stage decides the rate, and a stage is as
+slow as its slowest rank. So the step is computed with each stage as the slowest one, with the work
+of its slowest rank and the waits of its own groups; the longest of these steps counts. To fill and
+drain the pipeline a micro-batch stays on each other stage as long as on the slowest of its ranks.
+Only the last stage computes logits, and stages may have fewer layers (``shares``): that is their
+slack. A group whose ranks are on several kinds of machines communicates as in
+``collectives.joined``.
 
-Cost: all is worked out once for each kind and pace of machine, not for each rank. On machines that
-are all alike it is what ``step.predict`` says: the last stage decides, as it is taken to have as
-many layers as any.
+Cost: all is worked out once for each kind and relative speed of machine, not for each rank. On
+machines that are all alike it is what ``step.predict`` says: the last stage decides, as it is taken
+to have as many layers as any.
 
-Left out: that a stage with time left may hide in it what it sends; that a very slow stage hides the
-filling and draining of others, which counts where micro-batches are few (of four of them on four
-stages, one at 40 %, the step is predicted 19 % too long); and that where the host decides, slower
-devices hide more of what is sent, which makes such a step a little shorter here.
+Not modelled: a stage with slack may hide its sends in it; a very slow stage hides the filling and
+draining of others, which matters with few micro-batches (with four of them on four stages, one at
+40 %, the predicted step is 19 % too long); and if the host is the bottleneck, slower devices hide
+more communication, which makes such a step a little shorter here.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ DECIDING = 8
 """Stages looked at, those with the most to do: any of them may decide how long a step takes."""
 
 KIND, STAGE, JOINED = 150_000, 25_000, 15_000
-"""Work for each kind and pace of machine, in the beginning; for each stage, and for each group of
-unlike machines and each of these, whenever a step is predicted."""
+"""Work for each kind and relative speed of machine, in the beginning; for each stage, and for each
+group of unlike machines and each of these, whenever a step is predicted."""
 
 _ANY = -1
 """The stage of a group that is in all of them."""
@@ -77,7 +77,7 @@ def predict(
     stands: Sequence[int],
     communicators: tuple[Communicator, ...],
 ) -> StepTime:
-    """The step with node rank ``r`` on ``machines[stands[r]]``, where no link is shared."""
+    """The step with node rank ``r`` on ``machines[stands[r]]``, without link contention."""
     found = GangModel(workload, machines, communicators)
     return found.predicted(np.array(stands), step.NO_CONTENTION, ())
 
@@ -118,7 +118,7 @@ class GangModel:
     def predicted(
         self, stands: Ints, contention: Mapping[str, float], summed: Collection[str]
     ) -> StepTime:
-        """The step with node rank ``r`` on machine ``stands[r]``; for the rest see
+        """The step with node rank ``r`` on machine ``stands[r]``; otherwise as
         ``step.predict``."""
         sent = [
             self._sent(at, stands, contention.get(each.name, 1.0), each.name in summed)

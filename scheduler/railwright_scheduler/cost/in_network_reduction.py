@@ -1,8 +1,8 @@
-"""Which sums a network's switches take over (SHARP: Graham et al., 2020), by where ranks stand.
+"""Which collectives a network's switches reduce (SHARP: Graham et al., 2020), by the nodes of
+ranks.
 
-Switches add up what the nodes of a group send if all of it stays among switches that can: in one
-domain in which every switch was seen to. As of a communicator's groups the slowest decides, it is
-all of them or none that counts.
+Switches reduce for a group if all of its traffic stays within one domain in which every switch can.
+The slowest group of a communicator decides, so it counts only if this holds for all groups.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from railwright_scheduler.communication.graph import Collective, Communicator
 
 
 class NetworkReduction:
-    """The communicators that reduce, each with the node ranks of its groups; nobody's if there is
-    no domain that reduces. ``tiers`` have the domain of each node, and which of them reduce."""
+    """The communicators that reduce, each with the node ranks of its groups; empty without a domain
+    that reduces. ``tiers`` have the domain of each node, and which of them reduce."""
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ class PlacementEffects:
 
 
 class StepPredictor:
-    """How long a step takes on these unlike machines, of which node ``n`` is number ``stands[n]``;
-    ``between`` has what the nodes of each communicator exchange. Nothing is predicted if there are
-    no machines."""
+    """The step time on these heterogeneous machines, of which node ``n`` is number ``stands[n]``;
+    ``between`` has the traffic between the nodes of each communicator. There is no prediction
+    without machines."""
 
     def __init__(
         self,

@@ -60,10 +60,9 @@ def predict(
 ) -> StepTime:
     """The step on machines of one kind, which ranks fill one after the other.
 
-    ``communicators`` are those that were measured; without them they are derived.
-    ``contention`` says of communicators how many times longer what they send takes between machines
-    than their adapters need, for links that are shared. Of those ``summed`` the switches add up
-    what crosses them, wherever it crosses.
+    ``communicators`` are the measured ones; without them they are derived. ``contention`` is the
+    factor by which the traffic of a communicator between machines takes longer on shared links than
+    on its adapters. For those in ``summed`` the switches reduce.
     """
     if communicators is None:
         communicators = derive.communicators(model, split, recipe)
@@ -125,7 +124,7 @@ def micro_batch_s(
 
 
 def unsupported_reason(workload: Workload, machine: Machine) -> str:
-    """What the workload asks and this machine, or so many of them, cannot do; empty if nothing."""
+    """What the workload needs and this number of machines cannot do; empty if nothing."""
     model, split, recipe = workload.parts
     if recipe.precision not in machine.device.matmul:
         supported = ", ".join(machine.device.matmul)

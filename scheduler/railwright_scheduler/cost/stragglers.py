@@ -1,15 +1,15 @@
-"""Straggler placement: orders of nodes in which slow ones are where a step waits for them least.
+"""Straggler placement: orders of nodes in which slow nodes delay a step the least.
 
-Problem: a stage of a pipeline is as slow as the slowest of its nodes, and all others wait for the
-slowest stage. So slow nodes cost least where there is less to do, and where slow ones are already.
+Problem: a pipeline stage is as slow as its slowest node, and all others wait for the slowest stage.
+So slow nodes cost least in stages with less work, and in stages that have slow nodes already.
 
-Idea: node ranks that do the same stages are one group. Those that serve parameters compute nothing;
-stages with fewer layers have time left, and all but the last, which computes the output. Slow nodes
-are exchanged into one group after the other, beginning with each of them in turn; each changes
-places with the nearest node, so that what ranks send each other goes as far as before. Of few nodes
-every arrangement that makes a difference is tried instead, which is exact.
+Idea: node ranks with the same stages are one group. Parameter servers compute nothing; stages with
+fewer layers have slack, as have all but the last one, which computes the output. Slow nodes are
+exchanged into one group after the other, beginning with each of them in turn; each swaps with the
+nearest node, so that traffic goes as far as before. With few nodes every distinct arrangement is
+evaluated instead, which is exact.
 
-The predicted step decides between them. Their number is bounded, and the same for the same input.
+The predicted step time decides. The number of candidates is bounded, and deterministic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What one rank and its host do in a training step, and how long it takes them.
+"""The work of one rank and its host in a training step, and its time.
 
-Every stage of the pipeline does its layers' kernels for each micro-batch; the last one tells the
-next tokens as well. A rank is taken to have as many layers as the one that has the most.
+Every pipeline stage runs its layers' kernels for each micro-batch; the last one computes the logits
+too. Every rank counts with as many layers as the one with the most.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ TransformerEngine, Float8CurrentScalingQuantizer::quantize_impl)."""
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Seconds of one micro-batch in all layers of a rank, ``backward`` of them going back; what it
-    takes the last stage to tell the next tokens, and the host to issue the layers' kernels. Those
-    of an ``optimizer`` are a step's. Its device has so many ``multiprocessors``."""
+    """Seconds of one micro-batch in all layers of a rank, ``backward`` of them in the backward
+    pass; those of the last stage for the logits, and of the host to issue the layers' kernels.
+    Those of an ``optimizer`` are for a step. Its device has ``multiprocessors``."""
 
     products: float
     attention: float
@@ -77,12 +77,11 @@ class Work:
         )
 
     def host_s(self, waited_s: float, recipe: Recipe) -> float:
-        """How much longer the host takes for a micro-batch than the device, which waits so long
-        for others.
+        """How much longer the host takes for a micro-batch than the device with its waits.
 
-        It can be ahead of the device but for the passes forward, each of which it waits in for what
-        the router found, to know how much to send (NVIDIA/Megatron-LM, megatron/core/transformer/
-        moe/token_dispatcher.py: cuda_sync_point). As much is issued going forward as going back.
+        The host runs ahead of the device except in forward passes, in which it waits for the
+        router's result to determine the sizes of messages (NVIDIA/Megatron-LM, megatron/core/
+        transformer/moe/token_dispatcher.py: cuda_sync_point). Both passes issue as many kernels.
         """
         if recipe.overlap_experts:
             return max(0.0, self.issued - self.layers - waited_s)

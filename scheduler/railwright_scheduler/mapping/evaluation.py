@@ -54,7 +54,7 @@ RELIEFS = 2
 
 EASED, EASED_NODES, KIND_NODES = 128, 16_384, 16
 """Orders evaluated for where slow nodes are, of so many nodes in all: about a tenth of a second's
-worth. Each kind and pace of machine is as much work as sixteen nodes."""
+worth. Each kind and relative speed of machine is as much work as sixteen nodes."""
 
 KIND, SEATED = 50_000, 2_000
 """Work for each kind and relative speed of machine, and for each stage of each node."""

@@ -1,1 +1,1 @@
-"""A cluster in memory that real turns are taken in, where whatever can fail does, by one seed."""
+"""The simulator: real scheduling cycles on a cluster in memory, with seeded faults."""

@@ -1,12 +1,12 @@
-"""An API server in memory, with the semantics of etcd and kube-apiserver that commits stand on.
+"""An API server in memory, with the semantics of etcd and kube-apiserver that commits rely on.
 
 The ledger and each job carry a version that a write must name. A name is free or taken; a binding
 and a delete name the UID. A delete removes a pod that is not bound or has ended at once, and only
 marks one that runs: its kubelet removes it. Every change is one event in its table's log, which is
 all that a watcher sees, and later.
 
-Each guard is a method of its own: a run without it must break an invariant, or nobody would notice
-that it is gone.
+Each guard is a method of its own: a run without it must violate an invariant, so that its loss is
+noticed.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Api:
         return Reply(ReplyStatus.DONE)
 
     def create_pod(self, entry: Entry, node_rank: int, amounts: Amounts) -> Reply:
-        """Create the pod of one rank, as its job asked for it then; its UID is new for ever."""
+        """Create the pod of one rank from the spec at that time, with a unique UID."""
         name = f"{entry.job_name}-{entry.attempt}-{node_rank}"
         if name in self.pod_names:
             return Reply(ReplyStatus.EXISTS)

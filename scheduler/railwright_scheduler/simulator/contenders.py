@@ -1,9 +1,9 @@
-"""Those that lead or think they do: one holds the Lease, others have not noticed that they do not.
+"""The leader, and processes that still take themselves for the leader without the Lease.
 
-The requests of a turn are under way together: they land in any order, some of them long after their
-sender crashed, stopped or was deposed, and their answers may be lost or late. A leader asks for the
-Lease right before it sends anything; a ``blind`` one (its clock stood still, its check was long
-ago) takes itself for the leader until the run comes to rest. Nothing may depend on the Lease.
+The requests of a cycle are in flight together: they land in any order, some of them long after
+their sender crashed, stopped or was deposed, and responses may be lost or late. A leader checks the
+Lease right before each request; a ``blind`` one (its clock stopped, or its check is old) acts as
+the leader until the run comes to rest. Correctness must not depend on the Lease.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Contender:
 
 
 class Contenders:
-    """All leaders that are not dead, and who holds the Lease."""
+    """All live leaders, and the holder of the Lease."""
 
     def __init__(self, api: Api, machines: Machines, rng: SeededRandom, faults: Faults) -> None:
         self._api = api
@@ -95,7 +95,7 @@ class Contenders:
 
     @property
     def has_leader(self) -> bool:
-        """Whether anybody leads."""
+        """Whether there is a leader."""
         return bool(self._all)
 
     def take_over(self) -> str:
@@ -194,7 +194,7 @@ class Contenders:
             yield _land(self._adrift.pop(self._random.below(len(self._adrift))))[1]
 
     def one_turn(self) -> Iterator[str]:
-        """The one leader, up to date, ends the turn it is in and takes a whole one."""
+        """Let the one leader, up to date, end its cycle and run a complete one."""
         if not self._all:
             self.take_over()
         contender = self._all[0]
@@ -209,10 +209,10 @@ class Contenders:
             if isinstance(contender.now, Rest):
                 self.waits = contender.now.waits
                 return
-        raise AssertionError(f"a turn of more than {BATCHES_MAX} steps")
+        raise AssertionError(f"a cycle of more than {BATCHES_MAX} steps")
 
     def check_rest(self) -> None:
-        """I17: the leader's copies are what is stored. I20: what it asked for since ``flush``."""
+        """I17: the leader's caches equal the stored objects. I20: its requests since ``flush``."""
         for key, requests in self._costs.items():
             pods = max(self._api.sizes[key], self._api.made.get(key, 0))
             invariants.check_cost(key, requests=requests, pods=pods)
@@ -240,7 +240,7 @@ class Contenders:
         return LOST, f"{request.name}: lost"
 
     def _go_on(self, contender: _Contender) -> bool:
-        """Think on; stop for good where the Lease is gone, and that is noticed, or the epoch."""
+        """Continue; stop if the loss of the Lease is noticed, or of the epoch."""
         deposed = contender.name != self._holder and not contender.blind
         if deposed or not contender.think():
             self._end(contender)

@@ -1,4 +1,5 @@
-"""What people, machines and strangers do to a cluster, and how often: drawn by each seed anew."""
+"""Actions of users, machines and other clients on a cluster, with frequencies drawn by each
+seed."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ class Disturbances:
             self._add_node(f"n{index}")
 
     def act(self, event: str, *, now_s: int) -> str:
-        """Do it, if there is anything to do it to; say to what it was done."""
+        """Act on an object if there is one; return its name."""
         if event in ("kubelet", "collect", "pod deleted", "pod labelled", "rank crash"):
             return self._to_a_pod(event)
         if event == "foreign pod":
@@ -207,7 +208,7 @@ class Disturbances:
         self._api.jobs.put(job.uid, changed)
 
     def _create_foreign(self) -> str:
-        """Another scheduler finds room on a node, as far as it knows."""
+        """Another scheduler binds a pod to a node with capacity in its own cache."""
         fitting = [
             node.name
             for node in self._api.nodes.objects.values()

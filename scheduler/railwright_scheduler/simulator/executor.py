@@ -1,7 +1,7 @@
-"""Make requests of a leader's actions, and fold the replies into its view.
+"""Make requests of a leader's actions, and take the responses into its view.
 
-The rules are those of the operator's executor: what was refused for good is the attempt's refusal;
-what has no certain outcome, and a name that is taken, is looked up; the rest is done again.
+The rules are those of the operator's executor: a final refusal is that of the attempt; for an
+unknown outcome or a taken name the object is read; other failures are repeated.
 """
 
 from __future__ import annotations

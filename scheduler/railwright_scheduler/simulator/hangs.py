@@ -1,8 +1,8 @@
-"""Ranks that hang, and attempts that save for long, in the runs that ask for them.
+"""Ranks that hang, and attempts that save for long, in the runs with hangs enabled.
 
-In other runs no rank reports anything.
+In other runs no rank reports steps.
 
-A rank that hangs makes its attempt stand still: no pod of it ends by itself any more.
+A rank that hangs stalls its attempt: none of its pods ends by itself any more.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Hangs:
         self.lasts = False
 
     def steps(self, key: AttemptKey, *, now_s: int, requested: bool) -> ObservedSteps | None:
-        """What a launcher of this attempt says of its ranks."""
+        """The report of a launcher of this attempt about its ranks."""
         if self._random is None:
             return None
         saves = key in self._saving_s

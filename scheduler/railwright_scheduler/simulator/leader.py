@@ -1,9 +1,9 @@
-"""A leader as a coroutine: it yields what it is about to send, and goes on when that is answered.
+"""A leader as a coroutine: it yields its requests, and goes on with their responses.
 
-So a run can stop it between any two writes, for ever or for a while, and let what it sent land long
-after another leader took over. The order is the operator's: raise the epoch, ask for the lists, and
-then in each turn the ledger, the actions all at once, the records all at once. Actions are waited
-for only so long; what is still under way then goes on beside the turns that follow.
+So a run can stop it between any two writes, forever or for a time, and let its requests land long
+after another leader took over. The order is the operator's: raise the epoch, list, and then in each
+cycle the ledger, all actions together, all records together. The wait for actions is bounded; those
+still in flight go on beside later cycles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The end of a turn, and who waits for what."""
+    """The end of a cycle, and the waits of jobs."""
 
     waits: Mapping[str, Reason] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ def _take_over(holder: str, api: Api, clock: Clock) -> Generator[Batch, None, _S
     while True:
         store = _Store(api, api.ledger.taken_over(holder), api.ledger_version, clock)
         yield _put_ledger(store, store.ledger, seen={}, on_reply=lambda reply: None)
-        # Whatever the answer was, or if there was none: what is stored tells.
+        # Whatever the response was, or without one: the stored object counts.
         store.read()
         if not store.deposed:
             return store

@@ -1,8 +1,8 @@
-"""The machines, and all that acts on the cluster without being told by a leader.
+"""The machines, and the components that act on the cluster without a leader.
 
 Kubelets, the node controller and the garbage collector of Kubernetes, one small step at a time:
-each may come at any moment, or late. Who runs what is known here, who says so is not: a leader
-hears a launcher only while its node is up.
+each may come at any moment, or late. The real state of pods is kept here; a leader receives
+messages of a launcher only while its node is up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Machines:
 
     @property
     def changes(self) -> int:
-        """A number that is another whenever launchers may be heard otherwise than before."""
+        """A number that changes whenever the reachability of launchers may have changed."""
         return self._api.writes + self._falls
 
     def is_reached(self, node: str) -> bool:
@@ -63,7 +63,7 @@ class Machines:
         self._falls += 1
 
     def kubelet(self, pod: PodFact, *, may_end: bool) -> None:
-        """One thing that the pod's node does for it; one that has no room turns it away."""
+        """One step of the pod's node for it; a node without capacity rejects it."""
         if not pod.node or pod.node not in self._api.nodes.objects or not self.is_reached(pod.node):
             return
         if pod.deleting:
@@ -115,7 +115,7 @@ class Machines:
             self._api.nodes.put(node.name, replace(node, ready=ready))
 
     def collect(self, pod: PodFact) -> None:
-        """The garbage collector looks at one pod: its owner or its node may be gone."""
+        """The garbage collector checks one pod: its owner or its node may be deleted."""
         if pod.node and pod.node not in self._api.nodes.objects:
             self._api.drop_pod(pod)
         elif pod.job_uid == FOREIGN:
@@ -125,7 +125,7 @@ class Machines:
             self._api.remove_pod(pod)
 
     def collect_placement(self, name: str) -> None:
-        """The garbage collector looks at one Placement."""
+        """The garbage collector checks one Placement."""
         placement = self._api.placements.objects[name]
         if placement.job_uid not in self._api.jobs.objects:
             self._api.placements.remove(name)

@@ -1,8 +1,8 @@
-"""What is known of the links between nodes, and jobs that send over them: in the runs that ask for
-it. In others nothing is known, and no job says what it does.
+"""Links between nodes, and jobs with traffic, in the runs with a network. In others there is no
+topology and no job has a workload.
 
-Two nodes share a rack. What its uplinks let out changes, and with it what every leader knows, at
-once.
+Two nodes share a rack. The bandwidth of its uplinks changes, and with it the topology hash of every
+leader, at once.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Network:
         return tuple(_rack(node) for _ in self.levels)
 
     def workload(self, num_nodes: int) -> Workload | None:
-        """What a job of so many nodes does, as far as it says."""
+        """The workload of a job of this number of nodes; None if it has none."""
         if self._random is None or num_nodes == 1:
             return None
         return workload_of(Parallelism(tensor=RANKS_PER_NODE, data=num_nodes))
 
     def pass_time(self, nodes: Sequence[str], *, now_s: int) -> str:
-        """The uplinks of one rack may turn out to let out more or less; what they do now."""
+        """Change the bandwidth of one rack's uplinks; return it."""
         if self._random is None or not nodes or not self._random.happens(CHANGES_PERMILLE):
             return ""
         rack, capacity = _rack(self._random.pick(nodes)), self._random.pick(ROOMS)

@@ -1,9 +1,9 @@
-"""How much of each node is ours to give, when others take of it too and are heard of late.
+"""The capacity of each node for our pods, while other pods use it too and are observed late.
 
-A node shrinks, or a foreign pod is bound, and what was already promised is more than is left. The
-API checks no capacity, so this cannot be prevented, only answered for by whoever wrote last: what
-was given away before others took, or decided from a copy in which they had not yet, is tolerated
-until it is given back. Everything else is a double booking.
+A node shrinks, or a foreign pod is bound, and the reserved amount exceeds the remaining one. The
+API server does not check capacity, so this cannot be prevented. A reservation made before the
+change, or from a cache without it, is tolerated until it is released. Everything else is a double
+booking.
 """
 
 from __future__ import annotations

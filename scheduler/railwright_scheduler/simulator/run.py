@@ -1,16 +1,16 @@
-"""Run the cluster by a seed: first everything that can fail does, then it must come to rest.
+"""Run the cluster by a seed: first with faults, then without, until it comes to rest.
 
-Problem: what breaks a commit is a rare order of events: a leader held up between a check and a
-write, a job made again under its old name, a delete whose reply got lost. Nobody lists them all.
+Problem: commits break by rare orders of events: a leader paused between a check and a write, a job
+created again under its old name, a delete whose response is lost. They cannot all be listed.
 
-Idea (VOPR of TigerBeetle, BUGGIFY of FoundationDB): everything runs in one thread, each write, each
-event of a watch and each act of a machine is one step, and the random source picks the next. Each
-seed also draws how often each fault comes, most of them never in most runs, so that rare mixes
-are met. The invariants are asked after every write. In the second phase no fault comes any more,
-and the cluster must come to rest (I5): every job ended, suspended, or waiting for nodes that are
-truly not there. A failure is a seed.
+Idea (VOPR of TigerBeetle, BUGGIFY of FoundationDB): everything runs in one thread; each write, each
+event of a watch and each action of a machine is one step, and the random source picks the next one.
+Each seed also draws the frequency of each fault, most of them zero in most runs, so that rare
+combinations occur. The invariants are checked after every write. In the second phase there are no
+faults, and the cluster must come to rest (I5): every job has ended, is suspended, or waits for
+nodes that do not exist. A failure is a seed.
 
-Dropped: a search of all orders (40,887 states for two gangs on two nodes; not for more), and
+Not done: a search of all orders (40,887 states for two gangs on two nodes; too many beyond), and
 shrinking: seeds with few nodes and jobs are drawn often enough.
 """
 
@@ -38,7 +38,7 @@ from railwright_scheduler.simulator.seeded_random import SeededRandom, Wheel
 ROUNDS_MAX = 300
 ROUND_S = 5
 PROMPT_ROUNDS = 3
-"""From here on every leader has read the ledger, and the next one has taken a turn."""
+"""By then every leader has read the ledger, and the next one has run a cycle."""
 CHANGED_ROUNDS = 40
 CHANGED_ROUND_S = 40
 """While jobs run in peace, and only what is known of links changes, or ranks hang."""
@@ -198,9 +198,9 @@ class _Simulation:
         return " ".join(each for each in (links, hangs, profiles) if each)
 
     def _is_still(self, time_s: int) -> bool:
-        """Whether nothing is asked for and nothing changes in the round after so long.
+        """Whether there are no requests and no changes in the round after this time.
 
-        A leader that found itself deposed in it is no rest: another has yet to begin.
+        A round in which a leader was deposed is no rest: another one has to start.
         """
         before = self._contenders.writes_sent, self._api.writes
         self._round(time_s)

@@ -1,11 +1,11 @@
-"""What is stored of one kind, what happened to it, and a watcher's copy that lags behind.
+"""The stored objects of one kind, their history, and a watcher's cache that lags.
 
-A copy follows the rules of the operator's reflector, because what a plan is made from is what those
-rules let through: a list is a snapshot that was true after it was asked for, taken in page by page;
-a stream brings every event in order, or breaks; what our own writes were answered is folded in
-ahead of the stream, the newer version of an object wins, and an object that is unknown at a version
-the stream has passed was deleted. Beyond what an API server promises, ``miss`` loses events without
-a word: nothing but the next list brings what they said.
+A cache follows the rules of the operator's reflector, which determine the input of a plan: a list
+is a snapshot from after its request, taken in page by page; a stream delivers every event in order,
+or breaks; responses to our own writes are taken in ahead of the stream, the newer version of an
+object wins, and an object that is missing at a version that the stream has passed was deleted.
+Beyond the guarantees of an API server, ``miss`` loses events silently: only the next list has their
+changes.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Copy(Generic[K, V]):
         return self._held.get(key)
 
     def cut(self) -> None:
-        """The stream cannot be resumed (410): the next news is a list, asked for anew."""
+        """The stream cannot be resumed (410): a new list follows."""
         self._version = self._list = None
 
     def relist(self) -> None:

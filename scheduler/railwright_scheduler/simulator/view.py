@@ -1,7 +1,7 @@
-"""What one leader sees: copies of the tables that lag, launchers that it hears, and its own clock.
+"""The view of one leader: caches that lag, messages of launchers, and its own clock.
 
-All ages count from when this leader first saw a thing, as in the operator: two leaders need not
-agree on any of them.
+All ages count from the first observation by this leader, as in the operator: two leaders may differ
+on them.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LEASE_STALE_S = 10
 
 
 class View:
-    """The copies of the tables, and since when what has been seen in them.
+    """The caches of the tables, and the times of first observations.
 
-    Nodes are watched before there is a turn to take, jobs and pods only by a leader.
+    Nodes are watched before a process leads, jobs and pods only by a leader.
     """
 
     def __init__(self, api: Api, machines: Machines, *, behind: int = 0) -> None:
@@ -80,11 +80,11 @@ class View:
         self.pods.relist()
 
     def free(self) -> dict[str, Amounts]:
-        """What each node has for us, as far as this leader knows."""
+        """The capacity of each node for our pods, in this leader's caches."""
         return free(self.nodes.objects.values(), self.pods.objects.values())
 
     def plan(self, ledger: Ledger, executor: Executor, *, now_s: int) -> Plan:
-        """The turn that follows from what is seen; while nothing is news, the same as before."""
+        """The plan for the current view; the same one while the view is unchanged."""
         news = (
             now_s,
             *(copy.changes for copy in self.kinds.values()),
@@ -102,7 +102,7 @@ class View:
         return before[2]
 
     def _ask(self, plan: Plan, *, now_s: int) -> None:
-        """Launchers are asked for stacks as long as the plan wants them."""
+        """Request stacks from launchers while the plan needs them."""
         awaited = {
             (uid, plan.records[uid].attempt)
             for uid, verdict in plan.assessments.items()
@@ -111,7 +111,7 @@ class View:
         self._requested_s = {key: self._requested_s.get(key, now_s) for key in sorted(awaited)}
 
     def world(self, ledger: Ledger, executor: Executor, *, now_s: int) -> ClusterState:
-        """All of it as the value that a turn is taken from."""
+        """The cluster state for a plan."""
         last = None if self._planned is None else self._planned[2]
         pods: dict[AttemptKey, list[PodFact]] = {}
         # Of two that seem to be one rank's, the newest last: the other is gone already.
@@ -226,7 +226,7 @@ class View:
         )
 
     def _is_start_reported(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
-        """Whether a launcher says that all were there."""
+        """Whether a launcher reports that the barrier was passed."""
         passed = key in self._machines.passed
         return passed and any(self._machines.reaches_operator(pod) for pod in pods.values())
 
@@ -236,7 +236,7 @@ class View:
         stored = self.nodes.objects.get(node)
         if stored is not None:
             self._age_s("there", (key, node), now_s)
-        # A watch may lag: what it says of a node is no news if the node's kubelet renews.
+        # A watch may lag: the state of a node does not count if its kubelet renews.
         renews = self._machines.renews(node)
         missing = stored is None and not renews and ("there", (key, node)) in self._since_s
         if not missing:
@@ -245,7 +245,7 @@ class View:
         if not unready:
             self._since_s.pop(("unready", node), None)
         # A pod of a running attempt that is not bound was made by a leader held up since the
-        # commit, after somebody deleted the one that was bound.
+        # commit, after a user deleted the one that was bound.
         here = pod if pod is not None and pod.node else None
         return ObservedRank(
             node_rank=rank,
@@ -262,7 +262,7 @@ class View:
         )
 
     def _steps_of(self, pod: PodFact, *, now_s: int) -> ObservedSteps | None:
-        """What its launcher said last."""
+        """The last report of its launcher."""
         if self._machines.reaches_operator(pod) and pod.key in self._machines.passed:
             requested = pod.key in self._requested_s
             self._steps[pod.uid] = self._hangs.steps(pod.key, now_s=now_s, requested=requested)
@@ -292,7 +292,7 @@ class View:
 
 
 def _still_bound(held: PodFact, news: PodFact) -> PodFact:
-    """A binding is for good: older news do not undo what its answer said."""
+    """Keep the node of a bound pod: older events do not undo a binding."""
     return replace(news, node=held.node) if held.node and not news.node else news
 
 
