@@ -195,10 +195,10 @@ SHELL_MUTANTS = (
         "cycle.py",
         """\
         with self.watchdog.watch(isolation):
-            world = await""",
+            state = await""",
         """\
         if True:
-            world = await""",
+            state = await""",
         "tests/unit/test_cycle.py::test_watchdog_watches_the_whole_plan",
     ),
     ShellMutant(
@@ -226,15 +226,15 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a job that is too large is admitted",
         "state_builder.py",
-        "held=known.too_large\n            or ",
+        "held=cached.too_large\n            or ",
         "held=",
         "tests/unit/test_state_builder.py::test_job_that_is_too_large_waits",
     ),
     ShellMutant(
         "a job that cannot be observed stops the cycle",
         "state_builder.py",
-        "isolation.run(Stage.OBSERVATION, known.uid, observe, otherwise=None)",
-        "observe()",
+        "isolation.run(Stage.OBSERVATION, cached.uid, build_job, otherwise=None)",
+        "build_job()",
         "tests/unit/test_state_builder.py::test_job_that_cannot_be_observed_stops_no_other",
     ),
     ShellMutant(
