@@ -38,7 +38,7 @@ class SuspectedNodes:
         self._lease_checker = lease_checker
         self._clock = clock
         self._breaker = CLOSED
-        self._judged_s = clock()
+        self._updated_s = clock()
 
     def __repr__(self) -> str:
         return f"<SuspectedNodes {self._breaker!r}>"
@@ -50,9 +50,9 @@ class SuspectedNodes:
             before,
             (rank for seen in jobs for rank in seen.ranks),
             renewing=self._lease_checker.renewing(),
-            passed_s=now_s - self._judged_s,
+            passed_s=now_s - self._updated_s,
         )
-        self._judged_s = now_s
+        self._updated_s = now_s
         if self._breaker.is_open != before.is_open:
             counts = {"silent": self._breaker.silent, "alive": self._breaker.alive}
             state = "opened" if self._breaker.is_open else "closed"

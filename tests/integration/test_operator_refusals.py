@@ -53,7 +53,7 @@ def test_invalid_template_is_published_at_once(floor: Floor) -> None:
     ("limit", "words"),
     [
         ({"max": {GPU: "4"}}, f"maximum {GPU} usage per Container is 4, but limit is 8"),
-        ({"default": {"memory": "1Ti"}}, "asks for more than the job does: memory: 1099511627776"),
+        ({"default": {"memory": "1Ti"}}, "requests more than the job does: memory: 1099511627776"),
     ],
     ids=["max", "default"],
 )

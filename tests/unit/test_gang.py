@@ -70,7 +70,7 @@ def test_pod_larger_than_planned_ends_commit_with_both_numbers(
     assert aborted.cause is not None
     assert aborted.cause.code is CauseCode.COMMIT_REFUSED
     assert (
-        aborted.cause.message == f"pod a-1-0 asks for more than the job does: {GPU}: 9, planned 8"
+        aborted.cause.message == f"pod a-1-0 requests more than the job does: {GPU}: 9, planned 8"
     )
 
 

@@ -197,7 +197,7 @@ def _unfit_pod(entry: Entry, pod: Pod) -> str:
         return f"pod {pod.name} went before its gang was bound"
     # A LimitRange or a webhook may make it larger than the capacity that was found for it.
     more = _excess(pod.amounts, entry.per_node)
-    return f"pod {pod.name} asks for more than the job does: {more}" if more else ""
+    return f"pod {pod.name} requests more than the job does: {more}" if more else ""
 
 
 def _invalid_node(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
