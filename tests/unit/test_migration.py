@@ -152,7 +152,6 @@ def test_lingering_pod_delays_migrated_job_for_bounded_time() -> None:
 
 
 def test_migrated_job_that_lost_a_node_waits_for_no_old_pods() -> None:
-    """After a loss the job goes on like any recovery."""
     first = scheduling.plan(world(running()))
     (moves,) = first.ledger.entries
     lost = replace(moves, attempt=2, cause=Cause(CauseCode.NODE_LOST, "r2a is lost"))
@@ -239,7 +238,6 @@ def test_topology_change_counts_after_a_minute() -> None:
 
 
 def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
-    """Without a topology hash the job does not migrate."""
     upgraded = world(running(record={"topology_hash": ""}))
     assert (moved(upgraded), evaluated_topology(upgraded)) == ("", "now")
 
@@ -312,7 +310,6 @@ def spread(count: int, **changes: Any) -> list[ObservedJob]:
 
 
 def test_migrations_assessed_per_cycle_are_bounded() -> None:
-    """Other jobs are evaluated in later cycles."""
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
@@ -384,7 +381,6 @@ def test_the_job_that_gains_the_most_moves_first() -> None:
 
 
 def test_migration_choice_is_independent_of_order() -> None:
-    """The order of jobs in the state does not matter."""
     jobs = spread(2)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=5)
     narrow = {f"r{rack}": 0.1 if rack in (1, 3) else 2.0 for rack in range(5)}
@@ -395,7 +391,6 @@ def test_migration_choice_is_independent_of_order() -> None:
 
 
 def test_migration_cause_fits_the_ledger_with_long_names() -> None:
-    """Names of any length are cut."""
     long = {f"r{rack}": f"r{rack}" + "x" * 5000 for rack in range(3)}
     nodes = tuple(replace(each, domains=(long[each.name[:2]],)) for each in racks(*HERE))
     links = {long[rack]: capacity for rack, capacity in NARROW.items()}

@@ -82,7 +82,6 @@ def test_capacity_is_assumed_for_every_unbound_rank_of_a_commit(line: str, free:
 
 
 def test_job_changed_while_binding_restarts() -> None:
-    """The gang in flight is aborted and planned with the new spec."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     under_way = (entry(spec_hash="2-before"),)
     changed = world_of(seen(spec_hash="2-now"), nodes=FREE, entries=under_way, attempts=attempts)
@@ -123,7 +122,6 @@ def test_running_job_changed_unseen_restarts_with_new_spec() -> None:
 
 @pytest.mark.parametrize("spec_hash", ["2-now", "1-before", ""])
 def test_running_job_with_equal_or_unknown_hash_goes_on(spec_hash: str) -> None:
-    """Hashes of two versions are not compared."""
     taken = plan(
         world_of(seen(replace(RUNNING, spec_hash=spec_hash), spec_hash="2-now"), nodes=BUSY)
     )
@@ -137,7 +135,6 @@ def test_committed_attempt_keeps_the_spec_of_its_decision() -> None:
 
 
 def test_crashed_rank_revokes_attempt_and_deletes_pods() -> None:
-    """The ledger has the revocation before the pods are deleted."""
     job = seen(RUNNING, ranks=(crash(0, age_s=1.0), rank(1, silent_s=0.5)))
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! n1"))}
     taken = plan(world_of(job, nodes=BUSY, attempts=attempts))
@@ -191,7 +188,6 @@ def test_deposed_leader_plans_no_second_commit() -> None:
 
 
 def test_lost_node_without_pods_is_used_again() -> None:
-    """The node released its pod; other pods of the attempt still exist."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0~ ."))}
     nodes = (node("n0", used={GPU: 8}), node("n1"), node("n2"))
     both = Cause(CauseCode.NODE_LOST, "two nodes are lost", nodes=("n0", "n1"))
@@ -202,7 +198,6 @@ def test_lost_node_without_pods_is_used_again() -> None:
 
 
 def test_of_equal_nodes_a_job_gets_its_unblamed_ones_back() -> None:
-    """Nodes named in the cause are avoided."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("n1~ ."))}
     both = entry(cause=LOST, nodes=("n1", "n4"))
     nodes = (node("n1", used={GPU: 8}), *(node(f"n{at}") for at in range(2, 6)))
@@ -236,7 +231,6 @@ def test_job_recovers_while_pods_stop_and_queues_if_they_cannot(
 
 
 def test_suspended_job_ends_attempt_even_if_a_rank_failed() -> None:
-    """The failure does not count."""
     for ranks in ((rank(0), rank(1)), (crash(0, age_s=1.0), rank(1, silent_s=0.5))):
         taken = plan(world_of(seen(RUNNING, suspend=True, ranks=ranks), nodes=BUSY))
         assert taken.ledger.entries[0].cause == SUSPENDED
@@ -286,7 +280,6 @@ def test_a_sidecar_that_outlives_a_success_is_ended() -> None:
 
 
 def test_pod_of_unknown_rank_is_not_in_the_gang() -> None:
-    """A rank beyond the plan is ignored."""
     stray = replace(pods("n0 -")[0], node_rank=99, uid="u99", name="a-1-99")
     attempts = {("a", 1): ObservedAttempt(pods=(*pods("n0 -"), stray), placed=True)}
     taken = plan(world_of(seen(), nodes=FREE, entries=(entry(),), attempts=attempts))
@@ -308,7 +301,6 @@ def large(name: str, num_nodes: int, **changes: Any) -> ObservedJob:
 
 
 def test_gangs_start_while_pods_in_flight_are_few() -> None:
-    """New gangs start beside those that are being bound, within a bound."""
     size = admission.UNBOUND_MAX // 2
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
     jobs = [large(name, size) for name in "abc"]
@@ -401,7 +393,6 @@ def test_success_is_recorded_without_the_ledger() -> None:
 
 
 def test_attempt_in_the_ledger_is_not_assessed() -> None:
-    """Its entry is stepped instead."""
     job = seen(RUNNING, ranks=(crash(0, age_s=90.0), rank(1)))
     assessment = plan(world_of(job, nodes=BUSY)).assessments["a"]
     assert isinstance(assessment, Ended)

@@ -245,7 +245,6 @@ def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
 
 
 def test_costly_gangs_are_mapped_one_cycle_after_another() -> None:
-    """The work budget of a cycle is enough for one of them."""
     split = Parallelism(tensor=8, pipeline=16, data=25)
     large = [replace(gang(split), uid=f"large-{at}", submitted_s=at) for at in range(2)]
     small = replace(job("small"), submitted_s=9)
@@ -317,7 +316,6 @@ def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
 
 @pytest.mark.parametrize(("chosen", "nodes"), [(8, 1), (8, 4), (3, 2), (8, 64)])
 def test_more_experts_per_token_than_nodes_hold_is_planned(chosen: int, nodes: int) -> None:
-    """The search raises no error for such a workload."""
     few = replace(GPT, experts=8, chosen=chosen, chosen_nodes=nodes, gated=True)
     recipe = Recipe(2048, 1, 16, forwarded=True)
     workload = Workload(few, Parallelism(data=16, expert=8), recipe)
@@ -331,13 +329,11 @@ def test_very_many_experts_are_counted_at_once() -> None:
 
 
 def test_unrepresentable_number_is_reported_as_the_largest() -> None:
-    """Infinity has no JSON form."""
     found = admitted(gang(FOUR_BY_TWO, Recipe(2**40, 1, 2**38)), racks(4, 4))
     assert score(found).crossing[0].network_order == 2**53
 
 
 def test_more_ranks_than_devices_are_not_predicted() -> None:
-    """The cost model has no such machine."""
     workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
     asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
     assert score(admitted(asked, racks(4, 4))).predicted is None

@@ -43,7 +43,6 @@ def short(free: int) -> NotEnoughNodes:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 @pytest.mark.parametrize("verb", ["delete", "patch", "get"])
 async def test_failed_status_of_one_job_delays_no_other(fault: RequestFailed, verb: str) -> None:
-    """Writes of other jobs go on."""
     desk = Desk()
     bad = desk.add(expired() if verb == "delete" else reporting.raw_job("old"))
     good = desk.add(reporting.raw_job("good"))
@@ -82,7 +81,6 @@ async def test_refused_deletion_is_retried_with_backoff() -> None:
 
 
 async def test_failed_status_write_is_retried_with_backoff() -> None:
-    """The pauses between the writes grow."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]

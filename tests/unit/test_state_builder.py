@@ -48,7 +48,6 @@ def entry(cause: Cause | None = None) -> Entry:
 
 
 def test_node_speed_follows_fabric_and_is_rebuilt_on_change() -> None:
-    """Unchanged nodes are the same objects."""
     seen = Watched()
     machines = Machines(seen.nodes, seen.pods)
     before = machines.build_nodes(Fabric())
@@ -177,7 +176,6 @@ def test_devices_without_a_profile_are_found() -> None:
 
 
 async def test_node_dead_before_launcher_registered_is_found_in_time() -> None:
-    """The launcher never sent a message, and the kubelet stops renewing."""
     seen = Watched(phase=Phase.STARTING)
     await ask_all(seen)
     seen.now_s += SETTLE_S
@@ -257,7 +255,6 @@ async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.Monke
 
 
 async def test_slow_start_on_renewing_kubelet_runs_to_its_deadline() -> None:
-    """The node is not lost while its kubelet renews."""
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
     for _ in range(int(START_TIMEOUT_S / node_leases.ASK_INTERVAL_S)):
@@ -311,7 +308,6 @@ def test_a_commit_stalls_from_when_it_last_came_further() -> None:
 
 
 async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
-    """The time in the executor's queue does not count."""
     seen = Watched(phase=Phase.QUEUED)
     mine, other = entry(), replace(entry(), job_uid="another")
     ledger = LEDGER.with_entries([mine, other])
@@ -329,7 +325,6 @@ async def test_commit_waiting_for_requests_of_others_does_not_stall() -> None:
 
 
 def test_only_launchers_silent_for_long_are_examined() -> None:
-    """Leases of nodes with recent heartbeats are not read."""
     seen = Watched(phase=Phase.STARTING)
     seen.run_cycle()
     seen.run_cycle(after_s=UNREPORTED_S)
@@ -367,7 +362,6 @@ def test_last_heartbeat_after_the_end_is_accepted() -> None:
 
 
 def test_failed_job_stays_revoked_while_its_pods_may_live() -> None:
-    """Its launchers get a stop until no pod is left."""
     seen = Watched()
     seen.run_cycle()
     seen.record(Phase.FAILED)

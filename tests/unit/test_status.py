@@ -110,7 +110,6 @@ def test_status_rendered_again_is_equal(record: JobRecord) -> None:
 
 
 def test_changed_numbers_refresh_and_changed_reason_is_news() -> None:
-    """A patch with new numbers is a refresh; one with another reason is not."""
     waits = [
         QueueMissing("team", ("default",)),
         QueueMissing("team", ("default", "spare")),
@@ -264,7 +263,6 @@ def test_steps_of_a_start_wait_and_trouble_does_not() -> None:
 
 
 def test_silent_launcher_is_named_and_job_is_unhealthy() -> None:
-    """The message names the node, and the condition Healthy is False."""
     rendered = status.render(inputs(attempts.RUNNING, assessment=Ongoing(suspected=(1,))))
     assert rendered["reason"] == "LauncherSilent"
     assert "n1" in rendered["message"]
@@ -302,7 +300,6 @@ def test_progress_is_that_of_the_first_reporting_rank(
 
 
 def test_progress_keeps_time_and_outlives_its_attempt() -> None:
-    """Its time changes only with the step, and the next attempt keeps it."""
     first = status.render(inputs(attempts.RUNNING, session=session(step=5)))
     still = inputs(attempts.RUNNING, session=session(step=5), before=first, now=LATER)
     assert status.render(still)["progress"]["time"] == NOW
@@ -334,7 +331,6 @@ def test_last_end_is_replaced_as_a_whole() -> None:
 
 
 def test_failure_states_rank_code_and_last_lines() -> None:
-    """`lastTermination` has all three."""
     failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_termination=CRASH)
     rendered = status.render(inputs(failed))
     end = rendered["lastTermination"]
