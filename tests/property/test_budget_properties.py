@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fixtures import heavy_workloads
@@ -22,6 +22,7 @@ NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])
 
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=SEEDS, shape=st.sampled_from(heavy_workloads.SHAPES), nodes=NODES)
+@example(seed=227, shape="one_rack", nodes=1)
 def test_planning_work_is_within_budget(seed: int, shape: str, nodes: int) -> None:
     rng = random.Random(seed)
     floor = heavy_workloads.cluster(rng, shape, rng.choice([nodes, nodes + 7, 2 * nodes]))
