@@ -7,7 +7,8 @@ import pytest
 from railwright_scheduler.attempt import gang
 from simulation.kept import kept_seeds
 from simulation.mutants import MUTANTS, Mutant, hunt
-from simulation.shell_mutants import is_assertion
+from simulation.planted import ShellMutant
+from simulation.shell_mutants import FOLDERS, ROOT, SHELL_MUTANTS, is_assertion
 
 SEEDS = (*range(10), *kept_seeds())
 
@@ -15,6 +16,16 @@ SEEDS = (*range(10), *kept_seeds())
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_breaks_an_invariant(mutant: Mutant) -> None:
     assert hunt(mutant, SEEDS) is not None
+
+
+@pytest.mark.parametrize("mutant", SHELL_MUTANTS, ids=lambda mutant: mutant.name)
+def test_planted_mutant_finds_its_line_and_its_test(mutant: ShellMutant) -> None:
+    """A rename in the product or in a test must not leave a mutant that cannot be planted."""
+    file = ROOT / FOLDERS[mutant.package] / mutant.package / mutant.file
+    assert file.read_text().count(mutant.old) == 1
+    path, _, test = mutant.test.partition("::")
+    name = test.partition("[")[0].rpartition("::")[2]
+    assert f"def {name}(" in (ROOT / path).read_text()
 
 
 def test_mutant_that_raises_is_not_caught() -> None:
