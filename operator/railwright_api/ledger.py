@@ -25,6 +25,7 @@ from railwright_api.schema import (
     Part,
     Resource,
     Sentence,
+    Time,
     singleton,
 )
 from railwright_api.training_job_status import LAST_LINES_LENGTH_MAX, Digest
@@ -51,6 +52,8 @@ class EntryCause(Part):
     """Node ranks whose nodes were found lost."""
     node: Name | None = None
     """Node it happened on."""
+    time: Time | None = None
+    """When it was noticed."""
     rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
     """First rank that failed."""
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None

@@ -209,7 +209,7 @@ _RESOURCES_ELSEWHERE = Rule(
 _NEVER_RESTARTED = Rule(
     "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
     'restartPolicy is "%s", only "Never" works: Railwright restarts whole attempts, see '
-    "backoffLimit; remove it",
+    "failurePolicy; remove it",
     seen=("self.restartPolicy",),
     field=".restartPolicy",
 )

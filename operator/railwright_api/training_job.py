@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from railwright_api import names
+from railwright_api.failure_policy import FailurePolicy
 from railwright_api.pod_template import Amounts, PodTemplate
 from railwright_api.schema import (
     AGE,
@@ -138,7 +139,7 @@ class TrainingJobSpec(Part):
     """What the ranks of one node need together: cpu, memory, ephemeral-storage, and devices by full
     name in whole numbers, such as nvidia.com/gpu 8. Requests and limits are both set to it. Can
     change only while the job is suspended."""
-    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
+    failure_policy: FailurePolicy = FailurePolicy()
     """How many failures of the job's own making are retried, such as a rank that exits with an
     error. Lost nodes and evictions are always retried and do not count."""
     start_timeout_seconds: Annotated[int, Field(ge=START_TIMEOUT_S_MIN, le=TEN_YEARS_S)] = 600

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from railwright_api.conditions import Conditions
+from railwright_api.failure_policy import BACKOFF_LIMIT_MAX
 from railwright_api.schema import (
     NODES_MAX,
     RANKS_MAX,
@@ -150,13 +151,15 @@ class TrainingJobStatus(Part):
     moves: Count = 0
     """Number of restarts that migrated the job to nodes with a shorter step time."""
     failures: Count = 0
-    """Number of failures that count against backoffLimit."""
+    """Number of failures that count against failurePolicy, since the job was created."""
+    failure_times: Annotated[tuple[Time, ...], Field(max_length=BACKOFF_LIMIT_MAX + 1)] = ()
+    """Times of the failures in the window that ended with the last one, the oldest first."""
     start_failures: Count = 0
     """Number of consecutive attempts that ended before every rank passed the start barrier. The
     back-off doubles with each."""
     hangs: Count = 0
     """Number of attempts that hung since a checkpoint of a later step than all before was
-    committed. From the fourth on, each counts against backoffLimit."""
+    committed. From the fourth on, each counts against failurePolicy."""
     nodes: NodeList = ()
     """Node of each node rank of the live attempt."""
     spec_hash: Digest | None = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 
 from railwright import protocol
+from railwright_conversion import failure_policies
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
@@ -60,6 +61,7 @@ class StateBuilder:
     executor: Executor
     clock: Callable[[], float]
     reception_clock: Callable[[], float]
+    wall_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._topology_hash = TopologyHash()
@@ -124,6 +126,7 @@ class StateBuilder:
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
             breaker=self._suspected.update(jobs, self.machines.by_name),
+            now_s=int(self.wall_clock()),
         )
         self._ages.end_cycle()
         self._reception_ages.end_cycle()
@@ -247,7 +250,7 @@ class StateBuilder:
         return ObservedJob(
             job=self._job_of(cached),
             suspend=spec.suspend,
-            backoff_limit=spec.backoff_limit,
+            failure_policy=failure_policies.convert(spec.failure_policy),
             start_timeout_s=spec.start_timeout_seconds,
             record=record,
             ranks=ranks,

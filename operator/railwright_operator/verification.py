@@ -91,7 +91,7 @@ class Verification:
             for pod in pods
             if (job := jobs_by_uid[pod.job_uid]) is None or pod.attempt <= job.record.attempt
         }
-        return Facts({}, pods, self._ledger(), records={}, limits={}, whole=whole, revoked={})
+        return Facts({}, pods, self._ledger(), records={}, policies={}, whole=whole, revoked={})
 
 
 def _fact(pod: PodRecord) -> PodFact:

@@ -169,6 +169,7 @@ class OperatorParts:
             executor=self.executor,
             clock=self.listening,
             reception_clock=self.received.reception_clock,
+            wall_clock=time.time,
         )
 
     def _construct_cycle(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from railwright_scheduler.attempt.assessment import ObservedRank
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
@@ -52,7 +53,7 @@ class ObservedJob:
 
     job: Job
     suspend: bool
-    backoff_limit: int
+    failure_policy: FailurePolicy
     record: JobRecord
     ranks: tuple[ObservedRank, ...] = ()
     started: bool = False
@@ -96,7 +97,8 @@ class ClusterState:
 
     ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_round``
     is where in the queue that stopped; a new leader has none of them.
-    ``breaker`` is whether the silence of nodes is evidence now.
+    ``breaker`` is whether the silence of nodes is evidence now. ``now_s`` is this leader's wall
+    clock, in seconds since 1970, by which it dates what outlives it.
     """
 
     ledger: Ledger
@@ -112,6 +114,7 @@ class ClusterState:
     waits: Mapping[str, Reason] = field(default_factory=dict)
     queue_round: QueueRound | None = None
     breaker: Breaker = CLOSED
+    now_s: int = 0
 
 
 def running(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from railwright_scheduler import assume, cancellation, revalidation
 from railwright_scheduler.attempt import gang, ledger_budget
@@ -113,7 +114,8 @@ class CommitPlan:
 
     def end(self, seen: ObservedJob, cause: Cause) -> None:
         """Revoke the live attempt for this cause, if the ledger has room for it."""
-        self.add(entry_of(seen, seen.record.nodes, seen.record.attempt, cause), seen)
+        record, dated = seen.record, replace(cause, time_s=self._state.now_s)
+        self.add(entry_of(seen, record.nodes, record.attempt, dated), seen)
 
     def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.
@@ -158,6 +160,7 @@ class CommitPlan:
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,
             crowded=self._budget.is_tight,
+            now_s=self._state.now_s,
         )
 
 

@@ -19,6 +19,7 @@ Numbers are those of the design.
     I18  a job migrates no more often than the topology hash changes
     I21  an attempt ends as hung only if a rank of it hangs
     I20  without faults an attempt costs three requests a pod and one for its Placement
+    I24  a job fails when it has more failures in a window than it may have, and not before
     I22  no attempt ends as NodeLost because of a silent node that is alive
     I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
 
@@ -32,9 +33,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from railwright_scheduler import double_booking
+from railwright_scheduler import double_booking, failure_windows
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
@@ -81,22 +83,20 @@ class PodFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One revision. ``pods`` are ours; ``limits`` are the jobs' budgets.
+    """One revision. ``pods`` are ours; ``policies`` say how often a job may fail.
 
     ``allocatable`` is what each node has for our pods. It may shrink (a node shrinks, a foreign pod
     is bound); amounts that were reserved before count as present until they are released. ``down``
-    are nodes whose kubelets do not act.
-
-    Of the history: ``news`` is the number of changes of the topology hash, if known; ``whole`` are
-    the attempts that were completely bound at one time, ``revoked`` those that were ever aborted,
-    ``pre_runs`` those that were pre-runs, ``hung`` those of which a rank ever hung, if known.
+    are nodes whose kubelets do not act. Of the history: ``news`` is the number of changes of the
+    topology hash, if known; ``whole`` are the attempts that were completely bound at one time,
+    ``revoked`` those ever aborted, ``pre_runs`` the pre-runs, ``hung`` those that hung, if known.
     """
 
     allocatable: Mapping[str, Amounts]
     pods: Collection[PodFact]
     ledger: Ledger
     records: Mapping[str, JobRecord]
-    limits: Mapping[str, int]
+    policies: Mapping[str, FailurePolicy]
     whole: Collection[AttemptKey]
     revoked: Mapping[AttemptKey, Cause]
     pre_runs: Collection[AttemptKey] = ()
@@ -108,7 +108,7 @@ class Facts:
 
 def check(facts: Facts) -> None:
     """Raise ViolationError if this revision breaks an invariant that each revision must keep."""
-    for invariant in (_no_double_booking, _whole_gangs, _one_attempt, _distinct_ranks, _budgets):
+    for invariant in (_no_double_booking, check_live, _distinct_ranks, _budgets):
         for finding in invariant(facts):
             raise ViolationError(finding)
 
@@ -378,20 +378,17 @@ def _distinct_ranks(facts: Facts) -> Iterator[str]:
                 yield f"I4: {pod.name} and {twin} are both rank {pod.node_rank} of {pod.key}"
 
 
-def _causes(facts: Facts, uid: str) -> list[Cause]:
-    revoked = facts.revoked.items()
-    return [why for key, why in revoked if key[0] == uid and key not in facts.pre_runs]
-
-
 def _budgets(facts: Facts) -> Iterator[str]:
     for key, cause in facts.revoked.items():
         if cause.code is CauseCode.HUNG and facts.hung is not None and key not in facts.hung:
             yield f"I21: {key} ended as hung, and made steps: {cause.message}"
     for uid, record in facts.records.items():
-        causes = _causes(facts, uid)
+        its = (key for key in sorted(facts.revoked) if key[0] == uid)
+        causes = [facts.revoked[key] for key in its if key not in facts.pre_runs]
+        yield from failure_windows.violations(uid, record, facts.policies[uid], causes)
         hangs = sum(cause.code is CauseCode.HUNG for cause in causes)
         counted = sum(cause.counted for cause in causes) + max(0, hangs - HANGS_FREE)
-        if record.failures > min(counted, facts.limits[uid] + 1):
+        if record.failures > counted:
             yield f"I7: {uid} has {record.failures} failures, {counted} of its attempts counted"
         moves = sum(cause.code is CauseCode.REMAPPED for cause in causes)
         if facts.news is not None and moves > facts.news:

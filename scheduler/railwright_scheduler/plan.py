@@ -257,7 +257,7 @@ class _Cycle:
         """The job's record after this cycle; the old one if deriving it raises."""
 
         def derive() -> JobRecord:
-            now = record.fold(seen.record, entries, backoff_limit=seen.backoff_limit)
+            now = record.fold(seen.record, entries, seen.failure_policy)
             if isinstance(verdict, Succeeded) and now.live:
                 return record.succeeded(now)
             if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:

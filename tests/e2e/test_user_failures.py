@@ -26,7 +26,9 @@ print(" ".join(name + "=" + os.environ[name] for name in names))
 
 def test_failed_rank_fails_job_with_rank_code_and_output(run: Run) -> None:
     """The status has the rank, its exit code and its last lines."""
-    job = run(Training("fails", script(FAILS_ON_RANK_1), spec={"backoffLimit": 0}))
+    job = run(
+        Training("fails", script(FAILS_ON_RANK_1), spec={"failurePolicy": {"backoffLimit": 0}})
+    )
     status = job.until_phase("Failed")
     end = status["lastTermination"]
     assert (end["cause"], end["rank"], end["exitCode"]) == ("RankFailed", 1, 3), end
@@ -38,7 +40,9 @@ def test_failed_rank_fails_job_with_rank_code_and_output(run: Run) -> None:
 
 
 def test_the_budget_is_spent_one_attempt_at_a_time(run: Run) -> None:
-    job = run(Training("budget", script(FAILS_ON_RANK_1), spec={"backoffLimit": 1}))
+    job = run(
+        Training("budget", script(FAILS_ON_RANK_1), spec={"failurePolicy": {"backoffLimit": 1}})
+    )
     status = job.until_phase("Failed")
     assert (status["attempt"], status["failures"], status["restarts"]) == (2, 2, 1)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from history.rooms import Rooms
 from history.stored import Job
 from railwright_scheduler.attempt.causes import Cause
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.invariants import Facts, PodFact
 
@@ -34,7 +35,7 @@ class Cluster:
         self.aborted_s: dict[AttemptKey, int] = {}
         self.partial_s: dict[AttemptKey, int] = {}
         self.attempts_at: dict[str, set[AttemptKey]] = {}
-        self._limits: dict[str, int] = {}
+        self._policies: dict[str, FailurePolicy] = {}
         self._revoked: dict[str, dict[AttemptKey, Cause]] = {}
         self._keys_of_job: dict[str, dict[str, None]] = {}
         self._keys_on_node: dict[str, dict[str, None]] = {}
@@ -75,7 +76,11 @@ class Cluster:
             self._uid_of[key] = job.uid
             self.jobs[job.uid] = job
             # Whoever lowers the limit afterwards does not make what was counted wrong.
-            self._limits[job.uid] = max(job.limit, self._limits.get(job.uid, 0))
+            held = self._policies.get(job.uid, job.policy)
+            self._policies[job.uid] = FailurePolicy(
+                max(job.policy.backoff_limit, held.backoff_limit),
+                min(job.policy.window_s, held.window_s),
+            )
 
     def put_ledger(self, ledger: Ledger) -> None:
         """The ledger as it is written now."""
@@ -99,7 +104,7 @@ class Cluster:
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
             records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},
-            limits={uid: self._limits[uid] for uid in uids if uid in self.jobs},
+            policies={uid: self._policies[uid] for uid in uids if uid in self.jobs},
             whole=self.whole,
             revoked={k: cause for uid in uids for k, cause in self._revoked.get(uid, {}).items()},
         )

@@ -11,6 +11,7 @@ from history import amounts
 from railwright_api import names
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -31,7 +32,7 @@ class Job:
     generation: int
     observed: int
     deleting: bool
-    limit: int
+    policy: FailurePolicy
     record: JobRecord
     status: Json
     comparable_status: object
@@ -65,13 +66,14 @@ def pod(value: Json, *, born: PodFact | None) -> PodFact:
 def job(value: Json) -> Job:
     """A job. One without a status has the record of one that was never looked at."""
     metadata, spec, status = value["metadata"], value["spec"], value.get("status", {})
+    policy = spec["failurePolicy"]
     return Job(
         uid=metadata["uid"],
         name=f"{metadata['namespace']}/{metadata['name']}",
         generation=metadata["generation"],
         observed=status.get("observedGeneration", 0),
         deleting="deletionTimestamp" in metadata,
-        limit=spec["backoffLimit"],
+        policy=FailurePolicy(policy["backoffLimit"], policy["windowSeconds"]),
         record=JobRecord(
             phase=Phase(status.get("phase", Phase.QUEUED)),
             attempt=status.get("attempt", 0),
@@ -136,8 +138,13 @@ def _entry(raw: Json) -> Entry:
         state=EntryState(raw["state"]),
         nodes=node_names(raw["nodes"]),
         per_node=dict(raw.get("perNode", {})),
-        cause=None if cause is None else Cause(CauseCode(cause["code"]), cause.get("message", "")),
+        cause=None if cause is None else _cause(cause),
     )
+
+
+def _cause(raw: Json) -> Cause:
+    time_s = int(datetime.fromisoformat(raw["time"]).timestamp()) if "time" in raw else 0
+    return Cause(CauseCode(raw["code"]), raw.get("message", ""), time_s=time_s)
 
 
 def node_names(patterns: Iterable[str]) -> tuple[str, ...]:

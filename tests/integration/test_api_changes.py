@@ -78,8 +78,8 @@ def test_changing_and_resuming_in_one_step_works(job: Job) -> None:
 
 
 def test_budget_and_time_to_live_change_at_any_time(job: Job) -> None:
-    changed = job.change(backoffLimit=7, ttlSecondsAfterFinished=60)
-    assert changed["spec"]["backoffLimit"] == 7
+    changed = job.change(failurePolicy={"backoffLimit": 7}, ttlSecondsAfterFinished=60)
+    assert changed["spec"]["failurePolicy"]["backoffLimit"] == 7
     assert changed["spec"]["ttlSecondsAfterFinished"] == 60
 
 
@@ -104,7 +104,7 @@ def test_the_largest_job_is_taken_and_can_still_be_changed(
     labels = {"labels": {f"team-{number}/name": "x" * 63 for number in range(64)}}
     path = manifests.path(names.TRAINING_JOBS, namespace)
     admin.post(path, manifests.job(spec=spec, pod={"containers": containers}, metadata=labels))
-    admin.patch(f"{path}/train", {"spec": {"backoffLimit": 9}})
+    admin.patch(f"{path}/train", {"spec": {"failurePolicy": {"backoffLimit": 9}}})
     with pytest.raises(ApiError, match="numNodes cannot change from 16384 to 1 "):
         admin.patch(f"{path}/train", {"spec": {"numNodes": 1}})
 

@@ -28,7 +28,8 @@ STATUS: dict[str, Any] = {
     "restarts": 1,
     "moves": 0,
     "hangs": 0,
-    "failures": 0,
+    "failures": 1,
+    "failureTimes": [NOW],
     "startFailures": 0,
     "nodes": ["node-a1", "node-a2"],
     "nodesSummary": "node-a1,node-a2",
@@ -96,7 +97,7 @@ def test_omitted_fields_get_their_defaults(admin: ApiClient) -> None:
         "numNodes": 2,
         "numProcPerNode": 1,
         "resourcesPerNode": {},
-        "backoffLimit": 3,
+        "failurePolicy": {"backoffLimit": 3, "windowSeconds": 86_400},
         "startTimeoutSeconds": 600,
         "suspend": False,
         "profiling": {"steps": 0, "preRun": "Never"},
@@ -128,10 +129,12 @@ def test_a_status_is_kept_as_written_and_apart_from_the_spec(
     jobs = manifests.path(names.TRAINING_JOBS, namespace)
     stored = admin.post(jobs, manifests.job() | {"status": STATUS})
     assert "status" not in stored
-    admin.patch(f"{jobs}/train/status", {"status": STATUS, "spec": {"backoffLimit": 9}})
+    admin.patch(
+        f"{jobs}/train/status", {"status": STATUS, "spec": {"failurePolicy": {"backoffLimit": 9}}}
+    )
     found = admin.get(f"{jobs}/train")
     assert found["status"] == STATUS
-    assert found["spec"]["backoffLimit"] == 3
+    assert found["spec"]["failurePolicy"]["backoffLimit"] == 3
     assert found["metadata"]["generation"] == 1
     job = TrainingJob.model_validate(found)
     assert job.status is not None

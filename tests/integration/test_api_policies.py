@@ -131,7 +131,7 @@ def test_template_cannot_change_into_a_refused_one(alice: ApiClient) -> None:
     template = manifests.job(pod={"hostPID": True})["spec"]["template"]
     with pytest.raises(ApiError, match="hostPID: pods of this namespace stay off the host"):
         alice.patch(f"{JOBS}/held", {"spec": {"template": template}})
-    alice.patch(f"{JOBS}/held", {"spec": {"backoffLimit": 7}})
+    alice.patch(f"{JOBS}/held", {"spec": {"failurePolicy": {"backoffLimit": 7}}})
 
 
 def test_namespace_without_the_label_is_not_restricted(site: Site, floor: Floor) -> None:

@@ -20,7 +20,7 @@ SPEC = "spec.template.spec"
         ({"nodeName": "n1"}, [f"{SPEC}.nodeName", "chooses the nodes: use nodeSelector"]),
         ({"schedulerName": "default-scheduler"}, [f"{SPEC}.schedulerName", "remove it"]),
         ({"schedulingGates": [{"name": "g"}]}, [f"{SPEC}.schedulingGates", "spec.suspend"]),
-        ({"restartPolicy": "Always"}, ['restartPolicy is "Always"', "backoffLimit", "remove it"]),
+        ({"restartPolicy": "Always"}, ['restartPolicy is "Always"', "failurePolicy", "remove it"]),
         ({"terminationGracePeriodSeconds": 0}, ["GracePeriodSeconds", "than or equal to 1"]),
         ({"terminationGracePeriodSeconds": 3601}, ["3601", "less than or equal to 3600"]),
         ({"hostname": "h"}, [f"{SPEC}.hostname", "remove it"]),

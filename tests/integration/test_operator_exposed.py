@@ -107,7 +107,11 @@ def secretive(floor: Floor) -> Floor:
     for number, more in enumerate(odd):
         template = {"spec": {"containers": [main]} | more}
         job = floor.apply(
-            f"job-{number}", nodes=1, backoffLimit=0, annotations=stated, template=template
+            f"job-{number}",
+            nodes=1,
+            failurePolicy={"backoffLimit": 0},
+            annotations=stated,
+            template=template,
         )
         expected = "Failed" if not number else "Queued"
         job.until(partial(_ended, expected), expected)

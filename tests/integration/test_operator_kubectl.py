@@ -36,7 +36,7 @@ def test_wait_returns_when_the_gang_is_placed(site: Site, floor: Floor) -> None:
 
 
 def test_kubectl_describe_shows_events_in_order(site: Site, floor: Floor) -> None:
-    job = floor.apply("gang", backoffLimit=0)
+    job = floor.apply("gang", failurePolicy={"backoffLimit": 0})
     job.until_bound()
     site.kwok.fail_pod(floor.name, "gang-1-1", exit_code=3)
     job.until_phase("Failed")
@@ -58,7 +58,7 @@ def test_probes_and_metrics_answer(site: Site) -> None:
 def test_life_of_a_job_stays_within_operator_role(site: Site, floor: Floor) -> None:
     """The operator runs with its own role, and no request is forbidden."""
     before = _refused(site)
-    job = floor.apply("job", backoffLimit=1, ttlSecondsAfterFinished=1)
+    job = floor.apply("job", failurePolicy={"backoffLimit": 1}, ttlSecondsAfterFinished=1)
     for attempt in (1, 2):
         job.until_bound(attempt)
         site.kwok.fail_pod(floor.name, f"job-{attempt}-1", exit_code=3)

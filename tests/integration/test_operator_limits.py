@@ -300,7 +300,7 @@ def test_author_must_be_allowed_to_create_pods(account_clients: AccountClients) 
             deadline_s=30,
         )
         account_clients.admin.post(jobs, manifests.job("shared"))
-        for spec in ({"backoffLimit": 1}, {"suspend": True}):
+        for spec in ({"failurePolicy": {"backoffLimit": 1}}, {"suspend": True}):
             with pytest.raises(ApiError, match="you may not create pods"):
                 bob.patch(f"{jobs}/shared", {"spec": spec})
         bob.patch(f"{jobs}/shared", {"metadata": {"labels": {"team": "blue"}}})

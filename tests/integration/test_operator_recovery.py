@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from history import notes
 from integration import operator_site
 from integration.operator_site import Floor, Job, Site
+from railwright_api import names
 from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
 
 NEVER_READY = {"image": "none", "imageID": "", "ready": False, "restartCount": 0}
@@ -50,7 +52,7 @@ def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
 
 
 def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor: Floor) -> None:
-    job = floor.apply("job", backoffLimit=1)
+    job = floor.apply("job", failurePolicy={"backoffLimit": 1})
     job.until_bound()
     site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
     status = job.until(lambda status: "lastTermination" in status, "its end")
@@ -68,8 +70,35 @@ def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor:
     job.until_events("Scheduled", "RankFailed", "Recovering", "Scheduled", "RankFailed", "Failed")
 
 
+def test_new_leader_counts_failures_of_the_window(site: Site, floor: Floor) -> None:
+    """Two days pass after the first failure; the two that follow are more than the job may have."""
+    job = floor.apply("job", failurePolicy={"backoffLimit": 1})
+    job.until_bound()
+    site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
+    status = job.until_bound(2)
+    assert status["failureTimes"] == [status["lastTermination"]["time"]]
+    site.operator.stop()
+    noticed = datetime.fromisoformat(status["failureTimes"][0])
+    before = {"failureTimes": [(noticed - timedelta(days=2)).isoformat()]}
+    path = f"{floor.path(names.TRAINING_JOBS)}/job/status"
+    site.forge(lambda: site.admin.patch(path, {"status": before}))
+    operator_site.start_again(site)
+    site.kwok.fail_pod(floor.name, "job-2-0", exit_code=3)
+    status = job.until_bound(3)
+    assert (status["failures"], len(status["failureTimes"])) == (2, 1)
+    used = "1 of 1 allowed failures used in the last 24 h"
+    assert any(used in each["message"] for each in status["conditions"])
+    site.operator.stop()
+    operator_site.start_again(site)
+    because = "the time of a failure is forged"
+    with notes.outside_guarantees(site.plane, "I24", because=because):
+        site.kwok.fail_pod(floor.name, "job-3-0", exit_code=3)
+        status = job.until_phase("Failed")
+    assert status["message"].endswith("; 2 of 1 allowed failures used in the last 24 h")
+
+
 def test_memory_kill_of_a_pod_is_published(site: Site, floor: Floor) -> None:
-    job = floor.apply("job", backoffLimit=0)
+    job = floor.apply("job", failurePolicy={"backoffLimit": 0})
     job.until_bound()
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     container = {"name": "train", "state": killed} | NEVER_READY
@@ -82,7 +111,7 @@ def test_memory_kill_of_a_pod_is_published(site: Site, floor: Floor) -> None:
 
 
 def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
-    job = floor.apply("job", backoffLimit=0)
+    job = floor.apply("job", failurePolicy={"backoffLimit": 0})
     job.until_bound()
     site.kwok.report_pod(
         floor.name, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []}

@@ -51,7 +51,7 @@ def succeeded(floor: Floor) -> Job:
 
 
 def failed(floor: Floor) -> Job:
-    job = floor.apply("job", nodes=4, annotations=FAILS, backoffLimit=0)
+    job = floor.apply("job", nodes=4, annotations=FAILS, failurePolicy={"backoffLimit": 0})
     job.until_phase("Failed")
     return job
 
@@ -102,9 +102,13 @@ def test_job_suspended_in_any_phase_frees_nodes_and_resumes(
 def test_a_finished_job_goes_when_its_time_is_over(
     floor: Floor, annotations: dict[str, str], phase: str
 ) -> None:
-    kept = floor.apply("kept", nodes=1, annotations=annotations, backoffLimit=0)
+    kept = floor.apply("kept", nodes=1, annotations=annotations, failurePolicy={"backoffLimit": 0})
     job = floor.apply(
-        "job", nodes=1, annotations=annotations, backoffLimit=0, ttlSecondsAfterFinished=15
+        "job",
+        nodes=1,
+        annotations=annotations,
+        failurePolicy={"backoffLimit": 0},
+        ttlSecondsAfterFinished=15,
     )
     assert "finishedAt" in job.until_phase(phase)
     waiting.until(lambda: not job.object(), "the job is gone", deadline_s=60)

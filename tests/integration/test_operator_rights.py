@@ -118,7 +118,7 @@ def _changed_under_it(floor: Floor) -> bool:
     """Change a job while its status is being written: the operator looks what it is like."""
     path = floor.path(names.TRAINING_JOBS) + "/restless"
     for limit in range(CHANGES):
-        floor.site.admin.patch(path, {"spec": {"backoffLimit": limit}})
+        floor.site.admin.patch(path, {"spec": {"failurePolicy": {"backoffLimit": limit}}})
     return True
 
 

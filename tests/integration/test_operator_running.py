@@ -58,7 +58,7 @@ def test_running_job_changed_while_operator_down_restarts(
     for change in ({"suspend": True}, {"resourcesPerNode": {GPU: "8"}}, {"suspend": False}):
         job.patch(change)
     other.patch({"suspend": True})
-    other.patch({"suspend": False, "backoffLimit": 9})
+    other.patch({"suspend": False, "failurePolicy": {"backoffLimit": 9}})
     operator_site.start_again(site)
     status = job.until(_runs(2), "attempt 2 running")
     assert (status["restarts"], status["failures"]) == (0, 0)

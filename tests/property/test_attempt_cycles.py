@@ -13,6 +13,7 @@ from fixtures import GPU, node
 from fixtures.attempts import crash, entry, rank, seen, world_of
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.gang import DeletePod, Pod
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase
@@ -80,7 +81,7 @@ def worlds(draw: DrawFn) -> ClusterState:
             record,
             name=name,
             suspend=draw(st.booleans()),
-            backoff_limit=draw(st.integers(1, 2)),
+            failure_policy=FailurePolicy(draw(st.integers(1, 2)), 300),
             ranks=tuple(ranks) if record.nodes else (),
             started=draw(st.booleans()),
             ended_age_s=draw(st.sampled_from((0.0, 1000.0))),

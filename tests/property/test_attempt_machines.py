@@ -18,7 +18,8 @@ from railwright_scheduler.attempt.assessment import (
     ObservedRank,
     PodState,
 )
-from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause, CauseCode
+from railwright_scheduler.attempt.causes import FINAL_CAUSES, HANGS_FREE, Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, ObservedGang, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase, move
@@ -134,12 +135,13 @@ def test_an_attempt_is_counted_once_however_often_it_is_seen(
             break
         # A leader may see it committing first, and any entry that is still there again.
         if data.draw(st.booleans()):
-            now = record.fold(now, [entry(written.attempt)], backoff_limit=limit)
+            now = record.fold(now, [entry(written.attempt)], FailurePolicy(limit, 86_400))
         again = history[data.draw(st.integers(0, i)) : i + 1]
-        now = record.fold(now, again, backoff_limit=limit)
-        assert record.fold(now, history[: i + 1], backoff_limit=limit) == now
+        now = record.fold(now, again, FailurePolicy(limit, 86_400))
+        assert record.fold(now, history[: i + 1], FailurePolicy(limit, 86_400)) == now
     ended = [e.cause for e in history[: now.ended] if e.cause is not None]
-    assert now.failures == sum(cause.counted for cause in ended)
+    hangs = sum(cause.code is CauseCode.HUNG for cause in ended)
+    assert now.failures == sum(cause.counted for cause in ended) + max(0, hangs - HANGS_FREE)
     assert now.failures <= limit + 1
     assert now.restarts <= len(ended)
     is_final = now.last_termination is not None and now.last_termination.code in FINAL_CAUSES

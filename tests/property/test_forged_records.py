@@ -44,6 +44,7 @@ def claims(draw: DrawFn) -> JobRecord:
         failures=draw(st.integers(0, 9)),
         start_failures=draw(st.integers(0, 9)),
         hangs=draw(st.integers(0, 9)),
+        failure_times_s=tuple(draw(st.lists(st.integers(-9, 10**12), max_size=101))),
         last_termination=draw(st.none() | CAUSES),
     )
 

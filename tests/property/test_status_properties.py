@@ -40,6 +40,7 @@ PHASES = st.sampled_from([*Phase, Phase.STARTING, Phase.STARTING, Phase.RUNNING]
 NODES = st.lists(TEXT, max_size=6).map(tuple)
 STEPS = st.integers(0, protocol.STEP_MAX)
 POINTS = st.lists(st.builds(ResumePoint, COUNTS, STEPS), max_size=20).map(tuple)
+TIMES_S = st.integers(0, 4 * 10**9)
 CAUSES = st.builds(
     Cause,
     st.sampled_from(CauseCode),
@@ -50,6 +51,7 @@ CAUSES = st.builds(
     exit_code=st.none() | st.integers(),
     signal=st.none() | TEXT,
     last_lines=TEXT,
+    time_s=TIMES_S,
 )
 RECORDS = st.builds(
     JobRecord,
@@ -59,6 +61,7 @@ RECORDS = st.builds(
     nodes=NODES,
     restarts=COUNTS,
     failures=COUNTS,
+    failure_times_s=st.lists(TIMES_S, max_size=101).map(tuple),
     last_termination=st.none() | CAUSES,
     checkpoints=POINTS,
 )
@@ -90,7 +93,7 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         before={},
         generation=draw(COUNTS),
         now=NOW,
-        backoff_limit=draw(st.integers(0, 100)),
+        failures_used=draw(TEXT),
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
         wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),

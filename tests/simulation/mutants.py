@@ -251,9 +251,9 @@ def sweeps_living(original: Original) -> Original:
 
 
 def counts_twice(original: Original) -> Original:
-    def fold(now: JobRecord, entries: Any, *, backoff_limit: int) -> JobRecord:
+    def fold(now: JobRecord, entries: Any, policy: Any) -> JobRecord:
         kept = tuple(entries)
-        folded: JobRecord = original(now, kept, backoff_limit=backoff_limit)
+        folded: JobRecord = original(now, kept, policy)
         again = [e for e in kept if e.cause is not None and e.cause.counted]
         seen_before = [e for e in again if e.attempt <= now.ended]
         return replace(folded, failures=folded.failures + len(seen_before))

@@ -53,6 +53,7 @@ def soak(first: int, count: int) -> Total:
                 cuts=seed % 2 == 1,
                 hangs=seed % 4 == 2,
                 pre_runs=seed % 3 == 0,
+                crashes=seed % 8 == 0,
             )
         except RunError as broken:
             total.broken[seed] = str(broken)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.attempts import DAILY
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import ViolationError
@@ -36,7 +37,7 @@ class Stage:
         return SteppedLeader(view, leading, next(leading))
 
     def job(self, uid: str) -> None:
-        self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, 0, 0))
+        self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, DAILY, 0))
 
     def change(self, uid: str, **changes: Any) -> None:
         self.api.jobs.put(uid, replace(self.api.jobs.objects[uid], **changes))

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from railwright_api import names
+from railwright_api.failure_policy import FailurePolicy
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import Phase, Progress, TrainingJobStatus
 
@@ -47,7 +48,8 @@ STORED: dict[str, Any] = {
 def test_stored_job_is_read_with_defaults() -> None:
     job = TrainingJob.model_validate(STORED)
     assert (job.metadata.uid, job.metadata.generation) == ("u", 3)
-    assert (job.spec.queue, job.spec.num_proc_per_node, job.spec.backoff_limit) == ("default", 1, 3)
+    assert (job.spec.queue, job.spec.num_proc_per_node) == ("default", 1)
+    assert job.spec.failure_policy == FailurePolicy(backoff_limit=3, window_seconds=86_400)
     assert job.spec.resources_per_node == {"nvidia.com/gpu": 8, "cpu": "500m"}
     assert job.status is None
 

@@ -164,7 +164,7 @@ def test_condition_names_double_booked_node_and_clears() -> None:
         before={},
         generation=1,
         now="2026-01-02T03:04:05Z",
-        backoff_limit=3,
+        failures_used="",
     )
     for uid in ("a", "b"):
         after = status.render(replace(plain, double_booking=bookings.message(uid)))

@@ -81,7 +81,7 @@ def test_a_long_list_of_nodes_is_cut() -> None:
 def test_end_is_a_warning_with_last_lines_before_recovery() -> None:
     """The event of the end precedes that of the recovery."""
     cause = replace(attempts.FAILED, last_lines="one\ntwo\nthree\nfour\n")
-    after = replace(attempts.RECOVERING, failures=1, last_termination=cause)
+    after = replace(attempts.RECOVERING, failure_times_s=(1,), last_termination=cause)
     ended, recovering = changes(attempts.RUNNING, after)
     assert (ended.reason, ended.warning) == ("RankFailed", True)
     assert ended.note == (

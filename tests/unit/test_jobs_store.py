@@ -52,7 +52,7 @@ def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
     assert dict(cached.selector) == {"kind": "h100"}
     assert [each.key for each in cached.tolerations] == ["team"]
-    assert cached.job.spec.backoff_limit == 3
+    assert cached.job.spec.failure_policy.backoff_limit == 3
     assert cached.record == JobRecord()
 
 
@@ -82,7 +82,12 @@ def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
 
 def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
     """Fields that do not change pods do not change the hash."""
-    same: list[dict[str, Any]] = [{}, {"suspend": True}, {"backoffLimit": 9}, {"queue": "other"}]
+    same: list[dict[str, Any]] = [
+        {},
+        {"suspend": True},
+        {"failurePolicy": {"backoffLimit": 9}},
+        {"queue": "other"},
+    ]
     others: list[dict[str, Any]] = [
         {"numNodes": 3},
         {"numProcPerNode": 2},

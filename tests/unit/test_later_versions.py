@@ -160,7 +160,11 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
     assert record.last_termination is not None
     assert (record.last_termination.code, record.backoff_s) == ("CableOnFire", 0)
     reported = status.StatusInput(
-        record=record, before=before, generation=1, now=LATER, backoff_limit=3
+        record=record,
+        before=before,
+        generation=1,
+        now=LATER,
+        failures_used="",
     )
     after = status.render(reported)
     assert after["ettr"] == before["ettr"]

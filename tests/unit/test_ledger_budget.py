@@ -88,6 +88,7 @@ def test_2000_lost_gangs_are_revoked_in_two_plans() -> None:
     new = replace(seen(name="new"), job=replace(seen(name="new").job, num_nodes=NODES_A_JOB))
     spare = [node(f"spare-{number}") for number in range(NODES_A_JOB)]
     world = world_of(new, *dead, nodes=(*gone, *spare), attempts=lingering(dead))
+    world = replace(world, now_s=1_800_000_000)
     first = later(world, scheduling.plan(world))
     assert 1_000 < revoked(first) < 2_000
     assert first.ledger.entries[-1].state is EntryState.COMMITTING

@@ -164,7 +164,7 @@ def test_a_new_attempt_waits_for_the_record_of_the_old_ones_end() -> None:
 
 @pytest.mark.parametrize(("ended_age_s", "starts"), [(4.9, False), (5.0, True)])
 def test_a_failure_waits_out_its_backoff(ended_age_s: float, starts: bool) -> None:
-    failed = replace(RECOVERING, failures=1, last_termination=FAILED)
+    failed = replace(RECOVERING, failure_times_s=(1,), last_termination=FAILED)
     taken = plan(world_of(seen(failed, ended_age_s=ended_age_s), nodes=FREE))
     assert bool(taken.ledger.entries) is starts
 

@@ -18,17 +18,19 @@ from fixtures.attempts import (
 )
 from railwright_scheduler.attempt import record
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 
 QUEUED = JobRecord()
+DAY_S = 86_400
 HUNG = Cause(CauseCode.HUNG, "no rank has made a step for 61 s")
 DELETED = Cause(CauseCode.POD_DELETED, "the pod of node rank 1 on n1 was deleted")
 
 
 def test_a_commit_starts_the_job() -> None:
-    now = record.fold(QUEUED, [entry()], backoff_limit=3)
+    now = record.fold(QUEUED, [entry()], FailurePolicy(3, DAY_S))
     assert (now.phase, now.attempt, now.ended, now.nodes) == (Phase.STARTING, 1, 0, NODES)
     assert now.live
 
@@ -45,26 +47,26 @@ def test_a_commit_starts_the_job() -> None:
 def test_each_cause_has_its_own_price(
     cause: Cause, limit: int, phase: Phase, restarts: int, failures: int
 ) -> None:
-    now = record.fold(RUNNING, [entry(cause=cause)], backoff_limit=limit)
+    now = record.fold(RUNNING, [entry(cause=cause)], FailurePolicy(limit, DAY_S))
     assert (now.phase, now.restarts, now.failures) == (phase, restarts, failures)
     assert (now.ended, now.nodes, now.last_termination) == (1, (), cause)
 
 
 def test_a_gang_that_was_never_whole_goes_back_to_the_queue() -> None:
-    now = record.fold(QUEUED, [entry(cause=REFUSED)], backoff_limit=0)
+    now = record.fold(QUEUED, [entry(cause=REFUSED)], FailurePolicy(0, DAY_S))
     assert (now.phase, now.attempt, now.ended, now.restarts) == (Phase.QUEUED, 1, 1, 0)
 
 
 def test_a_budget_made_smaller_is_not_spent_by_a_lost_node() -> None:
-    failed_twice = JobRecord(phase=Phase.RUNNING, attempt=3, ended=2, failures=2, nodes=NODES)
-    now = record.fold(failed_twice, [entry(3, cause=LOST)], backoff_limit=1)
+    failed_twice = replace(RUNNING, attempt=3, ended=2, failures=2, failure_times_s=(1, 2))
+    now = record.fold(failed_twice, [entry(3, cause=LOST)], FailurePolicy(1, DAY_S))
     assert now.phase is Phase.RECOVERING
 
 
 def test_resumed_job_admitted_at_once_is_starting() -> None:
     """A suspended record with a new entry becomes Starting."""
     suspended = JobRecord(phase=Phase.SUSPENDED, attempt=1, ended=1)
-    now = record.fold(suspended, [entry(2)], backoff_limit=3)
+    now = record.fold(suspended, [entry(2)], FailurePolicy(3, DAY_S))
     assert (now.phase, now.attempt) == (Phase.STARTING, 2)
 
 
@@ -82,22 +84,25 @@ def test_resumed_job_admitted_at_once_is_starting() -> None:
         (FAILED, 2, 4, 40),
         (FAILED, 6, 0, 160),
         (FAILED, 7, 0, 300),
-        (FAILED, 5000, 0, 300),
+        (FAILED, 101, 0, 300),
     ],
 )
 def test_failures_and_early_ends_wait_longer_and_longer(
     cause: Cause | None, failures: int, start_failures: int, backoff_s: int
 ) -> None:
-    ended = JobRecord(failures=failures, start_failures=start_failures, last_termination=cause)
+    times_s = tuple(range(failures))
+    ended = JobRecord(
+        failure_times_s=times_s, start_failures=start_failures, last_termination=cause
+    )
     assert ended.backoff_s == backoff_s
 
 
 def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
     starting = JobRecord(phase=Phase.STARTING, attempt=1, start_failures=4)
     refused = entry(cause=REFUSED)
-    assert record.fold(QUEUED, [refused], backoff_limit=3).start_failures == 1
-    assert record.fold(starting, [refused], backoff_limit=3).start_failures == 5
-    assert record.fold(RUNNING, [entry(cause=FAILED)], backoff_limit=3).start_failures == 0
+    assert record.fold(QUEUED, [refused], FailurePolicy(3, DAY_S)).start_failures == 1
+    assert record.fold(starting, [refused], FailurePolicy(3, DAY_S)).start_failures == 5
+    assert record.fold(RUNNING, [entry(cause=FAILED)], FailurePolicy(3, DAY_S)).start_failures == 0
     assert record.started(starting).start_failures == 0
 
 
@@ -178,7 +183,7 @@ def test_a_record_that_the_ledger_contradicts_gives_way_to_it(
         newest - 1,
         newest - 1,
     )
-    assert record.fold(reconciled, entries, backoff_limit=3).attempt == newest
+    assert record.fold(reconciled, entries, FailurePolicy(3, DAY_S)).attempt == newest
 
 
 @pytest.mark.parametrize(
@@ -204,9 +209,9 @@ def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
         if attempt == 2:
             now = record.committed(now, attempt=1, step=10)
         entries = [entry(attempt, cause=HUNG)]
-        now = record.fold(replace(now, phase=Phase.QUEUED), entries, backoff_limit=100)
+        now = record.fold(replace(now, phase=Phase.QUEUED), entries, FailurePolicy(100, DAY_S))
         spent.append((now.hangs, now.failures))
-        assert record.fold(now, entries, backoff_limit=100) == now
+        assert record.fold(now, entries, FailurePolicy(100, DAY_S)) == now
     assert spent == [(1, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
     assert replace(now, start_failures=0).backoff_s == 40
     # One that was committed before brings the job no further.
@@ -216,6 +221,6 @@ def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
 
 def test_job_that_hangs_for_ever_fails() -> None:
     hanging = replace(RUNNING, hangs=HANGS_FREE)
-    assert record.fold(hanging, [entry(cause=HUNG)], backoff_limit=0).phase is Phase.FAILED
-    first = record.fold(RUNNING, [entry(cause=HUNG)], backoff_limit=0)
+    assert record.fold(hanging, [entry(cause=HUNG)], FailurePolicy(0, DAY_S)).phase is Phase.FAILED
+    first = record.fold(RUNNING, [entry(cause=HUNG)], FailurePolicy(0, DAY_S))
     assert (first.phase, first.restarts, first.failures) == (Phase.RECOVERING, 1, 0)

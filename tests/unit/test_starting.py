@@ -73,7 +73,7 @@ def test_image_that_is_not_there_fails_the_job() -> None:
     assert stated in found.message
     entry = attempts.entry(cause=found)
     before = replace(attempts.RUNNING, phase=Phase.STARTING)
-    after = record.fold(before, [entry], backoff_limit=100)
+    after = record.fold(before, [entry], attempts.DAILY)
     assert (after.phase, after.failures) == (Phase.FAILED, 0)
 
 
@@ -83,7 +83,7 @@ def test_registry_that_is_down_is_tried_again_for_free() -> None:
     assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
     assert BACK_OFF in found.message
     before = replace(attempts.RUNNING, phase=Phase.STARTING)
-    after = record.fold(before, [attempts.entry(cause=found)], backoff_limit=0)
+    after = record.fold(before, [attempts.entry(cause=found)], attempts.DAILY)
     assert (after.phase, after.backoff_s) == (Phase.RECOVERING, record.BACKOFF_S_FIRST)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fixtures import attempts, merging
 from railwright import protocol
 from railwright_api.training_job_status import TrainingJobStatus
+from railwright_conversion import times
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
@@ -20,6 +21,7 @@ from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.jobs import record_of
 from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 from railwright_scheduler.attempt.starting import ObservedImages
@@ -31,6 +33,7 @@ STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
 CRASH = replace(attempts.FAILED, last_lines="Traceback\nboom", node="n1")
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=12)
+TIMES_S = st.integers(1, 4 * 10**9)
 CAUSES = st.builds(
     Cause,
     code=st.sampled_from(CauseCode),
@@ -41,11 +44,13 @@ CAUSES = st.builds(
     exit_code=st.none() | st.integers(-9, 255),
     signal=st.none() | NAMES,
     last_lines=NAMES | st.just(""),
+    time_s=TIMES_S | st.just(0),
 )
 
 
 def inputs(record: JobRecord, **changes: Any) -> StatusInput:
-    plain = StatusInput(record=record, before={}, generation=1, now=NOW, backoff_limit=3)
+    used = attempts.DAILY.usage(record.failure_times_s, 0)
+    plain = StatusInput(record=record, before={}, generation=1, now=NOW, failures_used=used)
     return replace(plain, **changes)
 
 
@@ -77,6 +82,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         restarts=draw(st.integers(0, 9)),
         moves=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
+        failure_times_s=tuple(sorted(draw(st.lists(TIMES_S, max_size=4)))),
         last_termination=draw(st.none() | CAUSES) if ended else None,
         checkpoints=tuple(ResumePoint(key, steps[key]) for key in sorted(steps, reverse=True)),
         pre_run=draw(st.none() | st.builds(PreRunRecord, NAMES, st.integers(0, 9), NAMES)),
@@ -88,24 +94,14 @@ LIVE = {Phase.PROFILING, Phase.STARTING, Phase.RUNNING}
 
 @given(records())
 def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
-    before = (
-        {"lastTermination": {"attempt": record.ended, "time": NOW}}
-        if record.last_termination
-        else {}
-    )
-    rendered = status.render(inputs(record, before=before))
+    rendered = status.render(inputs(record))
     TrainingJobStatus.model_validate(rendered)
     assert record_of({"status": rendered}) == record
 
 
 @given(records())
 def test_status_rendered_again_is_equal(record: JobRecord) -> None:
-    before = (
-        {"lastTermination": {"attempt": record.ended, "time": NOW}}
-        if record.last_termination
-        else {}
-    )
-    first = status.render(inputs(record, before=before))
+    first = status.render(inputs(record))
     assert bodies.merge_patch(first, status.render(inputs(record, before=first, now=LATER))) == {}
 
 
@@ -331,13 +327,13 @@ def test_last_end_is_replaced_as_a_whole() -> None:
 
 
 def test_failure_states_rank_code_and_last_lines() -> None:
-    failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, failures=2, last_termination=CRASH)
-    rendered = status.render(inputs(failed))
+    failed = JobRecord(phase=Phase.FAILED, attempt=2, ended=2, last_termination=CRASH)
+    rendered = status.render(inputs(failed, failures_used=FailurePolicy(1, 5400).usage((1, 2), 2)))
     end = rendered["lastTermination"]
     assert (end["attempt"], end["cause"], end["rank"], end["exitCode"]) == (2, "RankFailed", 1, 1)
     assert end["lastLines"] == "Traceback\nboom"
     assert rendered["message"] == (
-        "rank 1 on n1 exited with 1; 2 failures, more than backoffLimit allows"
+        "rank 1 on n1 exited with 1; 2 of 1 allowed failures used in the last 90 min"
     )
     assert condition(rendered, "Failed")["status"] == "True"
     assert condition(rendered, "Healthy")["status"] == "False"
@@ -345,14 +341,15 @@ def test_failure_states_rank_code_and_last_lines() -> None:
 
 
 def test_recovery_states_the_next_attempt() -> None:
-    waits = replace(attempts.RECOVERING, failures=1, last_termination=CRASH)
+    waits = replace(attempts.RECOVERING, failure_times_s=(1,), last_termination=CRASH)
     message = status.render(inputs(waits))["message"]
     assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"
 
 
 def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
-    before = {"lastTermination": {"attempt": 1, "time": NOW}}
-    done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_termination=attempts.LOST)
+    before = {"lastTermination": {"attempt": 1}}
+    lost = replace(attempts.LOST, time_s=times.parse(NOW))
+    done = JobRecord(phase=Phase.SUCCEEDED, attempt=2, ended=2, last_termination=lost)
     rendered = status.render(inputs(done, before=before, now=LATER))
     assert (rendered["lastTermination"]["attempt"], rendered["lastTermination"]["time"]) == (1, NOW)
     assert condition(rendered, "Complete")["status"] == "True"
@@ -392,9 +389,12 @@ def test_given_up_pre_run_has_its_reason() -> None:
 
 
 def test_false_conditions_state_reason_and_message() -> None:
-    failing = replace(attempts.RUNNING, failures=1)
+    failing = replace(attempts.RUNNING, failure_times_s=(1,))
     rendered = status.render(inputs(failing))
+    assert rendered["failureTimes"] == ["1970-01-01T00:00:01Z"]
     for condition_type in ("Failed", "Complete", "Suspended"):
         found = condition(rendered, condition_type)
         assert (found["status"], found["reason"]) == ("False", f"Not{condition_type}")
-        assert found["message"] == "the job is Running, 1 of 3 allowed failures used"
+        assert (
+            found["message"] == "the job is Running, 1 of 3 allowed failures used in the last 24 h"
+        )

@@ -12,15 +12,16 @@ job and no cycle.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import functools
 import logging
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
 from railwright_api import names
+from railwright_conversion import failure_policies, times
 from railwright_operator.backoff import Pauses
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
@@ -125,7 +126,7 @@ class Reporter:
 
     async def report(self, plan: Plan) -> None:
         """Start writing every status that changed. Raises nothing."""
-        now = datetime.datetime.now(datetime.UTC)
+        now_s = int(time.time())
         self._double_bookings.update(plan.double_bookings)
         unread = {found.uid: found for found in self.jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
@@ -144,7 +145,7 @@ class Reporter:
                 continue
             try:
                 if uid in plan.records:
-                    write = self._job(uid, plan.records[uid], plan, now)
+                    write = self._job(uid, plan.records[uid], plan, now_s)
                 else:
                     write = self._unreadable(unread[uid])
             except Exception:
@@ -194,19 +195,17 @@ class Reporter:
         else:
             logger.error("status update raised", exc_info=error, extra={"job_uid": uid})
 
-    def _job(
-        self, uid: str, record: JobRecord, plan: Plan, now: datetime.datetime
-    ) -> StatusWrite | None:
+    def _job(self, uid: str, record: JobRecord, plan: Plan, now_s: int) -> StatusWrite | None:
         """The write that this job needs; None if it needs none."""
         cached = self.state_builder.job(uid)
         assert cached is not None, uid
         if cached.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
-            return self._expire(cached) if self._is_expired(cached, now) else None
+            return self._expire(cached) if self._is_expired(cached, now_s) else None
         if self.jobs.get(uid) is not cached:
             self.wake()  # The job changed during this cycle: the next one has its newest version.
             return None
-        given = self._status_input(cached, record, plan, now)
+        given = self._status_input(cached, record, plan, now_s)
         if self._quiet.get(uid) == given:
             self.commits.recorded(uid, cached.record)
             return None
@@ -254,17 +253,18 @@ class Reporter:
             self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
 
     def _status_input(
-        self, cached: CachedJob, record: JobRecord, plan: Plan, now: datetime.datetime
+        self, cached: CachedJob, record: JobRecord, plan: Plan, now_s: int
     ) -> StatusInput:
         view = self.sessions.attempt(cached.uid, record.attempt)
         record = self.commits.fold(cached.uid, record, view)
         verdict = plan.assessments.get(cached.uid)
+        policy = failure_policies.convert(cached.job.spec.failure_policy)
         return StatusInput(
-            backoff_limit=cached.job.spec.backoff_limit,
+            failures_used=policy.usage(record.failure_times_s, now_s),
             record=record,
             before=cached.raw.get("status") or {},
             generation=cached.raw["metadata"]["generation"],
-            now=now.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            now=times.render(now_s),
             racks=self.state_builder.machines.racks(record.nodes),
             unprofiled=self.state_builder.unprofiled(cached, record.nodes),
             wait=plan.waits.get(cached.uid),
@@ -312,13 +312,13 @@ class Reporter:
         else:
             self.jobs.discard(uid)
 
-    def _is_expired(self, cached: CachedJob, now: datetime.datetime) -> bool:
+    def _is_expired(self, cached: CachedJob, now_s: int) -> bool:
         """Whether a finished job's TTL has expired, and its deletion may be requested now."""
         ttl_s = cached.job.spec.ttl_seconds_after_finished
         finished = (cached.raw.get("status") or {}).get("finishedAt")
         if ttl_s is None or finished is None:
             return False
-        if now < datetime.datetime.fromisoformat(finished) + datetime.timedelta(seconds=ttl_s):
+        if now_s < times.parse(finished) + ttl_s:
             return False
         return self._expiries.over(cached.uid)
 

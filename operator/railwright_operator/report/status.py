@@ -12,6 +12,7 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import schema, training_job_status
+from railwright_conversion import times
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report import bounds
 from railwright_scheduler import explain
@@ -67,7 +68,7 @@ class StatusInput:
     before: Mapping[str, Any]
     generation: int
     now: str = field(compare=False)
-    backoff_limit: int
+    failures_used: str
     racks: int | None = None
     unprofiled: tuple[str, ...] = ()
     wait: Reason | None = None
@@ -95,6 +96,7 @@ def render(given: StatusInput) -> Status:
         "restarts": record.restarts,
         "moves": record.moves or None,
         "failures": record.failures,
+        "failureTimes": [times.render(time_s) for time_s in record.failure_times_s],
         "startFailures": record.start_failures or None,
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
@@ -193,7 +195,7 @@ def _headline(given: StatusInput) -> tuple[str, str]:
     if record.phase is Phase.SUSPENDED:
         return "Suspended", "spec.suspend is set; clear it to queue the job again"
     if record.last_termination is not None:
-        return record.last_termination.code.value, _ended(record, record.last_termination)
+        return record.last_termination.code.value, _ended(given, record.last_termination)
     return QUEUED, "waiting for the next scheduling cycle"
 
 
@@ -207,11 +209,12 @@ def _going_on(given: StatusInput) -> tuple[str, str]:
     return _starting(given)
 
 
-def _ended(record: JobRecord, cause: Cause) -> str:
+def _ended(given: StatusInput, cause: Cause) -> str:
+    record = given.record
     if record.phase is Phase.FAILED and cause.code in FINAL_CAUSES:
         return f"{cause.message}; another attempt would fail too"
     if record.phase is Phase.FAILED:
-        return f"{cause.message}; {record.failures} failures, more than backoffLimit allows"
+        return f"{cause.message}; {given.failures_used}"
     if record.backoff_s:
         return f"{cause.message}; the next attempt follows in {record.backoff_s} s"
     return f"{cause.message}; the next attempt follows when its nodes are free"
@@ -321,7 +324,7 @@ def _last_termination(given: StatusInput) -> Status | None:
         if cause.signal is None
         else protocol.fitted(bounds.plain(cause.signal), training_job_status.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
-        "time": before.get("time") if same else given.now,
+        "time": times.render(cause.time_s) if cause.time_s else None,
     }
     later = {name: value for name, value in before.items() if name not in facts} if same else {}
     return later | {name: value for name, value in facts.items() if value is not None}
@@ -331,8 +334,7 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
     record, phase = given.record, given.record.phase
     placed = record.live or phase is Phase.SUCCEEDED
     where = f"attempt {record.attempt} on {_summary(record.nodes)}"
-    failures = f"{record.failures} of {given.backoff_limit} allowed failures used"
-    why_not = f"the job is {phase.value}, {failures}"
+    why_not = f"the job is {phase.value}, {given.failures_used}"
     facts = {
         "Scheduled": (placed, "Placed" if placed else reason, where if placed else message),
         "Running": (phase is Phase.RUNNING, reason, message),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from railwright_conversion import times
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 
 _FIELDS = {
@@ -25,7 +26,8 @@ def parse(found: Mapping[str, Any]) -> Cause:
     """Read a cause from the ledger or a job's status."""
     fields = {name: found[key] for name, key in _FIELDS.items() if key in found}
     fields |= {"message": fields.get("message", ""), "nodes": tuple(fields.get("nodes", ()))}
-    return Cause(code=CauseCode(found["code"]), **fields)
+    time_s = times.parse(found["time"]) if "time" in found else 0
+    return Cause(code=CauseCode(found["code"]), time_s=time_s, **fields)
 
 
 def render(cause: Cause) -> dict[str, Any]:
@@ -37,4 +39,6 @@ def render(cause: Cause) -> dict[str, Any]:
     }
     if cause.nodes:
         fields["lostNodes"] = list(cause.nodes)
+    if cause.time_s:
+        fields["time"] = times.render(cause.time_s)
     return {"code": cause.code.value, **fields}

@@ -7,7 +7,6 @@ kept, so that a cycle never uses a status older than its own write.
 from __future__ import annotations
 
 import collections
-import datetime
 import hashlib
 import logging
 import re
@@ -21,7 +20,7 @@ from railwright import protocol
 from railwright_api import schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import topology_constraints, workloads
+from railwright_conversion import times, topology_constraints, workloads
 from railwright_operator.kube import body_limits
 from railwright_operator.watch import amounts, causes, job_objects, projections
 from railwright_operator.watch.job_objects import JobObject
@@ -250,7 +249,6 @@ class Jobs:
             raise QuantityError(
                 f"its pods request {len(per_node)} resources, at most {RESOURCES_MAX}"
             )
-        created = datetime.datetime.fromisoformat(raw["metadata"]["creationTimestamp"])
         template = job_objects.reduced(whole["spec"]["template"])
         # The status is read separately, as the record.
         desired = {name: value for name, value in whole.items() if name != "status"}
@@ -264,7 +262,7 @@ class Jobs:
             per_node=per_node,
             selector=pod.get("nodeSelector", {}),
             tolerations=_tolerations(pod),
-            submitted_s=int(created.timestamp()),
+            submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
             pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
             record=record_of(raw),
@@ -337,6 +335,7 @@ def record_of(raw: Raw) -> JobRecord:
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),
+        failure_times_s=tuple(map(times.parse, status.get("failureTimes", ()))),
         start_failures=status.get("startFailures", 0),
         hangs=status.get("hangs", 0),
         last_termination=None if last_termination is None else _cause(last_termination),

@@ -57,7 +57,7 @@ class CauseCode(StrEnum):
 
 
 COUNTED = frozenset({CauseCode.OUT_OF_MEMORY, CauseCode.RANK_FAILED, CauseCode.START_TIMED_OUT})
-"""Causes that are the user's to mend; only these spend ``backoffLimit``, and hangs in a row."""
+"""Causes that are the user's to mend: these and hangs in a row count against ``failurePolicy``."""
 
 HANGS_FREE = 3
 """So many hangs without a later checkpoint between them spend no budget: the network or a device
@@ -81,7 +81,8 @@ PRE_RUN_RETRIED = frozenset(
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One cause with its evidence. ``nodes`` are the lost ones, or those without a message while
-    others sent some; ``rank`` is a global rank."""
+    others sent some; ``rank`` is a global rank. ``time_s`` is the leader's wall clock, in
+    seconds since 1970, when the attempt was revoked; 0 if unknown."""
 
     code: CauseCode
     message: str
@@ -91,6 +92,7 @@ class Cause:
     exit_code: int | None = None
     signal: str | None = None
     last_lines: str = ""
+    time_s: int = 0
 
     @property
     def counted(self) -> bool:

@@ -19,7 +19,7 @@ and the crash is assessed as any other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
@@ -57,7 +57,7 @@ class ObservedGang:
     take their rank, each with the reason; ``wider_spread`` is how its nodes span more domains than
     planned; ``stalled_s`` counts since the last progress of its commit (``reached``), or since it
     last waited for others; the recorded attempts are those in the job's status (a deleted job needs
-    no record). ``crowded``: the ledger is nearly full.
+    no record). ``crowded``: the ledger is nearly full. ``now_s`` is the wall clock.
     """
 
     pods: tuple[Pod, ...]
@@ -71,6 +71,7 @@ class ObservedGang:
     recorded_end: int
     hindrance: str = ""
     crowded: bool = False
+    now_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def step(entry: Entry, seen: ObservedGang) -> Step:
         return _abort(entry, seen)
     cause = _why_abort(entry, seen)
     if cause is not None:
-        return Step(entry.aborted(cause))
+        return Step(entry.aborted(replace(cause, time_s=seen.now_s)))
     return _commit(entry, seen)
 
 

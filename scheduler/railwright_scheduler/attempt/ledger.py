@@ -31,6 +31,8 @@ ENTRY_SIZE = 80
 """Bytes of an entry as JSON without its texts."""
 CAUSE_SIZE = 120
 """The same of its cause."""
+TIME_SIZE = 30
+"""The same of the time of its cause."""
 MERITS_SIZE = 400
 """The same of its score."""
 CROSSING_SIZE = 100
@@ -102,6 +104,7 @@ class Entry:
             texts += [self.cause.message, self.cause.last_lines]
             texts += [self.cause.node or "", self.cause.signal or ""]
             size += CAUSE_SIZE + (len(str(len(self.nodes))) + 1) * len(self.cause.nodes)
+            size += TIME_SIZE if self.cause.time_s else 0
         return size + sum(map(_size, texts))
 
     def aborted(self, cause: Cause) -> Entry:
@@ -119,11 +122,11 @@ class Entry:
 
     @property
     def brief(self) -> Entry:
-        """The same without the texts of its cause, which the job's status has by now."""
+        """The same without texts and time of its cause, which the job's status has by now."""
         cause = self.cause
         assert cause is not None, self
         node = None if cause.node in cause.nodes else cause.node
-        return replace(self, cause=replace(cause, message="", node=node, last_lines=""))
+        return replace(self, cause=replace(cause, message="", node=node, last_lines="", time_s=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from railwright_scheduler.attempt.ledger import Entry, EntryState
 LEDGER_SIZE_MAX = 1_400_000
 """Bytes as stored. etcd takes requests of up to 1.5 MiB."""
 
-ABORTING_SIZE_MAX = 1_000_000
+ABORTING_SIZE_MAX = 1_020_000
 """More than 2,000 attempts of eight nodes each, as their names are commonly."""
 
 COMMITTING_SIZE_MAX = 300_000

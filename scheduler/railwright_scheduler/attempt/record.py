@@ -19,6 +19,7 @@ from railwright_scheduler.attempt.causes import (
     Cause,
     CauseCode,
 )
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase, move
 from railwright_scheduler.model.snapshot import Purpose
@@ -75,10 +76,11 @@ class JobRecord:
     were made from, ``topology_hash`` that of the links and node speeds under which this placement
     was last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after
     all of their pods had been bound, and that another one followed, ``moves`` those that were ended
-    for a better place, ``failures`` those that count against the budget, ``start_failures`` those
-    in a row that ended before every rank was there, ``hangs`` those that hung since a checkpoint of
-    a later step than all before was committed. ``checkpoints`` runs from the newest attempt to the
-    oldest. None of these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run``
+    for a better place, ``failures`` those that count against the budget; ``failure_times_s`` are
+    those of the window that ended with the last of them. ``start_failures`` counts those in a row
+    that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a later
+    step than all before was committed. ``checkpoints`` runs from the newest attempt to the oldest.
+    None of these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run``
     is None as long as the job needs none.
     """
 
@@ -91,6 +93,7 @@ class JobRecord:
     restarts: int = 0
     moves: int = 0
     failures: int = 0
+    failure_times_s: tuple[int, ...] = ()
     start_failures: int = 0
     hangs: int = 0
     last_termination: Cause | None = None
@@ -106,13 +109,14 @@ class JobRecord:
     def backoff_s(self) -> int:
         """The back-off between the end of the last attempt and the next one.
 
-        It doubles with each counted failure, with each hang in a row, and with each end before the
-        barrier, so that a job that never starts does not churn the cluster. The loss of a node
-        causes no back-off.
+        It doubles with each failure of the window, with each hang in a row, and with each end
+        before the barrier, so that a job that never starts does not churn the cluster. The loss of
+        a node causes no back-off.
         """
         if self.last_termination is None or self.last_termination.code in AT_ONCE:
             return 0
-        ends = max(self.start_failures, self.failures if self.last_termination.counted else 0)
+        failures = len(self.failure_times_s) if self.last_termination.counted else 0
+        ends = max(self.start_failures, failures)
         if self.last_termination.code is CauseCode.HUNG:
             ends = max(ends, self.hangs)
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
@@ -145,14 +149,14 @@ def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     )
 
 
-def fold(record: JobRecord, entries: Iterable[Entry], *, backoff_limit: int) -> JobRecord:
+def fold(record: JobRecord, entries: Iterable[Entry], policy: FailurePolicy) -> JobRecord:
     """The record once these entries of the job, oldest first, are written in the ledger."""
     for entry in entries:
         if entry.attempt > record.attempt:
             record = _began(record, entry)
         if entry.state is EntryState.ABORTING and entry.attempt > record.ended:
             assert entry.cause is not None
-            record = _revoked(record, entry.attempt, entry.cause, backoff_limit=backoff_limit)
+            record = _revoked(record, entry.attempt, entry.cause, policy)
     return record
 
 
@@ -225,17 +229,19 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
     )
 
 
-def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: int) -> JobRecord:
+def _revoked(record: JobRecord, attempt: int, cause: Cause, policy: FailurePolicy) -> JobRecord:
     if record.phase is Phase.PROFILING:
         return _profiled(record, attempt, cause)
     hangs = record.hangs + (cause.code is CauseCode.HUNG)
     counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > HANGS_FREE)
-    failures = record.failures + counted
+    failures = record.failure_times_s
+    if counted:
+        failures = policy.with_failure(failures, cause.time_s)
     stopped = cause.code in STOPPED
     ran = cause.code not in NEVER_RAN and not stopped
     if stopped:
         phase = Phase.SUSPENDED
-    elif cause.code in FINAL_CAUSES or (counted and failures > backoff_limit):
+    elif cause.code in FINAL_CAUSES or (counted and policy.is_exceeded(failures)):
         phase = Phase.FAILED
     else:
         phase = Phase.RECOVERING if ran else Phase.QUEUED
@@ -243,7 +249,8 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, *, backoff_limit: in
         _ended(record, attempt, cause, phase),
         restarts=record.restarts + (ran and phase is not Phase.FAILED),
         moves=record.moves + (cause.code is CauseCode.REMAPPED),
-        failures=failures,
+        failures=record.failures + counted,
+        failure_times_s=failures,
         hangs=hangs,
         start_failures=record.start_failures + 1
         if record.phase is Phase.STARTING and not stopped

@@ -87,7 +87,7 @@ class Api:
             pods=[pod for pod in self.pods.objects.values() if pod.job_uid != FOREIGN],
             ledger=self.ledger,
             records={uid: job.record for uid, job in jobs.items()},
-            limits={uid: job.backoff_limit for uid, job in jobs.items()},
+            policies={uid: job.failure_policy for uid, job in jobs.items()},
             whole=self.whole.keys(),
             pre_runs=self.profiling.keys(),
             revoked=self.revoked,

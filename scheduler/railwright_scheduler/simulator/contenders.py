@@ -25,6 +25,7 @@ from railwright_scheduler.simulator.view import View
 CONTENDERS_MAX = 4
 BATCHES_MAX = 100
 BEHIND_MAX = 8
+CLOCK_ERRORS_S = (0, 0, 0, -400, 60, 1_000, 10**8)
 LATE_PERMILLE = 250
 IMPATIENT_PERMILLE = 100
 
@@ -79,11 +80,21 @@ class _Contender:
 class Contenders:
     """All live leaders, and the holder of the Lease."""
 
-    def __init__(self, api: Api, machines: Machines, rng: SeededRandom, faults: Faults) -> None:
+    def __init__(
+        self,
+        api: Api,
+        machines: Machines,
+        rng: SeededRandom,
+        faults: Faults,
+        *,
+        clocks: SeededRandom | None = None,
+    ) -> None:
+        """``clocks`` draws how wrong each leader's wall clock is; without it none is."""
         self._api = api
         self._machines = machines
         self._random = rng
         self._faults = faults
+        self._clocks = clocks
         self._all: list[_Contender] = []
         self._adrift: list[Request] = []
         self._born = 0
@@ -102,7 +113,12 @@ class Contenders:
         """A new leader gets the Lease, whatever the last one does."""
         self._born += 1
         name = f"leader{self._born}"
-        view = View(self._api, self._machines, behind=self._random.below(BEHIND_MAX))
+        view = View(
+            self._api,
+            self._machines,
+            behind=self._random.below(BEHIND_MAX),
+            clock_error_s=0 if self._clocks is None else self._clocks.pick(CLOCK_ERRORS_S),
+        )
         executor = Executor(self._api, view.pods, view.jobs)
         self._holder = name
         contender = _Contender(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.contenders import Faults
@@ -17,6 +18,10 @@ DEVICES = 8
 FOREIGN_DEVICES = 4
 NODES_MAX = 5
 CUT_S_MAX = 500
+FAILURE_POLICIES = tuple(
+    FailurePolicy(limit, window_s)
+    for limit, window_s in ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
+)
 NAMES = ("a", "b", "c", "d")
 
 ALWAYS = {
@@ -82,7 +87,7 @@ class Disturbances:
         self.faults = Faults(
             lost_permille=rng.pick((0, 0, 20, 200)), blind_permille=rng.pick((0, 0, 500))
         )
-        self._backoff_limit = rng.pick((0, 1, 6))
+        self._failure_policy = rng.pick(FAILURE_POLICIES)
         for index in range(2 + rng.below(NODES_MAX - 1)):
             self._add_node(f"n{index}")
 
@@ -245,7 +250,7 @@ class Disturbances:
             name=name,
             num_nodes=1 + self._random.below(3),
             per_node={GPU: self._random.pick((4, 8))},
-            backoff_limit=self._backoff_limit,
+            failure_policy=self._failure_policy,
             submitted_s=now_s,
             wants_pre_run=self._api.pre_runs.is_wanted(),
         )

@@ -1,4 +1,4 @@
-"""Ranks that hang, and attempts that save for long, in the runs with hangs enabled.
+"""Ranks that hang, attempts that save for long, ranks that crash, in the runs with these enabled.
 
 In other runs no rank reports steps.
 
@@ -15,6 +15,7 @@ from railwright_scheduler.simulator.seeded_random import SeededRandom
 
 HANG_PERMILLE = 60
 SAVE_PERMILLE = 100
+CRASH_PERMILLE = 500
 SAVE_ENDS_PERMILLE = 30
 SAVE_S_MAX = int(CHECKPOINTING_S) - 100
 """Time passes in jumps of up to 40 s, and a save must end before its limit."""
@@ -24,13 +25,15 @@ STEP_S = 55
 
 
 class Hangs:
-    """Which attempts hang or save, and since when, drawn from a random source of its own.
+    """Which attempts hang or save, and since when, drawn from a random source of its own; with
+    ``crashes`` instead which ones crash.
 
     While it ``lasts`` no job comes to its end, or hardly any would run for long enough to hang.
     """
 
-    def __init__(self, rng: SeededRandom | None = None) -> None:
+    def __init__(self, rng: SeededRandom | None = None, *, crashes: bool = False) -> None:
         self._random = rng
+        self._crashes = crashes
         self.since_s: dict[AttemptKey, int] = {}
         self._saving_s: dict[AttemptKey, int] = {}
         self.lasts = rng is not None
@@ -46,7 +49,7 @@ class Hangs:
                 del self._saving_s[key]
         still = self.since_s.keys() | self._saving_s.keys()
         going = [key for key in training if key not in still]
-        if not going or self._random is None or not self.lasts:
+        if not going or self._random is None or not self.lasts or self._crashes:
             return ""
         key = self._random.pick(going)
         if self._happens(SAVE_PERMILLE):
@@ -57,6 +60,12 @@ class Hangs:
             return f"{key} hangs"
         return ""
 
+    def crashing(self, training: Sequence[AttemptKey]) -> Sequence[AttemptKey]:
+        """The attempt of which a rank crashes now, if one does."""
+        if self._random is None or not (training and self.lasts and self._crashes):
+            return ()
+        return (self._random.pick(training),) if self._happens(CRASH_PERMILLE) else ()
+
     def end(self) -> None:
         """From now on none begins to hang or to save; those that save are done."""
         self._saving_s.clear()
@@ -64,7 +73,7 @@ class Hangs:
 
     def steps(self, key: AttemptKey, *, now_s: int, requested: bool) -> ObservedSteps | None:
         """The report of a launcher of this attempt about its ranks."""
-        if self._random is None:
+        if self._random is None or self._crashes:
             return None
         saves = key in self._saving_s
         since_s = self.since_s.get(key, self._saving_s.get(key, now_s - now_s % STEP_S))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
@@ -62,7 +63,7 @@ class JobObject:
     name: str
     num_nodes: int
     per_node: Amounts
-    backoff_limit: int
+    failure_policy: FailurePolicy
     submitted_s: int
     suspend: bool = False
     wants_pre_run: bool = False

@@ -58,6 +58,7 @@ class Outcome:
     hangs: int
     pre_runs: dict[str, int]
     succeeded: int
+    failed: int
     counts: dict[str, int]
 
 
@@ -71,6 +72,7 @@ def run(
     steps: int,
     links: bool = False,
     hangs: bool = False,
+    crashes: bool = False,
     cuts: bool = False,
     pre_runs: bool = False,
 ) -> Outcome:
@@ -78,15 +80,17 @@ def run(
 
     With ``links`` there are jobs that wait for links, of which something else is found out now and
     then, by a random source of its own. With ``hangs`` ranks report their steps, and some hang.
-    With ``cuts`` the control plane is cut off from all nodes now and then. With ``pre_runs`` most
-    jobs want one.
+    With ``crashes`` ranks crash again and again, once the other faults are over. With ``cuts`` the
+    control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one.
     """
     simulation = _Simulation(
         SeededRandom(seed),
         Network(SeededRandom(~seed)) if links else Network(),
-        Hangs(SeededRandom(~seed)) if hangs else Hangs(),
+        Hangs(SeededRandom(~seed), crashes=crashes) if hangs or crashes else Hangs(),
         PreRuns(SeededRandom(~seed)) if pre_runs else PreRuns(),
         cuts=cuts,
+        # How often a job hung without a later checkpoint is not seen in what is stored.
+        clocks=None if hangs else SeededRandom(seed ^ 1),
     )
     try:
         simulation.disturb(steps)
@@ -106,6 +110,7 @@ class _Simulation:
         pre_runs: PreRuns,
         *,
         cuts: bool,
+        clocks: SeededRandom | None,
     ) -> None:
         self._random = rng
         self._api = Api()
@@ -114,7 +119,9 @@ class _Simulation:
         self._api.pre_runs = pre_runs
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(rng, self._api, self._machines, cuts=cuts)
-        self._contenders = Contenders(self._api, self._machines, rng, self._disturbances.faults)
+        self._contenders = Contenders(
+            self._api, self._machines, rng, self._disturbances.faults, clocks=clocks
+        )
         self._now_s = 0
         self._checked = 0
         self._steps = 0
@@ -134,6 +141,7 @@ class _Simulation:
                 if key in self._api.profiling
             ),
             succeeded=phases.count(Phase.SUCCEEDED),
+            failed=phases.count(Phase.FAILED),
             counts=self._counts,
         )
 
@@ -194,6 +202,10 @@ class _Simulation:
         links = self._api.network.pass_time([*self._api.nodes.objects], now_s=self._now_s)
         training = self._machines.training()
         hangs = self._api.hangs.pass_time(training, now_s=self._now_s)
+        crashing = self._api.hangs.crashing(training)
+        for pod in [pod for pod in self._api.pods.objects.values() if pod.key in crashing][:1]:
+            self._machines.crash(pod, exit_code=1)
+            hangs += f"{pod.name} crashes"
         profiles = self._api.pre_runs.pass_time(self._api.jobs)
         return " ".join(each for each in (links, hangs, profiles) if each)
 

@@ -51,8 +51,12 @@ class View:
     Nodes are watched before a process leads, jobs and pods only by a leader.
     """
 
-    def __init__(self, api: Api, machines: Machines, *, behind: int = 0) -> None:
+    def __init__(
+        self, api: Api, machines: Machines, *, behind: int = 0, clock_error_s: int = 0
+    ) -> None:
+        """``clock_error_s``: by how much its wall clock is wrong."""
         self._machines = machines
+        self._clock_error_s = clock_error_s
         self._network = api.network
         self._hangs = api.hangs
         self._pre_runs = api.pre_runs
@@ -148,6 +152,7 @@ class View:
             waits={} if last is None else last.waits,
             queue_round=None if last is None else last.queue_round,
             breaker=self._judge_silence(jobs, now_s=now_s),
+            now_s=now_s + self._clock_error_s,
         )
 
     def _judge_silence(self, jobs: tuple[ObservedJob, ...], *, now_s: int) -> Breaker:
@@ -206,7 +211,7 @@ class View:
                 or self._pre_runs.workload(job.num_nodes),
             ),
             suspend=job.suspend,
-            backoff_limit=job.backoff_limit,
+            failure_policy=job.failure_policy,
             record=job.record,
             ranks=tuple(
                 self._rank(key, rank, node, pods.get(rank), now_s=now_s)
