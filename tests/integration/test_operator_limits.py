@@ -68,8 +68,13 @@ def account_clients() -> Iterator[AccountClients]:
                 deadline_s=30,
             )
             account_clients = AccountClients(plane, admin, operator)
+            binding = bodies.binding("db-0", "u", node="n")
+            # Each policy comes into force by itself.
             waiting.until(
-                lambda: ALIEN in account_clients.answer(_pods(TEAM), _plain("any")),
+                lambda: (
+                    ALIEN in account_clients.answer(_pods(TEAM), _plain("any"))
+                    and "404" not in account_clients.answer(f"{_pods(TEAM)}/db-0/binding", binding)
+                ),
                 "the policies in force",
                 deadline_s=30,
             )
