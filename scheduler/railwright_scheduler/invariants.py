@@ -33,9 +33,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from railwright_scheduler import double_booking, failure_windows
+from railwright_scheduler import double_booking, job_budgets
 from railwright_scheduler.attempt.assessment import PodState
-from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
@@ -385,13 +385,5 @@ def _budgets(facts: Facts) -> Iterator[str]:
     for uid, record in facts.records.items():
         its = (key for key in sorted(facts.revoked) if key[0] == uid)
         causes = [facts.revoked[key] for key in its if key not in facts.pre_runs]
-        yield from failure_windows.violations(uid, record, facts.policies[uid], causes)
-        hangs = sum(cause.code is CauseCode.HUNG for cause in causes)
-        counted = sum(cause.counted for cause in causes) + max(0, hangs - HANGS_FREE)
-        if record.failures > counted:
-            yield f"I7: {uid} has {record.failures} failures, {counted} of its attempts counted"
-        moves = sum(cause.code is CauseCode.REMAPPED for cause in causes)
-        if facts.news is not None and moves > facts.news:
-            yield f"I18: {uid} was moved {moves} times, and {facts.news} times there was news"
-        if record.restarts > len(causes):
-            yield f"I7: {uid} has {record.restarts} restarts, {len(causes)} attempts were revoked"
+        policy = facts.policies[uid]
+        yield from job_budgets.violations(uid, record, policy, causes, news=facts.news)

@@ -179,7 +179,7 @@ def _trained(network: ShapedNetwork, orders: Sequence[Order], run: str) -> list[
             log = network.folder.logs / f"{run}-{name}.log"
             process = Process(
                 name,
-                network.inside(name, *command),
+                network.in_namespace(name, *command),
                 log=log,
                 records=network.folder.records,
                 environment={"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},

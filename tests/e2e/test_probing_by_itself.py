@@ -69,13 +69,13 @@ def _agents(
     socket, operator = folder / "operator", int(site.operator.url.rpartition(":")[2])
     outside = network.address(OUTSIDE)
     command = [sys.executable, "-m", "fixtures.relay", outside, str(PORT), str(socket)]
-    commands = {"relay": network.inside(OUTSIDE, *command)}
+    commands = {"relay": network.in_namespace(OUTSIDE, *command)}
     for name, node in places.items():
         (folder / name).mkdir()
         (folder / name / "token").write_text(tokens.token(node))
         command = [sys.executable, "-m", "railwright_agent", "report", f"--root={folder / name}"]
         command += [f"--operator=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
-        commands[name] = network.inside(name, *command)
+        commands[name] = network.in_namespace(name, *command)
     running: list[Process] = []
     try:
         with relay.behind(socket, operator):

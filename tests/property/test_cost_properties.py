@@ -40,14 +40,14 @@ machines = st.sampled_from(
 algorithms = st.lists(st.sampled_from(Algorithm), unique=True).map(tuple)
 
 
-def faster(machine: Machine, *, inside: float, network: float) -> Machine:
+def faster(machine: Machine, *, in_node: float, network: float) -> Machine:
     """The same with links that are so many times faster."""
     return replace(
         machine,
-        intra_node=wider(machine.intra_node, inside),
+        intra_node=wider(machine.intra_node, in_node),
         network=wider(machine.network, network),
-        all_to_all=Fact(machine.all_to_all * inside, ""),
-        nvls=machine.nvls and wider(machine.nvls, inside),
+        all_to_all=Fact(machine.all_to_all * in_node, ""),
+        nvls=machine.nvls and wider(machine.nvls, in_node),
     )
 
 
@@ -75,7 +75,7 @@ def dispatch_s(size: float, here: Group) -> float:
     size=sizes,
     more=sizes,
     shape=st.tuples(nodes, ranks),
-    inside=factors,
+    in_node=factors,
     network=factors,
 )
 def test_collective_grows_with_bytes_and_shrinks_with_bandwidth(
@@ -85,12 +85,12 @@ def test_collective_grows_with_bytes_and_shrinks_with_bandwidth(
     size: int,
     more: int,
     shape: tuple[int, int],
-    inside: float,
+    in_node: float,
     network: float,
 ) -> None:
     slow = replace(machine, algorithms=has)
     here = Group(slow, *shape)
-    there = Group(faster(slow, inside=inside, network=network), *shape)
+    there = Group(faster(slow, in_node=in_node, network=network), *shape)
     assert collective(size, here) <= collective(size + more, here)
     assert collective(size, there) <= collective(size, here)
 
@@ -120,7 +120,7 @@ def test_collective_takes_no_longer_with_more_algorithms(
     pipeline=st.sampled_from([1, 2, 4]),
     data=st.sampled_from([1, 2, 8, 64]),
     overlapped=st.booleans(),
-    inside=factors,
+    in_node=factors,
     network=factors,
 )
 def test_a_step_shrinks_with_bandwidth(
@@ -129,7 +129,7 @@ def test_a_step_shrinks_with_bandwidth(
     pipeline: int,
     data: int,
     overlapped: bool,
-    inside: float,
+    in_node: float,
     network: float,
 ) -> None:
     model = Transformer(16, 2048, 16, 16, 128, 8192, 51_200)
@@ -143,7 +143,7 @@ def test_a_step_shrinks_with_bandwidth(
     )
     split = Parallelism(tensor=tensor, pipeline=pipeline, virtual=1 + overlapped, data=data)
     slow = step.predict(model, split, recipe, machine)
-    fast = step.predict(model, split, recipe, faster(machine, inside=inside, network=network))
+    fast = step.predict(model, split, recipe, faster(machine, in_node=in_node, network=network))
     assert fast.total <= slow.total * (1 + 1e-12)
 
 
@@ -152,7 +152,7 @@ def test_a_step_shrinks_with_bandwidth(
     micro_batch=st.sampled_from([1, 4]),
     overlapped=st.booleans(),
     precision=st.sampled_from([Precision.HALF, Precision.FP8]),
-    inside=factors,
+    in_node=factors,
     network=factors,
 )
 def test_a_step_of_experts_shrinks_with_bandwidth(
@@ -160,7 +160,7 @@ def test_a_step_of_experts_shrinks_with_bandwidth(
     micro_batch: int,
     overlapped: bool,
     precision: Precision,
-    inside: float,
+    in_node: float,
     network: float,
 ) -> None:
     recipe = Recipe(
@@ -173,5 +173,5 @@ def test_a_step_of_experts_shrinks_with_bandwidth(
     )
     split = Parallelism(data=data, expert=data)
     slow = step.predict(MIXTURE, split, recipe, DGX_H100)
-    fast = step.predict(MIXTURE, split, recipe, faster(DGX_H100, inside=inside, network=network))
+    fast = step.predict(MIXTURE, split, recipe, faster(DGX_H100, in_node=in_node, network=network))
     assert fast.total <= slow.total * (1 + 1e-12)

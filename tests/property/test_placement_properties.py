@@ -101,13 +101,15 @@ def _most_pods(spines: list[list[list[int]]]) -> np.ndarray:
     cluster_held = np.full(shape, -1)
     cluster_held[0, 0, 0] = 0
     for spine in spines:
-        inside = np.full(shape[:2], -1)
-        inside[0, 0] = 0
+        contents = np.full(shape[:2], -1)
+        contents[0, 0] = 0
         for block in spine:
             largest = np.cumsum(sorted(block, reverse=True))
             options = [(racks + 1, 1, int(pods)) for racks, pods in enumerate(largest)]
-            inside = _with_one_of(inside, options)
-        options3 = [(*map(int, at), 1, int(inside[tuple(at)])) for at in np.argwhere(inside > 0)]
+            contents = _with_one_of(contents, options)
+        options3 = [
+            (*map(int, at), 1, int(contents[tuple(at)])) for at in np.argwhere(contents > 0)
+        ]
         cluster_held = _with_one_of(cluster_held, options3)
     return cluster_held
 

@@ -29,15 +29,15 @@ OWNED_BY_THE_SERVER = ("apiVersion", "kind", "metadata")
 def parts(definition: Definition) -> Iterator[tuple[str, Json]]:
     """Every schema inside a kind's, with its path; what the API server owns is left out."""
     root = structural.structural_schema(definition.model)
-    for name, inside in root["properties"].items():
+    for name, inner in root["properties"].items():
         if name not in OWNED_BY_THE_SERVER:
-            yield from _walk(f".{name}", inside)
+            yield from _walk(f".{name}", inner)
 
 
 def _walk(path: str, part: Json) -> Iterator[tuple[str, Json]]:
     yield path, part
-    for name, inside in part.get("properties", {}).items():
-        yield from _walk(f"{path}.{name}", inside)
+    for name, inner in part.get("properties", {}).items():
+        yield from _walk(f"{path}.{name}", inner)
     for name, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if name in part:
             yield from _walk(path + mark, part[name])

@@ -166,7 +166,7 @@ def test_nodes_that_are_the_same_inside_are_read_once() -> None:
     ]
     found = fabric.of(hardware_reports.nodes, [hardware_reports])
     assert len(found.inventories) == 4
-    assert len({id(inside) for inside in found.inventories.values()}) == 1
+    assert len({id(inventory) for inventory in found.inventories.values()}) == 1
 
 
 def test_a_document_is_read_as_it_was_written() -> None:
