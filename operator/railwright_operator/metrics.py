@@ -97,6 +97,11 @@ class SurveyMetrics:
             "Nodes to be measured that no survey contains.",
             registry=registry,
         )
+        self.polling = Gauge(
+            "railwright_survey_polling_nodes",
+            "Nodes to be measured whose agents poll for probe tasks.",
+            registry=registry,
+        )
         self.surveys = counter(
             "railwright_surveys_total",
             "Surveys of the network by probes; a survey that placed no node failed.",

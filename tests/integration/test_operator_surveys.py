@@ -1,7 +1,7 @@
-"""The network measured by itself: a real operator sends real agents to each other, and keeps what
-they find. All agents are on this machine, so all nodes are near each other.
+"""Surveys: a real operator has real agents measure each other, and stores the result. All agents
+are on this machine, so all nodes are near each other.
 
-It runs an operator of its own: what it measures is of all nodes.
+It runs an operator of its own, as a survey is of all nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def ground() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def floor(ground: Site) -> Iterator[Floor]:
-    """Nodes that nobody labelled."""
+    """Nodes without labels of a topology."""
     with operator_site.floor_on(ground, (NODES,)) as made:
         for node in made.nodes:
             _unlabel(ground, node)
@@ -101,14 +101,19 @@ def _until(site: Site, holds: Callable[[Json], bool], what: str, deadline_s: flo
     return _status(site)
 
 
-def _heard(status: Json) -> int:
+def _reporting(status: Json) -> int:
     return int((status.get("agents") or {}).get("nodes", 0))
 
 
-def _until_due(site: Site, nodes: int) -> None:
-    """Agents that tell from then on hear that they are to stand by."""
-    name = "railwright_survey_due_nodes"
-    waiting.until(lambda: site.metrics(name) == {name: nodes}, f"{nodes} due", deadline_s=30)
+def _until_nodes(site: Site, state: str, nodes: int, deadline_s: float = 30) -> None:
+    """Wait until so many nodes are ``due``, or due and ``polling``."""
+    name = f"railwright_survey_{state}_nodes"
+    waiting.until(
+        lambda: site.metrics(name) == {name: nodes},
+        f"{nodes} {state}",
+        deadline_s=deadline_s,
+        evidence=site.operator.log,
+    )
 
 
 def _probes(site: Site) -> float:
@@ -122,9 +127,9 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     _never(ground, rails, agents)
     agents.stop()
 
-    # When untold: they stand by, are sent to each other, and what they find is on the Fabric.
+    # Without a source: agents poll, measure each other, and the Fabric has the result.
     ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "WhenUnknown"}}})
-    _until_due(ground, NODES)
+    _until_nodes(ground, "due", NODES)
     rails.start(agents)
     status = _until(
         ground,
@@ -149,42 +154,43 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
 
 
 def _never(ground: Site, rails: Rails, agents: NodeAgents) -> None:
-    """Agents tell of their nodes, and nothing of theirs listens."""
+    """Agents report, and do not listen."""
     ground.admin.patch(
         FABRIC, {"spec": {"probing": {"mode": "Never", "networks": [rails.network]}}}
     )
-    _until_due(ground, 0)
+    _until_nodes(ground, "due", 0)
     rails.start(agents)
-    _until(ground, lambda status: _heard(status) == NODES, "all agents", 60)
+    _until(ground, lambda status: _reporting(status) == NODES, "all agents", 60)
     assert not any(map(rails.listens, rails.floor.nodes))
     assert not _probes(ground)
 
 
 def _another_leader(ground: Site, rails: Rails, agents: NodeAgents) -> None:
-    """It knows what was measured, and measures nothing again."""
+    """The next leader reads the stored survey, and does not measure again."""
     operator_site.start_again(ground)
     rails.start(agents)
-    status = _until(ground, lambda status: _heard(status) == NODES, "all agents again", 60)
+    status = _until(ground, lambda status: _reporting(status) == NODES, "all agents again", 60)
     assert [each["source"] for each in status["sources"]] == [SOURCE]
     assert not any(map(rails.listens, rails.floor.nodes))
     assert not _probes(ground)
 
 
 def _an_agent_dies(ground: Site, rails: Rails, agents: NodeAgents) -> None:
-    """That of one more node, once it stands by and before it is measured."""
+    """The Fabric names a node whose agent polled and then died, before it was measured."""
     (more,) = rails.floor.add(f"{rails.floor.name}-rack-0", 1)
     _unlabel(ground, more)
-    _until_due(ground, 1)
+    _until_nodes(ground, "due", 1)
     agents.start(more, MACHINE, bind=rails.host(more))
-    waiting.until(lambda: rails.listens(more), "it stands by", deadline_s=60)
+    # The operator waits 300 s for a due node that has not polled yet, before it names the node.
+    _until_nodes(ground, "polling", 1, deadline_s=60)
     agents.kill(more)
     message = f"1 of 1 nodes that are to be measured have no agent that answers: {more}"
     _until(
         ground,
         lambda status: message in [each["message"] for each in status["problems"]],
-        "that it died",
+        "the dead agent",
         120,
     )
-    # One that waits for an errand ends at once when it is asked to, which the fixture does.
+    # The fixture stops the agent while its poll is open: it exits at once.
     agents.start(more, MACHINE, bind=rails.host(more))
-    waiting.until(lambda: rails.listens(more), "it stands by again", deadline_s=60)
+    waiting.until(lambda: rails.listens(more), "the agent again", deadline_s=60)

@@ -140,12 +140,14 @@ class Surveyor:
 
     def _see(self, due_nodes: Collection[str]) -> None:
         """Record the nodes that have polled since nodes are due."""
+        there = self.probe_tasks.there()
+        self.metrics.polling.set(len(there.intersection(due_nodes)))
         if not due_nodes:
             self._seen, self._due_since_s = frozenset(), None
             return
         if self._due_since_s is None:
             self._due_since_s = self.clock()
-        self._seen |= self.probe_tasks.there()
+        self._seen |= there
 
     def _may_begin(self, chosen: tuple[str, ...], *, all_there: bool) -> bool:
         """Whether the chosen nodes have waited long enough for others."""
