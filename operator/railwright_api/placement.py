@@ -21,7 +21,7 @@ from railwright_api.schema import (
     Sentence,
     rules,
 )
-from railwright_api.training_job_status import CHECKPOINTS_MAX, Checkpoint
+from railwright_api.training_job_status import CHECKPOINTS_MAX, Checkpoint, Digest
 
 MACHINES_MAX = 16
 
@@ -111,6 +111,8 @@ class PlacementSpec(Part):
     resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
     """Up to which step each earlier attempt's checkpoints may be read, the newest attempt first;
     none means: start from the beginning."""
+    topology_hash: Annotated[Digest, Field(default_factory=str)]
+    """Hash of the links and node speeds under which the nodes were chosen."""
     mapping: RankMapping | None = None
     """What the order of ranks is good for; none where the job does not say what its ranks do."""
     reason: Sentence

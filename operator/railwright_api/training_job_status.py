@@ -139,8 +139,8 @@ class TrainingJobStatus(Part):
     message: Sentence | None = None
     """Human-readable details of the reason, with the numbers."""
     conditions: Conditions = ()
-    """Current state of the job: Scheduled, Running, Healthy, Checkpointed, Suspended, Complete,
-    Failed."""
+    """Current state of the job: Scheduled, Running, Healthy, Checkpointed, ProfileApplied,
+    Suspended, Complete, Failed."""
     attempt: Count = 0
     """Number of the newest attempt. Its pods are named job-attempt-rank."""
     ended_attempt: Count = 0
@@ -165,9 +165,6 @@ class TrainingJobStatus(Part):
     spec_hash: Digest | None = None
     """Hash of the fields of the spec that the live attempt was made from: numNodes, numProcPerNode,
     priorityClassName, resourcesPerNode, template and topology."""
-    known: Digest | None = None
-    """Digest of what was known of links and of the pace of nodes when the current attempt was last
-    judged to stand well: with other knowledge it is judged again."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """Names of the nodes of the live attempt, or their number if there are more than a few."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None
@@ -180,10 +177,8 @@ class TrainingJobStatus(Part):
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
     """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
     job's parallelism, and workload has no profile of its own."""
-    profile_aside: Sentence | None = None
-    """Why the job's profile does not count on the nodes of the live attempt; none if it does."""
     pre_run: PreRun | None = None
-    """The pre-run that the job needs before it starts, or that failed; none if it needs none."""
+    """The pre-run that the job needs before it starts, or that failed. Not set if it needs none."""
     scheduling_backoff: SchedulingBackoff | None = None
     """Set while a stage of the scheduling cycle leaves the job out, because an operator hung in
     it."""

@@ -140,10 +140,11 @@ class StateBuilder:
         """The ranks of a job's live attempt in the last state."""
         return self._ranks.get(job_uid, ())
 
-    def unprofiled(self, cached: CachedJob, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The device kinds of these nodes on which the job's profile was not recorded."""
+    def unprofiled(self, cached: CachedJob, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The device kinds of these nodes on which the job's profile was not recorded; None if the
+        job has no profile."""
         profile = cached.workload.profile if cached.workload is not None else None
-        return profile.lacks(self.machines.devices(nodes)) if profile is not None else ()
+        return None if profile is None else profile.lacks(self.machines.devices(nodes))
 
     def sync_sessions(self, plan: Plan, isolation: Isolation) -> None:
         """Expect launchers of live attempts, stop those of revoked ones, forget the others."""
@@ -262,6 +263,7 @@ class StateBuilder:
             or self.site.missing_class(spec.priority_class_name)
             or self._taken_names(cached),
             spec_hash=cached.spec_hash,
+            topology_hash=self._plan.topology_hashes.get(uid, "") if self._plan else "",
             progress=_progress(view),
             watch=self._liveness.watch(cached, view),
             pre_run=pre_runs.requested(cached),

@@ -47,8 +47,10 @@ class ObservedJob:
     for each node rank of the live attempt; ``bound_age_s`` counts since its gang was first observed
     bound (its ranks may take ``start_timeout_s`` to the barrier), ``ended_age_s`` since the end of
     the last attempt was first observed. ``spec_hash`` (version-digest) changes whenever its pods
-    would be different. ``progress`` is the last report of the live attempt; None before. ``watch``
-    has the other inputs of hang detection. ``pre_run`` is None if the job requests none.
+    would be different. ``topology_hash`` is that of the links and node speeds under which the
+    placement of the live attempt was last found to be the best; empty if unknown. ``progress`` is
+    the last report of the live attempt; None before. ``watch`` has the other inputs of hang
+    detection. ``pre_run`` is None if the job requests none.
     """
 
     job: Job
@@ -62,6 +64,7 @@ class ObservedJob:
     ended_age_s: float = 0.0
     held: Reason | None = None
     spec_hash: str = ""
+    topology_hash: str = ""
     progress: Progress | None = None
     watch: Watch = UNWATCHED
     pre_run: ObservedPreRun | None = None

@@ -128,7 +128,7 @@ def plan_migration(
     if not stale:
         return NO_MIGRATION
     # After an upgrade the hash of a placement is unknown: it is taken to be well placed.
-    well = frozenset(seen.job.uid for seen in stale if not seen.record.topology_hash)
+    well = frozenset(seen.job.uid for seen in stale if not seen.topology_hash)
     moves: dict[str, _Move | None] = {}
     if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
         ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
@@ -199,7 +199,7 @@ def _ahead(
 def _is_stale(seen: ObservedJob, verdict: Assessment | None, topology_hash: str) -> bool:
     """Whether it runs well, and was placed under another topology hash."""
     return (
-        seen.record.topology_hash != topology_hash
+        seen.topology_hash != topology_hash
         and topology_hash != ""
         and seen.job.workload is not None
         and seen.record.phase is Phase.RUNNING

@@ -52,11 +52,12 @@ class Plan:
 
     ``confirms``: if the ledger is unchanged, it must be read and compared before any action. A
     leader that was deposed without noticing must neither bind a pod that the new leader has not
-    observed, nor take that leader's status for a foreign one. ``reservations``, ``waits`` and
-    ``queue_round`` are part of the next cycle's state; with a round, jobs are left to evaluate.
-    ``faults`` are the jobs whose handling raised; ``unobserved`` are those whose state could not be
-    built: their data must be kept. ``double_bookings`` are the nodes that take no new pods, as pods
-    of several attempts hold more than the node has.
+    observed, nor take that leader's status for a foreign one. ``reservations``, ``waits``,
+    ``queue_round`` and ``topology_hashes`` (of live attempts) are part of the next cycle's state;
+    with a round, jobs are left to evaluate. ``faults`` are the jobs whose handling raised;
+    ``unobserved`` are those whose state could not be built: their data must be kept.
+    ``double_bookings`` are the nodes that take no new pods, as pods of several attempts hold more
+    than the node has.
     """
 
     ledger: Ledger
@@ -67,6 +68,7 @@ class Plan:
     confirms: bool = False
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queue_round: QueueRound | None = None
+    topology_hashes: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     unobserved: frozenset[str] = frozenset()
     double_bookings: tuple[DoubleBooking, ...] = ()
@@ -127,7 +129,6 @@ class _Cycle:
                 after.get(uid, ()),
                 assessments[uid],
                 waits=uid in schedule.waits,
-                well_placed=uid in migrations.well,
             )
             for uid, seen in jobs.items()
         }
@@ -142,6 +143,11 @@ class _Cycle:
             confirms=corrects or binds,
             reservations={**schedule.reservations, **migrations.targets},
             queue_round=schedule.queue_round,
+            topology_hashes={
+                uid: self.topology_hash(self.jobs[uid], after.get(uid, ()), migrations)
+                for uid, record in records.items()
+                if record.live
+            },
             faults=tuple(self.isolation.faults),
             unobserved=self.isolation.unobserved(),
             double_bookings=self.bookings,
@@ -252,7 +258,6 @@ class _Cycle:
         verdict: Assessment | None,
         *,
         waits: bool,
-        well_placed: bool,
     ) -> JobRecord:
         """The job's record after this cycle; the old one if deriving it raises."""
 
@@ -262,12 +267,18 @@ class _Cycle:
                 return record.succeeded(now)
             if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
                 now = record.started(now)
-            if now.live and well_placed and self.state.topology_hash:
-                now = replace(now, topology_hash=self.state.topology_hash)
             drains = pending.is_draining(entries, self.state.attempts, self.live_nodes)
             return record.derive_waiting(now, suspend=seen.suspend, waits=waits and not drains)
 
         return self.isolation.run(Stage.RECORD, seen.job.uid, derive, otherwise=seen.record)
+
+    def topology_hash(
+        self, seen: ObservedJob, entries: tuple[Entry, ...], migrations: Migrations
+    ) -> str:
+        """The hash under which the placement of the live attempt was last found to be the best."""
+        if seen.job.uid in migrations.well:
+            return self.state.topology_hash
+        return entries[-1].topology_hash if entries else seen.topology_hash
 
 
 def _jobs(

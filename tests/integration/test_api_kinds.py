@@ -228,7 +228,6 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "perNode": {"memory": 2**62, "cpu": 8000},
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
         "specHash": "7d8a",
-        "topologyHash": "",
         "cause": cause,
     }
     spec: dict[str, Any] = {"epoch": 1, "incarnation": "i", "holder": "h", "entries": [entry]}

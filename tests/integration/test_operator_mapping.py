@@ -128,8 +128,11 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
         holds = "H100" in taken_on
         assert mapping.communication == ("measured" if holds else "derived")
         assert mapping.other_devices == (() if holds else (product,))
-        stated = f"it was taken on other devices than {product}, which its nodes have"
-        assert job.status().get("profileAside") == (None if holds else stated)
+        conditions = {each["type"]: each for each in job.status()["conditions"]}
+        applied = conditions["ProfileApplied"]
+        assert (applied["status"], applied["reason"]) == (
+            ("True", "DevicesMatch") if holds else ("False", "OtherDevices")
+        )
 
 
 def test_job_without_workload_is_placed_in_network_order(site: Site) -> None:

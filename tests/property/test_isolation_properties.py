@@ -112,7 +112,6 @@ def job_anywhere(
         phase=Phase.RUNNING,
         attempt=1,
         nodes=nodes,
-        topology_hash="before",
         checkpoints=(ResumePoint(1, 10),),
     )
     ranks = tuple(
@@ -125,6 +124,7 @@ def job_anywhere(
         ranks=ranks,
         started=True,
         bound_age_s=1e6,
+        topology_hash="before",
         progress=Progress(10, 100_000),
     )
     return runs, [], {(name, 1): ObservedAttempt(pods_of(name, 1, nodes, "b" * len(nodes)))}

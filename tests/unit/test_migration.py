@@ -60,14 +60,13 @@ def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> ObservedJob:
         phase=Phase.RUNNING,
         attempt=1,
         nodes=nodes,
-        topology_hash="before",
         checkpoints=(ResumePoint(1, 1000),),
     )
     record = replace(record, **changes.pop("record", {}))
     plain = seen(record, name=changes.pop("name", "a"))
     progress = Progress(1000, total_steps=1_000_000)
     plain = replace(plain, job=training(plain.job.name), bound_age_s=1e6, progress=progress)
-    return replace(plain, **changes)
+    return replace(plain, **{"topology_hash": "before"} | changes)
 
 
 def world(*jobs: ObservedJob, links: dict[str, float] = NARROW, **changes: Any) -> ClusterState:
@@ -96,7 +95,7 @@ def moved(seen_now: ClusterState) -> str:
 
 
 def evaluated_topology(seen_now: ClusterState, uid: str = "a") -> str:
-    return scheduling.plan(seen_now).records[uid].topology_hash
+    return scheduling.plan(seen_now).topology_hashes[uid]
 
 
 def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
@@ -204,7 +203,7 @@ def test_job_that_stays_is_evaluated_once() -> None:
     ) == ("", "now")
     soon_done = running(progress=Progress(1000, total_steps=1100))
     assert (moved(world(soon_done)), evaluated_topology(world(soon_done))) == ("", "now")
-    evaluated = running(record={"topology_hash": "now"})
+    evaluated = running(topology_hash="now")
     assert moved(world(evaluated)) == ""
 
 
@@ -238,7 +237,7 @@ def test_topology_change_counts_after_a_minute() -> None:
 
 
 def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
-    upgraded = world(running(record={"topology_hash": ""}))
+    upgraded = world(running(topology_hash=""))
     assert (moved(upgraded), evaluated_topology(upgraded)) == ("", "now")
 
 
@@ -277,7 +276,7 @@ def test_one_job_moves_at_a_time() -> None:
         between = replace(other, record=record, ranks=other.ranks if live else (), suspend=False)
         taken = scheduling.plan(world(running(), between))
         assert taken.records["a"].phase is Phase.RUNNING
-        assert taken.records["a"].topology_hash == "before"
+        assert taken.topology_hashes["a"] == "before"
 
 
 def test_a_slow_node_is_named() -> None:
@@ -313,14 +312,14 @@ def test_migrations_assessed_per_cycle_are_bounded() -> None:
     jobs = spread(5)
     nodes = racks(*(name for each in jobs for name in each.record.nodes), count=10)
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
-    first_records = scheduling.plan(first).records
-    evaluated = [uid for uid, each in first_records.items() if each.topology_hash == "now"]
+    hashes = scheduling.plan(first).topology_hashes
+    evaluated = [uid for uid, each in hashes.items() if each == "now"]
     # Each is 64 and its nodes; one of them is another each second.
     assert len(evaluated) == 3
     assert {*evaluated} >= {"j0", "j1"}
-    jobs = [replace(each, record=first_records[each.job.uid]) for each in jobs]
-    records = scheduling.plan(replace(first, jobs=tuple(jobs))).records.values()
-    assert {record.topology_hash for record in records} == {"now"}
+    jobs = [replace(each, topology_hash=hashes[each.job.uid]) for each in jobs]
+    second = scheduling.plan(replace(first, jobs=tuple(jobs)))
+    assert {*second.topology_hashes.values()} == {"now"}
 
 
 def test_every_job_is_evaluated_whatever_others_would_lose() -> None:
@@ -329,8 +328,8 @@ def test_every_job_is_evaluated_whatever_others_would_lose() -> None:
     first = world(*jobs, links={f"r{rack}": 2.0 for rack in range(10)}, nodes=nodes)
     evaluated = set[str]()
     for second in range(60):
-        records = scheduling.plan(replace(first, topology_age_s=100.0 + second)).records
-        evaluated |= {uid for uid, record in records.items() if record.topology_hash == "now"}
+        hashes = scheduling.plan(replace(first, topology_age_s=100.0 + second)).topology_hashes
+        evaluated |= {uid for uid, each in hashes.items() if each == "now"}
     assert evaluated == {f"j{at}" for at in range(5)}
 
 
@@ -343,9 +342,8 @@ def test_jobs_on_one_node_count_as_work_too() -> None:
         for its in [running((each.name,), name=each.name)]
     ]
     wide = {"r0": 2.0, "r1": 2.0, "r2": 2.0}
-    records = scheduling.plan(world(*jobs, links=wide)).records.values()
-    now = [record.topology_hash == "now" for record in records]
-    assert now.count(True) == migration.EFFORT_MAX // ranks.JOB
+    hashes = scheduling.plan(world(*jobs, links=wide)).topology_hashes
+    assert [*hashes.values()].count("now") == migration.EFFORT_MAX // ranks.JOB
 
 
 def test_profile_of_other_devices_causes_no_migration() -> None:

@@ -78,7 +78,6 @@ def records(draw: st.DrawFn) -> JobRecord:
         ended=ended,
         nodes=tuple(draw(st.lists(NAMES, min_size=1, max_size=6))) if live else (),
         spec_hash=draw(NAMES | st.just("")) if live else "",
-        topology_hash=draw(NAMES | st.just("")) if live else "",
         restarts=draw(st.integers(0, 9)),
         moves=draw(st.integers(0, 9)),
         failures=draw(st.integers(0, 9)),
@@ -166,14 +165,6 @@ def test_waiting_pre_run_is_named_in_the_message() -> None:
     assert rendered["message"].startswith("its pre-run waits: queue 'team' does not exist")
     given_up = JobRecord(pre_run=PreRunRecord("1-a", 1, "it failed"))
     assert status.render(inputs(given_up, wait=wait))["message"].startswith("queue 'team'")
-
-
-def test_unused_profile_is_reported_with_the_devices() -> None:
-    record = JobRecord(phase=Phase.RUNNING, attempt=1, nodes=("n0", "n1"))
-    assert "profileAside" not in status.render(inputs(record))
-    assert status.render(inputs(record, unprofiled=("GPU-A", "GPU-B")))["profileAside"] == (
-        "it was taken on other devices than GPU-A, GPU-B, which its nodes have"
-    )
 
 
 def test_wait_has_the_message_of_the_scheduler() -> None:

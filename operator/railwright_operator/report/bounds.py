@@ -56,7 +56,7 @@ def last_lines(text: str) -> str:
 
 
 def number(value: float | None, *, low: float = -math.inf) -> float | None:
-    """The number; None if JSON cannot represent it or it is too low."""
+    """A number; None for what JSON cannot carry, or what is too low."""
     return value if value is not None and math.isfinite(value) and value >= low else None
 
 

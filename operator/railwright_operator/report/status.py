@@ -59,7 +59,8 @@ class StatusInput:
     """One job after a cycle: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
     ``ranks`` is empty while the attempt is in the ledger: its pods are not all bound yet.
-    ``unprofiled`` are the kinds of its nodes' devices that its profile was not taken on.
+    ``unprofiled`` are the kinds of its nodes' devices that its profile was not recorded on; None if
+    it has no profile.
     ``unreadable`` is why the job's newest version cannot be read; its record is then the last that
     could. Two that differ in nothing but ``now`` are equal: one has nothing to add to the other.
     """
@@ -70,7 +71,7 @@ class StatusInput:
     now: str = field(compare=False)
     failures_used: str
     racks: int | None = None
-    unprofiled: tuple[str, ...] = ()
+    unprofiled: tuple[str, ...] | None = None
     wait: Reason | None = None
     assessment: Ongoing | None = None
     session: SessionView | None = None
@@ -101,13 +102,11 @@ def render(given: StatusInput) -> Status:
         "hangs": record.hangs or None,
         "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
         "specHash": record.spec_hash,
-        "known": record.topology_hash,
         "nodesSummary": _summary(record.nodes),
         "racks": given.racks if record.nodes else None,
         "progress": _progress(given),
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in checkpoints],
         "profile": _profile(given),
-        "profileAside": _profile_aside(given),
         "preRun": _pre_run(given),
         "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
         "lastTermination": _last_termination(given),
@@ -142,11 +141,18 @@ def _pre_run(given: StatusInput) -> Status | None:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _profile_aside(given: StatusInput) -> str | None:
-    if not given.unprofiled:
-        return None
-    devices = ", ".join(given.unprofiled)
-    return bounds.sentence(f"it was taken on other devices than {devices}, which its nodes have")
+def _profile_applied(given: StatusInput) -> tuple[bool | None, str, str]:
+    if given.unprofiled is None:
+        return False, "NoProfile", "no profile of this workload was recorded"
+    if not given.record.nodes:
+        return None, "NoNodes", "the job has no nodes to compare devices with"
+    if devices := ", ".join(given.unprofiled):
+        return (
+            False,
+            "OtherDevices",
+            f"the profile was not recorded on {devices}, which the nodes have",
+        )
+    return True, "DevicesMatch", "the profile was recorded on the devices that the nodes have"
 
 
 def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:
@@ -340,6 +346,7 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
         "Running": (phase is Phase.RUNNING, reason, message),
         "Healthy": _healthy(given, reason, message),
         "Checkpointed": _checkpointed(given),
+        "ProfileApplied": _profile_applied(given),
         **{
             name: (True, reason, message) if phase is end else (False, "Not" + name, why_not)
             for name, end in ENDS.items()
@@ -348,7 +355,7 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
     held = {condition["type"]: condition for condition in given.before.get("conditions", [])}
     conditions = []
     for name, (holds, why, text) in facts.items():
-        before, status = held.pop(name, {}), "True" if holds else "False"
+        before, status = held.pop(name, {}), "Unknown" if holds is None else str(holds)
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         conditions.append(
             {

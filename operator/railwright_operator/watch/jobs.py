@@ -331,7 +331,6 @@ def record_of(raw: Raw) -> JobRecord:
         ended=status.get("endedAttempt", 0),
         nodes=tuple(status.get("nodes", ())),
         spec_hash=status.get("specHash", ""),
-        topology_hash=status.get("known", ""),
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
         failures=status.get("failures", 0),

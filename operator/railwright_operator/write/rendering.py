@@ -59,6 +59,7 @@ class Rendering:
             "nodes": list(entry.nodes),
             "spans": [{"level": level, "domains": count} for level, count in entry.spans],
             "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
+            "topologyHash": entry.topology_hash,
             "reason": reason,
         }
         if entry.score is not None:

@@ -73,15 +73,14 @@ class JobRecord:
     """``attempt`` is the newest ever committed, ``ended`` the newest that is over.
 
     ``nodes[r]`` is the node of node rank r in ``attempt``, ``spec_hash`` that of the spec its pods
-    were made from, ``topology_hash`` that of the links and node speeds under which this placement
-    was last found to be the best; empty if unknown. ``restarts`` counts attempts that ended after
-    all of their pods had been bound, and that another one followed, ``moves`` those that were ended
-    for a better place, ``failures`` those that count against the budget; ``failure_times_s`` are
-    those of the window that ended with the last of them. ``start_failures`` counts those in a row
-    that ended before every rank was there, ``hangs`` those that hung since a checkpoint of a later
-    step than all before was committed. ``checkpoints`` runs from the newest attempt to the oldest.
-    None of these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run``
-    is None as long as the job needs none.
+    were made from; empty if unknown. ``restarts`` counts attempts that ended after all of their
+    pods had been bound, and that another one followed, ``moves`` those that were ended for a better
+    place, ``failures`` those that count against the budget; ``failure_times_s`` are those of the
+    window that ended with the last of them. ``start_failures`` counts those in a row that ended
+    before every rank was there, ``hangs`` those that hung since a checkpoint of a later step than
+    all before was committed. ``checkpoints`` runs from the newest attempt to the oldest. None of
+    these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run`` is None as long
+    as the job needs none.
     """
 
     phase: Phase = Phase.QUEUED
@@ -89,7 +88,6 @@ class JobRecord:
     ended: int = 0
     nodes: tuple[str, ...] = ()
     spec_hash: str = ""
-    topology_hash: str = ""
     restarts: int = 0
     moves: int = 0
     failures: int = 0
@@ -145,7 +143,6 @@ def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         ended=before,
         nodes=(),
         spec_hash="",
-        topology_hash="",
     )
 
 
@@ -225,7 +222,6 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
         attempt=entry.attempt,
         nodes=entry.nodes,
         spec_hash=entry.spec_hash,
-        topology_hash=entry.topology_hash,
     )
 
 
@@ -279,6 +275,5 @@ def _ended(record: JobRecord, attempt: int, cause: Cause, phase: Phase) -> JobRe
         ended=attempt,
         nodes=(),
         spec_hash="",
-        topology_hash="",
         last_termination=cause,
     )

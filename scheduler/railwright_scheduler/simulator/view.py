@@ -221,6 +221,9 @@ class View:
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             spec_hash=job.spec_hash,
+            topology_hash=self._planned[2].topology_hashes.get(job.uid, "")
+            if self._planned
+            else "",
             progress=Progress(0) if running else None,
             pre_run=ObservedPreRun(f"{job.spec_hash}, pre-run", job.profiled)
             if job.wants_pre_run
