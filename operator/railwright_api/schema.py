@@ -41,6 +41,9 @@ Count = Annotated[int, Field(ge=0)]
 NodeList = Annotated[tuple[Name, ...], Field(max_length=NODES_MAX)]
 Time = AwareDatetime
 
+Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$")]
+"""An exact decimal number as text: Kubernetes objects have no floats."""
+
 QUANTITY_LENGTH_MAX = 20
 Quantity = Annotated[
     int | str,
@@ -192,6 +195,8 @@ class Definition:
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    selectable: tuple[str, ...] = ()
+    """Paths of fields that field selectors may name, beside ``metadata.name`` and ``namespace``."""
     has_status: bool = True
 
     @property

@@ -36,6 +36,8 @@ def custom_resource_definition(definition: Definition) -> Json:
             for column in definition.columns
         ],
     }
+    if definition.selectable:
+        served["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
     if definition.has_status:
         served["subresources"] = {"status": {}}
     names = {

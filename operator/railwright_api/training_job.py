@@ -216,6 +216,7 @@ DEFINITION = Definition(
     scope="Namespaced",
     short_names=("tj",),
     categories=("railwright",),
+    selectable=(".spec.queue", ".status.phase"),
     columns=(
         Column("Phase", ".status.phase"),
         Column("Queue", ".spec.queue"),

@@ -14,6 +14,7 @@ from railwright_api.schema import (
     RANKS_MAX,
     Code,
     Count,
+    Decimal,
     Name,
     NodeList,
     Part,
@@ -60,10 +61,10 @@ class Progress(Part):
     """Number of optimizer steps in the whole run. Not set if the script does not report it."""
     percent: Annotated[str, Field(pattern="^[0-9]{1,3}%$", max_length=4)] | None = None
     """Share of totalSteps that is done, for example 42%."""
-    loss: float | None = None
-    """Loss at this step."""
-    samples_per_second: Annotated[float, Field(ge=0)] | None = None
-    """Samples trained per second, over all ranks."""
+    loss: Decimal | None = None
+    """Loss at this step, as a decimal number."""
+    samples_per_second: Decimal | None = None
+    """Samples trained per second, over all ranks, as a decimal number."""
     phase: Activity = Activity.TRAINING
     """What the ranks are doing: Starting, Training, Evaluating or Checkpointing."""
     time: Time | None = None

@@ -94,7 +94,7 @@ def job_of(raw: Json) -> Job:
         nodes=tuple(status.get("nodes", ())),
         step=progress.get("step", 0),
         total_steps=progress.get("totalSteps", 0),
-        loss=progress.get("loss"),
+        loss=float(progress["loss"]) if "loss" in progress else None,
         checkpoint=None if newest is None else (newest["attempt"], newest["step"]),
         lost_nodes=tuple(status.get("lastTermination", {}).get("lostNodes", ())),
     )

@@ -38,7 +38,7 @@ STATUS: dict[str, Any] = {
         "step": 420,
         "totalSteps": 1000,
         "percent": "42%",
-        "loss": 2.5,
+        "loss": "2.5",
         "phase": "Training",
     },
     "checkpoints": [{"attempt": 1, "step": 400}],
@@ -121,6 +121,29 @@ def test_kubectl_get_answers_the_usual_questions(
     assert "attempt 2 on node-a1,node-a2" in wide
     shown = control_plane.kubectl("get", names.SCHEDULER, "-n", namespace, "-o", "name")
     assert "trainingjob.railwright.dev/train" in shown.split()
+
+
+def test_jobs_are_selected_by_phase_and_queue(
+    control_plane: ControlPlane, admin: ApiClient, namespace: str
+) -> None:
+    jobs = manifests.path(names.TRAINING_JOBS, namespace)
+    queues = {"runs": "default", "waits": "default", "other": "night"}
+    for name, queue in queues.items():
+        admin.post(jobs, manifests.job(name, spec={"queue": queue}))
+        phase = "Running" if name == "runs" else "Queued"
+        admin.patch(f"{jobs}/{name}/status", {"status": STATUS | {"phase": phase}})
+
+    def selected(selector: str) -> list[str]:
+        shown = control_plane.kubectl(
+            "get", "tj", "-n", namespace, "--field-selector", selector, "-o", "name"
+        )
+        return [line.rpartition("/")[2] for line in shown.splitlines()]
+
+    assert selected("status.phase=Running") == ["runs"]
+    assert selected("spec.queue=night") == ["other"]
+    assert selected("status.phase=Queued,spec.queue=default") == ["waits"]
+    items = admin.get(f"{jobs}?fieldSelector=spec.queue%21%3Ddefault")["items"]
+    assert [item["metadata"]["name"] for item in items] == ["other"]
 
 
 def test_a_status_is_kept_as_written_and_apart_from_the_spec(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from railwright_api import names
 from railwright_api.failure_policy import FailurePolicy
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import Phase, Progress, TrainingJobStatus
+from railwright_operator.report import bounds
 
 POD: dict[str, Any] = {
     "containers": [
@@ -71,10 +73,17 @@ def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
     assert "lastTermination" not in rendered
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_number_without_json_form_is_refused(loss: float) -> None:
-    with pytest.raises(ValidationError, match="finite"):
+@pytest.mark.parametrize("loss", ["nan", "inf", "", ".5", "0x1", "1" * 33])
+def test_loss_that_is_no_decimal_is_refused(loss: str) -> None:
+    with pytest.raises(ValidationError, match="loss"):
         Progress(step=1, loss=loss)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_number_is_a_decimal(value: float) -> None:
+    loss = bounds.decimal(value)
+    assert Progress(step=1, loss=loss).loss == loss
+    assert float(str(loss)) == value
 
 
 def test_a_model_cannot_be_changed_after_it_was_read() -> None:

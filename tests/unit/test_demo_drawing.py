@@ -100,7 +100,7 @@ def test_scene_is_read_from_api_objects() -> None:
         "attempt": 1,
         "checkpoints": [{"attempt": 1, "step": 20}],
         "lastTermination": {"attempt": 1, "lostNodes": ["node-b1"]},
-        "progress": {"step": 24, "totalSteps": 60, "loss": 1.5},
+        "progress": {"step": 24, "totalSteps": 60, "loss": "1.5"},
     }
     job = scene.job_of({"status": status})
     assert (job.phase, job.checkpoint, job.lost_nodes) == ("Recovering", (1, 20), ("node-b1",))

@@ -169,7 +169,7 @@ def test_devices_without_a_profile_are_found() -> None:
     model = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
     profile = Profile(2, 1, (), devices=("GPU A",))
     workload = Workload(model, Parallelism(data=2), Recipe(2048, 1, 64), profile)
-    assert seen.state_builder.unprofiled(cached, ("n0", "n1")) == ()
+    assert seen.state_builder.unprofiled(cached, ("n0", "n1")) is None
     held = replace(cached, workload=workload)
     assert seen.state_builder.unprofiled(held, ("n0", "n1", "gone")) == ("GPU-B",)
     assert seen.state_builder.unprofiled(held, ("n0",)) == ()

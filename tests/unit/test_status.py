@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from dataclasses import replace
 from typing import Any
@@ -275,7 +276,10 @@ def test_held_attempt_states_a_possible_control_plane_outage(phase: Phase) -> No
         ({"step": 5}, {"step": 5}),
         ({"step": 42, "total_steps": 100}, {"totalSteps": 100, "percent": "42%"}),
         ({"step": 120, "total_steps": 100}, {"percent": "100%"}),
-        ({"step": 0, "total_steps": 3, "loss": 0.5}, {"percent": "0%", "loss": 0.5}),
+        ({"step": 0, "total_steps": 3, "loss": 0.5}, {"percent": "0%", "loss": "0.5"}),
+        ({"step": 1, "loss": 1e-7}, {"loss": "1e-07"}),
+        ({"step": 1, "loss": math.inf, "samples_per_s": -1.0}, {"step": 1}),
+        ({"step": 1, "samples_per_s": 1234.5}, {"samplesPerSecond": "1234.5"}),
     ],
 )
 def test_progress_is_that_of_the_first_reporting_rank(

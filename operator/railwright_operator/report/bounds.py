@@ -55,9 +55,11 @@ def last_lines(text: str) -> str:
     return plain(text, kept="\n\t")[-LAST_LINES_LENGTH_MAX:]
 
 
-def number(value: float | None, *, low: float = -math.inf) -> float | None:
-    """A number; None for what JSON cannot carry, or what is too low."""
-    return value if value is not None and math.isfinite(value) and value >= low else None
+def decimal(value: float | None, *, low: float = -math.inf) -> str | None:
+    """A number as text that reads back as the same; None for one that is not finite or too low."""
+    if value is None or not math.isfinite(value) or value < low:
+        return None
+    return repr(float(value))
 
 
 def within(value: int | None, low: int, high: int) -> int | None:

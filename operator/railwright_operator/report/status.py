@@ -299,8 +299,8 @@ def _progress(given: StatusInput) -> Status | None:
     facts: Status = {
         "step": progress.step,
         "totalSteps": progress.total_steps,
-        "loss": bounds.number(progress.loss),
-        "samplesPerSecond": bounds.number(progress.samples_per_s, low=0),
+        "loss": bounds.decimal(progress.loss),
+        "samplesPerSecond": bounds.decimal(progress.samples_per_s, low=0),
         "phase": progress.phase.value,
         "percent": f"{min(100, 100 * progress.step // total)}%" if total else None,
     }
