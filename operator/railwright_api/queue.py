@@ -13,19 +13,19 @@ NAME_LENGTH_MAX = 63
 
 
 class QueueSpec(Part):
-    """What the queue is for."""
+    """Specification of a Queue."""
 
     description: Annotated[str, Field(max_length=256)] | None = None
-    """Words for people: whom the queue is for."""
+    """Human-readable description of the queue."""
 
 
 class QueueStatus(Part):
-    """How full the queue is."""
+    """Most recently observed status of a Queue."""
 
     waiting: Count | None = None
-    """Jobs that wait for nodes."""
+    """Number of jobs that wait for nodes."""
     running: Count | None = None
-    """Jobs that hold nodes."""
+    """Number of jobs that hold nodes."""
 
 
 class Queue(Resource):
@@ -40,9 +40,9 @@ class Queue(Resource):
 
     kind: Literal["Queue"] = "Queue"
     spec: QueueSpec = Field(default_factory=QueueSpec)
-    """What the queue is for."""
+    """Specification of the queue."""
     status: QueueStatus | None = None
-    """How full the queue is; written by the operator."""
+    """Most recently observed status of the queue. Written by the operator; read-only."""
 
 
 DEFINITION = Definition(

@@ -13,21 +13,21 @@ Tier = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
 
 
 class Segment(Part):
-    """Node ranks that follow each other and have to stand together."""
+    """Consecutive node ranks that must share a domain."""
 
     tier: Tier
-    """Tier of which one domain holds all nodes of a segment."""
+    """Tier of which one domain must hold all nodes of a segment."""
     nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
-    """Number of nodes of each segment; numNodes is a multiple of it."""
+    """Number of nodes in each segment. numNodes must be a multiple of it."""
 
 
 class Spread(Part):
-    """How far the nodes have to be apart."""
+    """Maximum number of nodes of the job in one domain."""
 
     tier: Tier
-    """Tier of which no domain holds more nodes of the job."""
+    """Tier of the domains."""
     nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
-    """Number of nodes that one domain may hold."""
+    """Maximum number of nodes of the job in each domain of the tier."""
 
 
 class Topology(Part):
@@ -37,14 +37,15 @@ class Topology(Part):
     scale-up-domain, the domains of device links, such as NVLink, that reach beyond one node."""
 
     required: Tier | None = None
-    """Tier of which one domain has to hold all nodes; the job waits until one can."""
+    """Tier of which one domain must hold all nodes. The job waits until one can."""
     preferred: Tier | None = None
-    """Tier of which one domain holds all nodes where one can; else one of a tier further out."""
+    """Tier of which one domain should hold all nodes. If none can, a domain of a coarser tier is
+    used."""
     segment: Segment | None = None
-    """Runs of node ranks that have to stand together."""
+    """Consecutive node ranks that must share a domain."""
     spread: Spread | None = None
-    """How many nodes one domain may hold at most."""
+    """Maximum number of nodes of the job in one domain."""
     rails: Literal["Aligned"] | None = None
-    """Aligned takes only nodes all of whose rails lead where those of their neighbours do, and that
-    have their adapters on the same rails in the same order, so that ranks of one number have one
-    rail on all nodes; nodes of which no rails are known do not count."""
+    """Aligned restricts the job to nodes whose adapters on the rails are connected to the same
+    switches as those of their neighbours, in the same order, so that ranks of one number share a
+    rail on all nodes. Nodes whose rails are not known are excluded."""

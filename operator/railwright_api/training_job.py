@@ -120,15 +120,15 @@ class Profiling(Part):
 
 
 class TrainingJobSpec(Part):
-    """What to run, on how many nodes, and how often to try again."""
+    """Specification of the desired behavior of a TrainingJob."""
 
     model_config = ConfigDict(json_schema_extra=rules(*_IMMUTABLE, _SEGMENTS, _RANKS, _PRE_RUN))
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
-    """Queue the job waits in. Can change only while the job is suspended."""
+    """Name of the Queue in which the job waits. Can change only while the job is suspended."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """PriorityClass of the whole gang; none means priority 0, or the cluster's default class. Can
-    change only while the job is suspended."""
+    """Name of the PriorityClass of all pods of the job. If it is not set, the priority is that of
+    the cluster's default class, or 0. Can change only while the job is suspended."""
     num_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
     """Number of nodes, one pod on each; all start together or none. Can change only while the job
     is suspended."""
@@ -140,32 +140,35 @@ class TrainingJobSpec(Part):
     name in whole numbers, such as nvidia.com/gpu 8. Requests and limits are both set to it. Can
     change only while the job is suspended."""
     failure_policy: FailurePolicy = FailurePolicy()
-    """How many failures of the job's own making are retried, such as a rank that exits with an
-    error. Lost nodes and evictions are always retried and do not count."""
+    """Number of failures that are retried. Only failures of the job itself count, such as a rank
+    that exits with an error. Lost nodes and evictions do not count."""
     start_timeout_seconds: Annotated[int, Field(ge=START_TIMEOUT_S_MIN, le=TEN_YEARS_S)] = 600
-    """How many seconds after the last image pull all ranks must be at the start barrier, or the
-    attempt ends as StartTimedOut. Without a pull, the time counts from the binding of the pods."""
+    """Number of seconds in which all ranks must reach the start barrier, counted from the last
+    image pull, or from the binding of the pods if no image was pulled. The attempt then ends as
+    StartTimedOut."""
     progress_timeout_seconds: (
         Annotated[int, Field(ge=PROGRESS_TIMEOUT_S_MIN, le=TEN_YEARS_S)] | None
     ) = None
-    """How many seconds may pass without a further step of any rank before the attempt ends as Hung,
-    whatever ranks do: checkpoints, evaluations and the first step included, also for scripts that
-    report nothing. None: 5 times what 99 % of its steps took, at least 60 seconds, and longer in
-    other phases; a script that reports no steps has no limit but 60 minutes of silence of its
-    launchers."""
+    """Number of seconds without a new step after which the attempt ends as Hung. It includes the
+    first step, checkpoints and evaluations, and applies to scripts that report no steps. If it is
+    not set, the limit is 5 times the 99th percentile of the step time, at least 60 seconds, and
+    longer during other phases. A script that reports no steps then has no limit but 60 minutes
+    without a heartbeat of its launchers."""
     suspend: bool = False
-    """True stops the job and frees its nodes; false queues it again, and it resumes from its newest
-    checkpoint."""
+    """Whether the operator stops the job and releases its nodes. When it is set back to false, the
+    job is queued again and resumes from its newest checkpoint."""
     topology: Topology | None = None
-    """Where the nodes have to stand on the network; none means as near to each other as can be. Can
-    change only while the job is suspended."""
+    """Topology constraints of the nodes. If it is not set, the nodes are as near to each other as
+    possible. Can change only while the job is suspended."""
     workload: Workload | None = None
-    """What the ranks train and how they share it, which says what they send each other: they are
-    laid out on the network by that when the job is next started. None means that nobody knows."""
+    """The model that the ranks train and how it is split over them. The ranks are mapped to the
+    network by the traffic that follows from it, from the next attempt on. If it is not set, the
+    ranks follow the order of the network."""
     profiling: Profiling = Profiling()
-    """What the ranks record, so that the job is mapped by it."""
+    """Recording of the traffic between ranks, by which the next attempt is mapped."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
-    """Delete the job this many seconds after it succeeded or failed; none keeps it."""
+    """Number of seconds after which a finished job is deleted. If it is not set, the job is
+    kept."""
     template: PodTemplate
     """The pod that runs on each node. Can change only while the job is suspended."""
 

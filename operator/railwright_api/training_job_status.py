@@ -176,8 +176,8 @@ class TrainingJobStatus(Part):
     """The newest committed checkpoint of each attempt, newest attempt first. The next attempt
     resumes from one of them."""
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
-    """What ranks recorded of each other in some steps; the job is laid out by it while it is of the
-    job's parallelism, and workload has no profile of its own."""
+    """Traffic that the ranks recorded, as `railwright profile` prints it. The next attempt is
+    mapped by it if it fits the parallelism of the job and workload.profile is not set."""
     pre_run: PreRun | None = None
     """The pre-run that the job needs before it starts, or that failed. Not set if it needs none."""
     scheduling_backoff: SchedulingBackoff | None = None

@@ -31,53 +31,53 @@ class Transformer(Part):
     layers: Positive
     """Number of layers."""
     hidden: Positive
-    """Values of a token between layers."""
+    """Size of the hidden state of a token."""
     heads: Positive
-    """Heads of attention."""
+    """Number of attention heads."""
     kv_heads: Positive | None = None
-    """Heads of keys and values; none means as many as heads."""
+    """Number of key and value heads. Defaults to heads."""
     head_size: Positive | None = None
-    """Values of a head; none means hidden over heads."""
+    """Size of an attention head. Defaults to hidden divided by heads."""
     feed_forward: Positive
-    """Values inside a feed-forward layer, or inside one expert."""
+    """Intermediate size of a feed-forward layer, or of one expert."""
     vocabulary: Positive
-    """Different tokens."""
+    """Size of the vocabulary."""
     gated: bool = False
-    """Feed-forward layers have three matrices instead of two, as SwiGLU does."""
+    """Whether feed-forward layers are gated and have three matrices instead of two, as SwiGLU."""
     biased: bool = False
-    """Products add a vector, and so do norms."""
+    """Whether linear layers and norms have a bias."""
     tied: bool = False
-    """The output is multiplied with the weights that tokens are looked up in."""
+    """Whether the output layer shares its weights with the token embedding."""
     positions: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """Positions that have a learned vector; 0 means that they are told in another way."""
+    """Number of learned position embeddings. 0 if positions are encoded in another way."""
     experts: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Experts of each layer; 0 means that there are none."""
+    """Number of experts in each layer. 0 for a dense model."""
     experts_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Experts that each token goes to."""
+    """Number of experts to which each token is routed."""
     nodes_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Nodes that the experts of a token are on at most; 0 means any number."""
+    """Maximum number of nodes to which the experts of a token belong. 0 for no limit."""
 
 
 class Parallelism(Part):
-    """Into how many parts each dimension is split. The product of tensor, context, pipeline and
-    data is the number of ranks."""
+    """Number of parts along each dimension. The product of tensor, context, pipeline and data is
+    the number of ranks."""
 
     tensor: Parts = 1
-    """Tensor parallelism."""
+    """Degree of tensor parallelism."""
     context: Parts = 1
-    """Context parallelism: parts of a sequence."""
+    """Degree of context parallelism: the number of parts of a sequence."""
     pipeline: Parts = 1
-    """Pipeline parallelism: ranks that stages are on."""
+    """Degree of pipeline parallelism: the number of ranks that hold stages."""
     stages_per_rank: Parts = 1
-    """Stages of an interleaved pipeline on each of its ranks."""
+    """Number of stages on each rank of an interleaved pipeline."""
     data: Parts = 1
-    """Data parallelism, with all shards and replicas."""
+    """Degree of data parallelism, over all shards and replicas."""
     expert: Parts = 1
-    """Expert parallelism, over the ranks of a stage."""
+    """Degree of expert parallelism, over the ranks of a stage."""
     replicas: Parts = 1
-    """Of what is sharded, replicas among the data-parallel ranks (HSDP)."""
+    """Number of replicas of sharded state among the data-parallel ranks (HSDP)."""
     servers: Annotated[int, Field(ge=0, le=RANKS_MAX)] = 0
-    """Parameter servers, beside all ranks."""
+    """Number of parameter servers, in addition to all ranks."""
 
     @property
     def ranks(self) -> int:
@@ -86,44 +86,47 @@ class Parallelism(Part):
 
 
 class Training(Part):
-    """How it is trained."""
+    """How the model is trained."""
 
     sequence: Positive
-    """Tokens of a sequence."""
+    """Number of tokens in a sequence."""
     micro_batch: Positive = 1
-    """Sequences that pass through a rank at once."""
+    """Number of sequences in a micro-batch."""
     global_batch: Positive
-    """Sequences of a step, over all ranks."""
+    """Number of sequences in a step, over all ranks."""
     precision: Literal["BF16", "FP16", "FP8", "FP32"] = "BF16"
-    """What matrices are multiplied in."""
+    """Data type of matrix products."""
     recompute: Literal["None", "Attention", "Layers"] = "None"
-    """What is computed again for the backward pass instead of kept."""
+    """Activations that are recomputed in the backward pass: none, those of attention, or those of
+    whole layers."""
     fused_attention: bool = True
-    """Attention never writes its scores to memory, as FlashAttention does."""
+    """Whether attention is fused and does not write its scores to memory, as FlashAttention."""
     sequence_parallel: bool = False
-    """Between tensor-parallel products each rank has its part of the sequence."""
+    """Whether each tensor-parallel rank holds a part of the sequence between tensor-parallel
+    products."""
     context: Literal["Ring", "Ulysses"] = "Ring"
-    """How context-parallel ranks attend to a whole sequence."""
+    """Algorithm of context-parallel attention."""
     sharding: Literal["None", "Optimizer", "Gradients", "Parameters"] = "None"
-    """What data-parallel ranks hold a part of instead of all, as ZeRO 0 to 3 do; FSDP shards
-    parameters."""
+    """State that data-parallel ranks shard, as ZeRO stages 0 to 3 do. FSDP shards parameters."""
     gradient_bytes: Annotated[Literal[2, 4], BeforeValidator(_number)] = 2
-    """Bytes of each gradient that is reduced."""
+    """Number of bytes of each gradient that is reduced."""
     fused_loss: bool = False
-    """The loss and its gradient come of fused kernels."""
+    """Whether fused kernels compute the loss and its gradient."""
     overlap: bool = False
-    """Data-parallel traffic goes on beside the backward pass, and what interleaved stages hand on
-    beside another micro-batch."""
+    """Whether data-parallel traffic overlaps with the backward pass, and the traffic of interleaved
+    stages with other micro-batches."""
     overlap_tensor: bool = False
-    """With sequenceParallel, tensor-parallel traffic goes on beside the products that it is for."""
+    """Whether tensor-parallel traffic overlaps with the products that need it. Needs
+    sequenceParallel."""
     overlap_experts: bool = False
-    """Tokens go to experts and back beside another micro-batch."""
+    """Whether the traffic of experts overlaps with another micro-batch."""
     forwarded: bool = False
-    """Tokens cross the network once for each node, whose ranks pass them on, as DeepEP does."""
+    """Whether tokens cross the network once for each node and are forwarded inside it, as with
+    DeepEP."""
     optimizer: Literal["Device", "Host", "Disk"] = "Device"
-    """Where the optimizer's state is."""
+    """Where the state of the optimizer is kept."""
     rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
-    """The framework in whose order ranks are numbered."""
+    """Framework in whose order ranks are numbered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,21 +241,22 @@ _OTHERS = (
 
 
 class Workload(Part):
-    """What a job trains, in numbers."""
+    """The model that a job trains, and how."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(*(each.rule for each in WHOLE), *_OTHERS),
     )
 
     transformer: Transformer
-    """What is trained."""
+    """Dimensions of the model."""
     parallelism: Parallelism
-    """How it is split."""
+    """How the model and the data are split over the ranks."""
     training: Training
-    """How it is trained."""
+    """How the model is trained."""
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
-    """What its ranks sent each other in a pre-run, as `railwright profile` prints it; none means
-    that it follows from all the rest."""
+    """Traffic that the ranks recorded in a pre-run, as `railwright profile` prints it. If it is not
+    set, the traffic is what the attempts of the job recorded, or is derived from the other
+    fields."""
 
     @model_validator(mode="after")
     def _holds_together(self) -> Workload:
