@@ -51,6 +51,11 @@ RESERVED_ENV = (
 )
 
 
+def placement_name(job_name: str, attempt: int) -> str:
+    """The Placement of an attempt."""
+    return f"{job_name}-{attempt}"
+
+
 def pod_name(job_name: str, attempt: int, node_rank: int) -> str:
     """The pod of one node rank of one attempt, within 63 characters up to attempt 9,999."""
     return f"{job_name}-{attempt}-{node_rank}"

@@ -15,11 +15,12 @@ from railwright_operator.discovery import Discovery
 from railwright_operator.kube import paths
 from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
-from railwright_operator.watch import files, job_objects, protobuf, records, site
+from railwright_operator.watch import files, job_objects, owned, protobuf, records, site
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
+from railwright_operator.watch.owned import OwnedObjects, PlacementRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
@@ -46,9 +47,11 @@ class Informers:
 
     jobs: Jobs
     site: Site
+    placements: OwnedObjects[PlacementRecord]
     pod_index: PodIndex
     discovery: Discovery
     job_objects: Reflector[JobObject]
+    placement_objects: Reflector[PlacementRecord]
     site_objects: Mapping[str, KopfInformer]
     classes: Reflector[SiteObject]
     pods: VerifiedReflector[PodRecord]
@@ -65,7 +68,8 @@ class Informers:
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """The informers that start once this process leads."""
-        return self.pods, self.job_objects, self.classes, *self.site_objects.values()
+        ours = self.job_objects, self.placement_objects
+        return self.pods, *ours, self.classes, *self.site_objects.values()
 
     def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
         """Take in a Queue or a Fabric from a kopf event."""
@@ -143,7 +147,7 @@ def assemble(
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
-
+    placements = OwnedObjects[PlacementRecord]()
     discovery = Discovery(chosen, wake, clock=clock)
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(
@@ -158,17 +162,13 @@ def assemble(
     return Informers(
         jobs=jobs,
         site=chosen,
+        placements=placements,
         pod_index=pod_index,
         discovery=discovery,
         job_objects=_job_objects(watching, jobs),
+        placement_objects=_placement_objects(watching, placements),
         site_objects=_kopf_informers(watching, chosen),
-        classes=watching.reflect(
-            site.PATHS[site.CLASSES],
-            site.PROJECTIONS[site.CLASSES],
-            site.site_object,
-            partial(chosen.change, site.CLASSES),
-            wakes=site.is_decisive,
-        ),
+        classes=_classes(watching, chosen),
         pods=reflected,
         nodes=watching.reflect(
             paths.NODES,
@@ -197,6 +197,28 @@ def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
         jobs.changed,
         wakes=jobs.is_news,
         lasting=job_objects.with_held_spec,
+    )
+
+
+def _placement_objects(
+    watching: _Watching, placements: OwnedObjects[PlacementRecord]
+) -> Reflector[PlacementRecord]:
+    return watching.reflect(
+        paths.kind(names.PLACEMENTS),
+        owned.PLACEMENTS,
+        owned.placement,
+        placements.change,
+        wakes=lambda old, new: False,
+    )
+
+
+def _classes(watching: _Watching, chosen: Site) -> Reflector[SiteObject]:
+    return watching.reflect(
+        site.PATHS[site.CLASSES],
+        site.PROJECTIONS[site.CLASSES],
+        site.site_object,
+        partial(chosen.change, site.CLASSES),
+        wakes=site.is_decisive,
     )
 
 

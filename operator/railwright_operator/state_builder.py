@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 
 from railwright import protocol
+from railwright_api import names
 from railwright_conversion import failure_policies
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
@@ -23,6 +24,7 @@ from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
+from railwright_operator.watch.owned import OwnedObjects, PlacementRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
@@ -53,6 +55,7 @@ class StateBuilder:
     jobs: Jobs
     site: Site
     pods: PodIndex
+    placements: OwnedObjects[PlacementRecord]
     discovery: Discovery
     machines: Machines
     pulls: Pulls
@@ -263,11 +266,22 @@ class StateBuilder:
             or self.site.missing_class(spec.priority_class_name)
             or self._taken_names(cached),
             spec_hash=cached.spec_hash,
-            topology_hash=self._plan.topology_hashes.get(uid, "") if self._plan else "",
+            topology_hash=self._topology_hash_of(cached),
             progress=_progress(view),
             watch=self._liveness.watch(cached, view),
             pre_run=pre_runs.requested(cached),
         )
+
+    def _topology_hash_of(self, cached: CachedJob) -> str:
+        """The hash under which the placement of the live attempt was last found to be the best; for
+        a new leader, the one under which it was chosen."""
+        planned = self._plan.topology_hashes if self._plan else {}
+        if not cached.record.live or cached.uid in planned:
+            return planned.get(cached.uid, "")
+        metadata = cached.raw["metadata"]
+        name = names.placement_name(metadata["name"], cached.record.attempt)
+        found = self.placements.of(metadata, name)
+        return found.topology_hash if found else ""
 
     def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:
         """Why no pod of the next attempt can be created yet: after a deletion and a new apply, pods

@@ -3,7 +3,7 @@
     Leadership   a thread: holds the Lease; only its holder may write
     KopfThread   a thread: watches Queues and Fabrics
     Api          the one client to the API server
-    Informers    caches of TrainingJobs, Pods, Nodes, Queues, Fabrics, PriorityClasses, files
+    Informers    caches of TrainingJobs, Placements, Pods, Nodes, Queues, Fabrics, …
     Discovery    the fabric, assembled from labels, files and reports of agents
     NodeLeaseChecker  the Leases of suspected nodes
     heartbeats   the server for messages of launchers and agents
@@ -161,6 +161,7 @@ class OperatorParts:
             jobs=jobs,
             site=informers.site,
             pods=informers.pod_index,
+            placements=informers.placements,
             discovery=informers.discovery,
             machines=Machines(informers.nodes.records, informers.pod_index),
             pulls=informers.pulls,

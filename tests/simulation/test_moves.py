@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from railwright_scheduler import migration
@@ -9,6 +11,7 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.run import Outcome, RunError, run
 
 STEPS = 300
@@ -36,6 +39,21 @@ def test_job_better_elsewhere_migrates_on_news(
     """I18, however wrong predictions are."""
     monkeypatch.setattr(migration, "_move", always_better)
     assert sum(outcome.moves for outcome in ran(range(30))) > 10
+
+
+def test_new_leader_migrates_on_news_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the faults, links change between cycles, and a new leader runs each cycle: it can read
+    only from the Placements under which links jobs were placed."""
+    one_turn = Contenders.one_turn
+
+    def with_new_leader(contenders: Contenders) -> Iterator[str]:
+        if contenders._api.network.lasts and not contenders._api.ledger.entries:
+            contenders._all.clear()
+        return one_turn(contenders)
+
+    monkeypatch.setattr(migration, "_move", always_better)
+    monkeypatch.setattr(Contenders, "one_turn", with_new_leader)
+    assert sum(outcome.moves for outcome in ran(range(30))) > 5
 
 
 def test_repeated_assessment_of_same_topology_breaks_invariant(

@@ -89,5 +89,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
             await operator._work(cast(Any, None), cast(Any, parts), cast(Any, kopf), leading)
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
-    assert {"Pod", "TrainingJob", "Queue", "Fabric"} <= {*order[taken:]} - {*order[:taken]}
+    assert {"Pod", "TrainingJob", "Placement", "Queue", "Fabric"} <= {*order[taken:]} - {
+        *order[:taken]
+    }
     assert order[-1] == CYCLE

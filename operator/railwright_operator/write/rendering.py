@@ -67,6 +67,8 @@ class Rendering:
         return {
             "apiVersion": names.API_VERSION,
             "kind": "Placement",
-            "metadata": pods.attempt_metadata(entry, f"{entry.job_name}-{entry.attempt}"),
+            "metadata": pods.attempt_metadata(
+                entry, names.placement_name(entry.job_name, entry.attempt)
+            ),
             "spec": spec,
         }

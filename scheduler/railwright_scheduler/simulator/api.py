@@ -146,10 +146,10 @@ class Api:
 
     def put_placement(self, entry: Entry) -> Reply:
         """Create the Placement of an attempt."""
-        name = placement_name(entry)
+        name = placement_name(entry.job_name, entry.attempt)
         if name in self.placements.objects:
             return Reply(ReplyStatus.EXISTS)
-        self.placements.put(name, PlacementObject(*entry.key))
+        self.placements.put(name, PlacementObject(*entry.key, entry.topology_hash))
         return Reply(ReplyStatus.DONE)
 
     def create_pod(self, entry: Entry, node_rank: int, amounts: Amounts) -> Reply:
@@ -235,6 +235,6 @@ class Api:
             self.whole[pod.key] = True
 
 
-def placement_name(entry: Entry) -> str:
+def placement_name(job_name: str, attempt: int) -> str:
     """One for each attempt of a job, by name: jobs of one name share them."""
-    return f"{entry.job_name}-{entry.attempt}"
+    return f"{job_name}-{attempt}"

@@ -70,7 +70,7 @@ class Executor:
 
     def _placement_answered(self, entry: Entry, reply: Reply) -> None:
         if reply.status is ReplyStatus.EXISTS:
-            found = self.api.placements.get(placement_name(entry))
+            found = self.api.placements.get(placement_name(entry.job_name, entry.attempt))
             if found is not None and found.value.job_uid != entry.job_uid:
                 self.refusals[entry.key] = "its Placement is another job's"
             elif found is not None:

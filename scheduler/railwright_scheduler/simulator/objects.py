@@ -91,6 +91,7 @@ class PlacementObject:
 
     job_uid: str
     attempt: int
+    topology_hash: str
 
     @property
     def key(self) -> AttemptKey:

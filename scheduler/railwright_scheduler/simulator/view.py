@@ -34,7 +34,7 @@ from railwright_scheduler.cluster_state import (
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
-from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.api import Api, placement_name
 from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import RANKS_PER_NODE
@@ -60,6 +60,7 @@ class View:
         self._network = api.network
         self._hangs = api.hangs
         self._pre_runs = api.pre_runs
+        self._placements = api.placements
         self.jobs = Copy(api.jobs)
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
@@ -221,9 +222,7 @@ class View:
             bound_age_s=self._age_s("bound", key, now_s) if running else 0,
             ended_age_s=self._age_s("ended", (job.uid, job.record.ended), now_s),
             spec_hash=job.spec_hash,
-            topology_hash=self._planned[2].topology_hashes.get(job.uid, "")
-            if self._planned
-            else "",
+            topology_hash=self._topology_hash(job),
             progress=Progress(0) if running else None,
             pre_run=ObservedPreRun(f"{job.spec_hash}, pre-run", job.profiled)
             if job.wants_pre_run
@@ -232,6 +231,15 @@ class View:
                 asked_s=now_s - self._requested_s[key] if key in self._requested_s else None
             ),
         )
+
+    def _topology_hash(self, job: JobObject) -> str:
+        """The one of the last plan; for a new leader, that of the live attempt's Placement."""
+        planned = self._planned[2].topology_hashes if self._planned else {}
+        if not job.record.live or job.uid in planned:
+            return planned.get(job.uid, "")
+        found = self._placements.get(placement_name(job.name, job.record.attempt))
+        is_own = found is not None and found.value.job_uid == job.uid
+        return found.value.topology_hash if found and is_own else ""
 
     def _is_start_reported(self, key: AttemptKey, pods: Mapping[int, PodFact]) -> bool:
         """Whether a launcher reports that the barrier was passed."""
