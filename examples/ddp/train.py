@@ -1,6 +1,6 @@
-"""Trains a small transformer on sentences, in data parallel (DDP, gloo, CPU).
+"""Train a small transformer on sentences, in data parallel (DDP, gloo, CPU).
 
-Killed at any step and started again, it prints the same losses as if nothing had happened.
+If it is killed at any step and started again, it prints the same losses as without the failure.
 """
 
 import argparse

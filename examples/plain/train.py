@@ -1,4 +1,4 @@
-"""Fits a line with two ranks or one, and knows nothing of Railwright: any torchrun script runs."""
+"""Fit a line with two ranks or one. Any torchrun script runs like this one, without changes."""
 
 import os
 import time
