@@ -17,6 +17,8 @@ from railwright_api.schema import (
     AGE,
     NODES_MAX,
     RANKS_MAX,
+    ROLE_NAME_LENGTH_MAX,
+    ROLES_MAX,
     Code,
     Column,
     Count,
@@ -64,6 +66,18 @@ class EntryCause(Part):
     """Last lines that rank wrote."""
 
 
+class EntryRole(Part):
+    """Pods of one role of an attempt."""
+
+    name: Annotated[str, Field(max_length=ROLE_NAME_LENGTH_MAX)]
+    """Name of the role."""
+    replicas: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    """Number of its pods."""
+    per_pod: Annotated[dict[str, Count], Field(default_factory=dict, max_length=32)]
+    """What each pod requests: cpu in millicores, memory and storage in bytes, all else in
+    pieces."""
+
+
 class Entry(Part):
     """One attempt in flight."""
 
@@ -80,10 +94,10 @@ class Entry(Part):
     state: Literal["Committing", "Aborting"]
     """Committing until all pods are bound; Aborting until all pods are gone."""
     nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODES_MAX)]
-    """Node of each node rank, in order. a{b,c}d stands for abd and acd."""
-    per_node: Annotated[dict[str, Count], Field(default_factory=dict, max_length=32)]
-    """What each node gives: cpu in millicores, memory and storage in bytes, all else in pieces.
-    Nothing for an attempt whose pods were all bound before it was aborted."""
+    """Node of each pod, in order. a{b,c}d stands for abd and acd."""
+    roles: Annotated[tuple[EntryRole, ...], Field(default_factory=tuple, max_length=ROLES_MAX)]
+    """Roles of the attempt, whose pods are numbered through in this order. None for an attempt
+    whose pods were all bound before it was aborted."""
     spans: Annotated[tuple[Span, ...], Field(default_factory=tuple, max_length=LEVELS_MAX)]
     """How far the nodes spread at each level of the fabric when they were chosen."""
     mapping: RankMapping | None = None

@@ -31,6 +31,8 @@ _NOT_OF_THE_ENUM = frozenset({"literal_error", "enum"})
 NODES_MAX = 16_384
 PROCESSES_MAX = 64
 RANKS_MAX = NODES_MAX * PROCESSES_MAX
+ROLES_MAX = 8
+ROLE_NAME_LENGTH_MAX = 32
 
 NAME_LENGTH_MAX = 253
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]

@@ -312,13 +312,7 @@ class StateBuilder:
             priority=priority,
             submitted_s=cached.submitted_s,
             attempt=cached.record.attempt + 1,
-            num_nodes=spec.num_nodes,
-            per_node=cached.per_node,
-            selector=cached.selector,
-            tolerations=cached.tolerations,
-            ranks_per_node=spec.num_proc_per_node,
-            workload=cached.workload,
-            constraints=cached.constraints,
+            roles=cached.roles,
         )
         self._core_jobs[cached.uid] = cached, priority, job
         return job

@@ -18,13 +18,22 @@ from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
 
 
-def unbound_nodes(entry: Entry, pods: Sequence[Pod]) -> list[str]:
-    """The nodes on which the entry may still bind a pod, one for each such pod."""
+def unbound_pods(entry: Entry, pods: Sequence[Pod]) -> list[int]:
+    """The numbers of the pods that the entry may still bind."""
     if entry.state is EntryState.ABORTING:
         valid = [pod for pod in pods if pod.node_rank < len(entry.nodes)]
-        return [entry.nodes[pod.node_rank] for pod in valid if not pod.node and not pod.terminal]
+        return [pod.node_rank for pod in valid if not pod.node and not pod.terminal]
     running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}
-    return [node for rank, node in enumerate(entry.nodes) if rank not in running]
+    return [number for number in range(len(entry.nodes)) if number not in running]
+
+
+def add_assumed(assumed: dict[str, dict[str, int]], entry: Entry, pods: Iterable[int]) -> None:
+    """Add what these pods of the entry request to the amounts assumed on each node."""
+    amounts = entry.amounts
+    for number in pods:
+        total = assumed.setdefault(entry.nodes[number], {})
+        for resource, amount in amounts[number].items():
+            total[resource] = total.get(resource, 0) + amount
 
 
 def subtract_assumed(
@@ -41,10 +50,7 @@ def subtract_assumed(
     for entry in entries:
         seen = state.attempts.get(entry.key, ObservedAttempt())
         lost |= _lost(entry, seen)
-        for node in unbound_nodes(entry, seen.pods):
-            amounts = assumed.setdefault(node, {})
-            for resource, amount in entry.per_node.items():
-                amounts[resource] = amounts.get(resource, 0) + amount
+        add_assumed(assumed, entry, unbound_pods(entry, seen.pods))
     return tuple(
         without_double_booked(
             _with_assumed(node, assumed.get(node.name, {}), lost.get(node.name)), double_booked

@@ -35,7 +35,7 @@ def cancels_run(seen: ObservedJob) -> Cause | None:
     if seen.suspend:
         return _SUSPENDED
     record = seen.record
-    if seen.job.num_nodes != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
+    if seen.job.num_pods != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
         return _SPEC_CHANGED
     return None
 

@@ -166,8 +166,23 @@ def _resources(snapshot: Snapshot) -> tuple[list[str], list[str]]:
     """The resources that most nodes have, and the others that jobs request; each sorted."""
     carried = collections.Counter(name for node in snapshot.nodes for name in node.allocatable)
     common = sorted(carried, key=lambda name: (-carried[name], name))[:COMMON_MAX]
-    requested = {name for job in (*snapshot.jobs, *snapshot.returning) for name in job.per_node}
+    requested = {
+        name
+        for job in (*snapshot.jobs, *snapshot.returning)
+        for role in job.roles
+        for name in role.per_pod
+    }
     return sorted(common), sorted((requested & carried.keys()) - {*common})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """One pod on each of these ``nodes`` (columns, distinct) that requests ``need[i]`` of the
+    resource in row ``rows[i]``, for every i."""
+
+    nodes: Ints
+    rows: Ints
+    need: Ints
 
 
 class Capacity:
@@ -190,13 +205,13 @@ class Capacity:
         """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
         return self._free.holds(rows, need)
 
-    def holds_unreserved(self, rows: Ints, need: Ints) -> Mask:
-        """The same, minus all reservations."""
-        return self._beside.holds(rows, need)
+    def holds_unreserved(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
+        """The same, minus all reservations, and minus what is ``taken``."""
+        return self._beside.holds_after(rows, need, taken)
 
-    def could_hold(self, rows: Ints, need: Ints) -> Mask:
+    def could_hold(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
         """The same, where all pods of jobs had ended."""
-        return self._reservable.holds(rows, need)
+        return self._reservable.holds_after(rows, need, taken)
 
     def reserve(self, nodes: Ints, rows: Ints, need: Ints) -> None:
         """Reserve capacity for one pod of ``need`` on each of the nodes."""
@@ -253,6 +268,21 @@ class _Remaining:
             mask = mask.copy()
             mask[nodes] = _hold(self.amounts[rows[:, np.newaxis], nodes], need)
             self._masks[key] = len(self._changed), mask
+        return mask
+
+    def holds_after(self, rows: Ints, need: Ints, taken: Sequence[Taken]) -> Mask:
+        """The same, minus what is ``taken``."""
+        mask = self.holds(rows, need)
+        if not taken:
+            return mask
+        nodes = np.unique(np.concatenate([each.nodes for each in taken]))
+        left = self.amounts[:, nodes]
+        for each in taken:
+            left[each.rows[:, np.newaxis], np.searchsorted(nodes, each.nodes)] -= each.need[
+                :, np.newaxis
+            ]
+        mask = mask.copy()
+        mask[nodes] &= _hold(left[rows], need)
         return mask
 
 

@@ -14,7 +14,7 @@ from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, L
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import START_TIMEOUT_S
 from railwright_scheduler.model.decisions import Reason
-from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob
+from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob, running_job
 from railwright_topology.links import Links
 
 
@@ -132,6 +132,6 @@ def running(
                 nodes = entry.nodes
             elif entry.attempt == seen.record.attempt:
                 nodes = ()
-        # An attempt with another number of nodes than the spec is to end.
-        if job.workload is not None and job.num_nodes == len(nodes) > 1:
-            yield RunningJob(job.workload, job.ranks_per_node, nodes, job.uid)
+        sends = running_job(job, nodes)
+        if sends is not None:
+            yield sends

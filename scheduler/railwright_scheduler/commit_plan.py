@@ -15,11 +15,12 @@ from railwright_scheduler.attempt import gang, ledger_budget
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, ObservedGang, Pod, Step
-from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryRole, EntryState
 from railwright_scheduler.attempt.ledger_budget import LedgerBudget
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.policy.admission import LedgerCapacity
 from railwright_scheduler.revalidation import InvalidNodes
 
@@ -164,12 +165,10 @@ class CommitPlan:
         )
 
 
-def _unbound(state: ClusterState) -> dict[AttemptKey, list[str]]:
-    """The nodes on which each entry may yet bind pods."""
+def _unbound(state: ClusterState) -> dict[AttemptKey, list[int]]:
+    """The numbers of the pods that each entry may yet bind."""
     return {
-        entry.key: assume.unbound_nodes(
-            entry, state.attempts.get(entry.key, ObservedAttempt()).pods
-        )
+        entry.key: assume.unbound_pods(entry, state.attempts.get(entry.key, ObservedAttempt()).pods)
         for entry in state.ledger.entries
     }
 
@@ -177,7 +176,7 @@ def _unbound(state: ClusterState) -> dict[AttemptKey, list[str]]:
 def _invalid_nodes(
     state: ClusterState,
     jobs: Mapping[str, ObservedJob],
-    unbound: Mapping[AttemptKey, Sequence[str]],
+    unbound: Mapping[AttemptKey, Sequence[int]],
     isolation: Isolation,
     double_booked: Collection[str],
 ) -> dict[AttemptKey, InvalidNodes]:
@@ -214,9 +213,13 @@ def entry_of(
         attempt=attempt,
         state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
         nodes=nodes,
-        per_node=seen.job.per_node if cause is None else {},
+        roles=_entry_roles(seen.job) if cause is None else (),
         cause=cause,
         spans=spans,
         spec_hash=seen.spec_hash if cause is None else "",
         purpose=seen.job.purpose,
     )
+
+
+def _entry_roles(job: Job) -> tuple[EntryRole, ...]:
+    return tuple(EntryRole(role.name, role.replicas, role.per_pod) for role in job.roles)

@@ -211,14 +211,22 @@ def _outside(reason: NeverFits) -> str:
 def _does_not_fit(reason: NeverFits | NotEnoughNodes) -> str:
     if isinstance(reason, NotEnoughNodes):
         return _not_enough(reason)
-    return f"{_needs(reason.need, reason.per_node)}{_on(reason.constraints)}; {_never(reason)}"
+    needs = _needs(reason.need, reason.per_node)
+    return f"{_of_role(reason.role)}{needs}{_on(reason.constraints)}; {_never(reason)}"
+
+
+def _of_role(role: str) -> str:
+    return f"role {role} " if role else ""
 
 
 def _not_enough(reason: NotEnoughNodes) -> str:
     now = f"{reason.free} of {_count(reason.candidates, 'node')} can take one now"
-    if reason.constraints != NO_CONSTRAINTS:
+    if reason.is_beside_roles:
+        now += " beside the pods of its other roles"
+    elif reason.constraints != NO_CONSTRAINTS:
         now = f"{reason.free} stand so now, {reason.candidates} if all were free"
-    parts = [_needs(reason.need, reason.per_node) + _on(reason.constraints), now]
+    needs = _needs(reason.need, reason.per_node) + _on(reason.constraints)
+    parts = [f"{_of_role(reason.role)}{needs}", now]
     if reason.best_level and reason.best_free:
         parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
     parts += _rails_short(reason.rails)

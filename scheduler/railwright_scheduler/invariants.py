@@ -148,7 +148,7 @@ def check_ledger(old: Ledger, new: Ledger) -> None:
     before = {entry.key: entry for entry in old.entries}
     for entry in new.entries:
         was = before.get(entry.key, entry)
-        if (was.nodes, was.per_node) != (entry.nodes, entry.per_node):
+        if (was.nodes, was.roles) != (entry.nodes, entry.roles):
             raise ViolationError(f"I14: the plan of {entry.key} went from {was} to {entry}")
         if was.state is EntryState.ABORTING and entry not in (was, was.brief):
             raise ViolationError(f"I14: the abort of {entry.key} went from {was} to {entry}")
@@ -219,10 +219,9 @@ def check_bind(ledger: Ledger, pod: PodFact, *, node: str) -> None:
     if planned != node:
         raise ViolationError(f"I14: {pod.name} is bound to {node}, the ledger says {planned}")
     asked = {resource: amount for resource, amount in pod.amounts.items() if amount}
-    if asked != {resource: amount for resource, amount in entry.per_node.items() if amount}:
-        raise ViolationError(
-            f"I9: {pod.name} is bound and asks for {pod.amounts}, reserved were {entry.per_node}"
-        )
+    reserved = {name: amount for name, amount in entry.amounts[pod.node_rank].items() if amount}
+    if asked != reserved:
+        raise ViolationError(f"I9: {pod.name} requests {pod.amounts}, reserved were {reserved}")
     for resource, amount in pod.amounts.items():
         if type(amount) is not int:
             raise ViolationError(f"I9: {pod.name} asks for {amount!r} {resource}, no integer")
@@ -298,10 +297,10 @@ def given_away(facts: Facts, *, late: bool = False) -> dict[str, dict[str, int]]
     unbound = {(pod.key, pod.node_rank) for pod in facts.pods if not pod.node}
     for entry in facts.ledger.entries:
         is_assumed = entry.state is EntryState.COMMITTING
-        for rank, node in enumerate(entry.nodes):
+        for rank, (node, per_pod) in enumerate(zip(entry.nodes, entry.amounts, strict=True)):
             which = (entry.key, rank)
             if which not in running and (is_assumed or (late and which in unbound)):
-                _add(used.setdefault(node, {}), entry.per_node)
+                _add(used.setdefault(node, {}), per_pod)
     return used
 
 

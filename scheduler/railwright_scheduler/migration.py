@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from railwright_scheduler import assume, cluster
+from railwright_scheduler import assume, cluster, migration_reason
 from railwright_scheduler.attempt import causes
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
@@ -31,13 +31,13 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.budget import OverBudgetError, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.cluster import Ints
 from railwright_scheduler.cluster_state import ClusterState, ObservedJob, running
 from railwright_scheduler.communication import measured
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
-from railwright_scheduler.migration_cost import WORTH, MigrationCost
+from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.decisions import (
     BindingBacklog,
     BlockedByReservation,
@@ -47,6 +47,7 @@ from railwright_scheduler.model.decisions import (
     Reason,
 )
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
+from railwright_scheduler.pending import with_previous_nodes
 from railwright_scheduler.policy import order, ranks
 from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.link_traffic import Traffic
@@ -69,7 +70,6 @@ worth."""
 KEPT_BYTES_MAX = 32 << 20
 """Steps that are kept, each with the order that it takes so long in."""
 
-_NAMED_MAX = 4
 _CLAIMS = (
     NotEvaluated,
     NotEnoughNodes,
@@ -158,7 +158,13 @@ def _select(
     if best is None:
         return Migrations({}, {}, well)
     uid = best.job.uid
-    return Migrations({uid: best.cause}, {uid: tuple(sorted(best.target))}, well)
+    return Migrations({uid: best.cause}, {uid: _by_role(best)}, well)
+
+
+def _by_role(move: _Move) -> tuple[str, ...]:
+    """The target nodes, sorted within each role, as reservations have them."""
+    pod_ranges = move.job.pod_ranges
+    return tuple(name for pods in pod_ranges for name in sorted(move.target[pods]))
 
 
 def _those(
@@ -201,7 +207,7 @@ def _is_stale(seen: ObservedJob, verdict: Assessment | None, topology_hash: str)
     return (
         seen.topology_hash != topology_hash
         and topology_hash != ""
-        and seen.job.workload is not None
+        and seen.job.training is not None
         and seen.record.phase is Phase.RUNNING
         and isinstance(verdict, Ongoing)
         and not (verdict.suspected or verdict.wants_stacks)
@@ -246,7 +252,7 @@ def _in_one_cycle(ready: Sequence[ObservedJob], second: int) -> Iterator[Observe
         ordered.insert(0, ordered.pop(zlib.crc32(b"%d" % second) % len(ordered)))
     effort = 0
     for seen in ordered:
-        its = max(ranks.JOB, ranks.effort(seen.job))
+        its = max(ranks.JOB, sum(map(ranks.effort, seen.job.roles)))
         if effort and effort + its > EFFORT_MAX:
             return
         effort += its
@@ -263,20 +269,28 @@ def _alone(
     state: ClusterState, nodes: tuple[Node, ...], seen: ObservedJob, others: tuple[RunningJob, ...]
 ) -> Snapshot:
     """The snapshot in which only this job is pending, without its own pods."""
-    job, own = seen.job, frozenset(seen.record.nodes)
-    pending = replace(job, attempt=seen.record.attempt + 1, before=seen.record.nodes)
+    job = replace(seen.job, attempt=seen.record.attempt + 1)
+    own: dict[str, list[Amounts]] = {}
+    for role, pods in zip(job.roles, job.pod_ranges, strict=True):
+        for name in seen.record.nodes[pods]:
+            own.setdefault(name, []).append(role.per_pod)
     return Snapshot(
         levels=state.levels,
-        nodes=tuple(_without(node, job.per_node) if node.name in own else node for node in nodes),
+        nodes=tuple(_without(node, own.get(node.name, ())) for node in nodes),
         queues=state.queues,
-        jobs=(pending,),
+        jobs=(with_previous_nodes(job, seen.record.nodes),),
         links=state.links,
         running=others,
     )
 
 
-def _without(node: Node, amounts: Amounts) -> Node:
-    used = {name: max(0, has - amounts.get(name, 0)) for name, has in node.used.items()}
+def _without(node: Node, pods: Sequence[Amounts]) -> Node:
+    if not pods:
+        return node
+    used = {
+        name: max(0, has - sum(amounts.get(name, 0) for amounts in pods))
+        for name, has in node.used.items()
+    }
     return replace(node, used=used)
 
 
@@ -288,21 +302,24 @@ def _move(
     assert seen.progress is not None, seen.job.uid
     floor, before = cluster.of(alone), seen.record.nodes
     columns = {node.name: at for at, node in enumerate(floor.nodes)}
-    if len(before) != seen.job.num_nodes or not columns.keys() >= {*before}:
+    if len(before) != seen.job.num_pods or not columns.keys() >= {*before}:
         return None
-    after = _decided(alone, isolation, traffic_work)
-    if after is None or after == before:
+    target = _decided(alone, isolation, traffic_work)
+    if target is None or target == before:
         return None
+    assert seen.job.training is not None, seen.job.uid
+    role, pods = seen.job.training
+    before, after = before[pods], target[pods]
     nodes, others = (np.sort(np.array([columns[name] for name in its])) for its in (before, after))
-    assert seen.job.workload is not None, seen.job.uid
+    assert role.workload is not None, seen.job.uid
     # What was recorded of some devices and what is derived for others do not compare.
-    workload = measured.held(seen.job.workload, floor.devices(np.union1d(nodes, others)))
+    workload = measured.held(role.workload, floor.devices(np.union1d(nodes, others)))
     uses = Traffic(floor, alone.running, isolation, traffic_work).uses()
     work = WorkBudget()
 
     def step_s(names: tuple[str, ...], its: Ints) -> float:
-        job = replace(seen.job, workload=workload, before=names)
-        return _as_it_stands(work, build_request(job, floor, its, budget=0, uses=uses))
+        its_role = replace(role, workload=workload, before=names)
+        return _as_it_stands(work, build_request(its_role, floor, its, budget=0, uses=uses))
 
     try:
         now_s, then_s = step_s(before, nodes), step_s(after, others)
@@ -313,9 +330,9 @@ def _move(
     total, done = seen.progress.total_steps, seen.progress.step
     left = HORIZON_S / now_s if total is None else max(0, total - done)
     migration_cost = MigrationCost(now_s, then_s, left, _since(seen))
-    message = _message(migration_cost, _why(floor, nodes), before=before, nodes=after)
+    message = migration_reason.sentence(migration_cost, floor, nodes, before=before, after=after)
     cause = causes.bounded(Cause(CauseCode.REMAPPED, message))
-    return _Move(seen.job, after, migration_cost, cause)
+    return _Move(seen.job, target, migration_cost, cause)
 
 
 def _decided(
@@ -339,51 +356,3 @@ def _as_it_stands(work: WorkBudget, request: MappingRequest) -> float:
     """Seconds of a step with every rank where it was before; 0 where none is predicted."""
     order = np.array(request.before, dtype=np.int64)
     return OrderEvaluator(request, work).evaluate(order).step_us / 1e6
-
-
-def _message(
-    cost: MigrationCost, why: str, *, before: tuple[str, ...], nodes: tuple[str, ...]
-) -> str:
-    moved = [rank for rank, pair in enumerate(zip(before, nodes, strict=True)) if len({*pair}) > 1]
-    named = ", ".join(f"{rank} to {nodes[rank]}" for rank in moved[:_NAMED_MAX])
-    more = ", …" if len(moved) > _NAMED_MAX else ""
-    return (
-        f"{why}; a step is predicted to take {cost.now_s:.3g} s as ranks stand, and "
-        f"{cost.then_s:.3g} s if {len(moved)} of {len(nodes)} node ranks move ({named}{more}): "
-        f"of {_time(cost.left * cost.now_s)} left {_time(cost.saved_s)} are saved for "
-        f"{_time(cost.cost_s)}"
-    )
-
-
-def _why(floor: Cluster, nodes: Ints) -> str:
-    """The narrowest border between its nodes, and the slowest of them."""
-    found = [*_narrowest(floor, nodes)][-1:]
-    slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_rate)
-    if _rate(slowest) < WORTH:
-        found.append(f"{slowest.name} runs at {_rate(slowest):.2g} of the rate of its kind")
-    return " and ".join(found) or "other is known of links and nodes than when it was placed"
-
-
-def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
-    """The borders that let out less than its nodes send, each narrower than those before."""
-    least = 1.0
-    for level, tier in enumerate(floor.uplinks):
-        here, counts = np.unique(tier.domains[nodes], return_counts=True)
-        shares = tier.capacity[here] / counts
-        if len(here) > 1 and shares.min() < least:
-            at = int(shares.argmin())
-            least = float(shares[at])
-            members = nodes[tier.domains[nodes] == here[at]]
-            name, capacity = (
-                floor.nodes[int(members[0])].domains[level],
-                float(tier.capacity[here[at]]),
-            )
-            yield f"the uplinks of {name} let out {capacity:.3g} of its {len(members)} nodes there"
-
-
-def _rate(node: Node) -> float:
-    return min(node.relative_speed.products, node.relative_speed.memory)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

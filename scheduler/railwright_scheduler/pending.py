@@ -106,7 +106,17 @@ def next_attempt(seen: ObservedJob, entries: Sequence[Entry]) -> Job:
     if last is not None and last.cause is not None:
         blamed = {*last.cause.nodes, last.cause.node}
         before = tuple("" if name in blamed else name for name in before)
-    return replace(seen.job, attempt=seen.record.attempt + 1, before=before)
+    return with_previous_nodes(replace(seen.job, attempt=seen.record.attempt + 1), before)
+
+
+def with_previous_nodes(job: Job, nodes: tuple[str, ...]) -> Job:
+    """The job, each role with the ``nodes`` of its pods in the last attempt. If a job of several
+    roles had another number of pods then, their roles are unknown: it gets none."""
+    if len(job.roles) > 1 and len(nodes) != job.num_pods:
+        return job
+    pod_ranges = job.pod_ranges if len(job.roles) > 1 else (slice(None),)
+    its = zip(job.roles, pod_ranges, strict=True)
+    return replace(job, roles=tuple(replace(role, before=nodes[pods]) for role, pods in its))
 
 
 def is_draining(

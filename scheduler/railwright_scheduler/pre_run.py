@@ -79,7 +79,7 @@ def _needed(seen: ObservedJob) -> PreRunRecord | None:
     job = _smaller(seen.job) if held is not None or _loses_no_time(record) else None
     if job is None:
         return None
-    ranks = job.num_nodes * job.ranks_per_node
+    ranks = sum(role.replicas * role.ranks_per_pod for role in job.roles)
     why = f"a pre-run would have {ranks} ranks: at most {RANKS_MAX} can be recorded"
     return PreRunRecord(request.spec_hash, given_up=why if ranks > RANKS_MAX else "")
 
@@ -90,23 +90,27 @@ def _loses_no_time(record: JobRecord) -> bool:
 
 
 def _smaller(job: Job) -> Job | None:
-    """The job as its pre-run has it; None if that would be no smaller, or without a workload."""
-    workload = job.workload
+    """The job as its pre-run has it, with the role that trains alone; None if that would be no
+    smaller, or without a workload."""
+    if job.training is None:
+        return None
+    role, _ = job.training
+    workload = role.workload
     if workload is None:
         return None
-    split = measured.smallest(workload, multiple=job.ranks_per_node)
+    split = measured.smallest(workload, multiple=role.ranks_per_pod)
     whole = workload.split.data
     if split.data == whole:
         return None
     batch = workload.recipe.global_batch // whole * split.data
     recipe = replace(workload.recipe, global_batch=batch)
-    return replace(
-        job,
-        num_nodes=job.num_nodes * split.data // whole,
+    smaller = replace(
+        role,
+        replicas=role.replicas * split.data // whole,
         workload=replace(workload, split=split, recipe=recipe, profile=None),
         constraints=NO_CONSTRAINTS,
-        purpose=Purpose.PRE_RUN,
     )
+    return replace(job, roles=(smaller,), purpose=Purpose.PRE_RUN)
 
 
 def assess(seen: ObservedJob, verdict: Assessment) -> Assessment:

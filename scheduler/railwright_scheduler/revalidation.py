@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from railwright_scheduler import assume
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.snapshot import Amounts, Job, Node
@@ -27,15 +28,15 @@ def invalid_nodes(
     entries: Iterable[Entry],
     *,
     nodes: Iterable[Node],
-    unbound: Mapping[AttemptKey, Sequence[str]],
+    unbound: Mapping[AttemptKey, Sequence[int]],
     jobs: Mapping[str, Job],
     isolation: Isolation,
 ) -> dict[AttemptKey, InvalidNodes]:
     """The invalid nodes of each committing entry; entries whose nodes are all valid are left out.
 
-    ``unbound`` are the nodes on which an entry has, or may have, pods to bind. If two entries and
-    the usage do not fit on one node together, the earlier entry keeps its place. An entry whose
-    check raises counts as valid: its capacity stays assumed.
+    ``unbound`` are the pods that an entry has, or may have, to bind. If two entries and the usage
+    do not fit on one node together, the earlier entry keeps its place. An entry whose check raises
+    counts as valid: its capacity stays assumed.
     """
     by_name = {node.name: node for node in nodes}
     assumed: dict[str, dict[str, int]] = {}
@@ -49,10 +50,7 @@ def invalid_nodes(
             if whys:
                 found[entry.key] = whys
                 continue
-        for name in unbound[entry.key]:
-            amounts = assumed.setdefault(name, {})
-            for resource, amount in entry.per_node.items():
-                amounts[resource] = amounts.get(resource, 0) + amount
+        assume.add_assumed(assumed, entry, unbound[entry.key])
     return found
 
 
@@ -73,21 +71,37 @@ def wider_spread(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str])
 
 def _invalid_nodes(
     entry: Entry,
-    unbound: Iterable[str],
+    unbound: Iterable[int],
     nodes: Mapping[str, Node],
     assumed: Mapping[str, Amounts],
     job: Job | None,
 ) -> InvalidNodes:
-    demands = None if job is None else eligibility.Demands(job)
-    whys = {
-        name: _why(nodes.get(name), entry.per_node, assumed.get(name, {}), demands)
-        for name in unbound
-    }
-    return {name: why for name, why in whys.items() if why}
+    """Pods of several roles may share a node: what each requests is added to what is assumed."""
+    found: dict[str, str] = {}
+    own: dict[str, dict[str, int]] = {}
+    demands, amounts = _demands(entry, job), entry.amounts
+    for pod in unbound:
+        name = entry.nodes[pod]
+        total = own.setdefault(name, dict(assumed.get(name, {})))
+        why = _why(nodes.get(name), amounts[pod], total, demands[pod] if demands else None)
+        if why:
+            found.setdefault(name, why)
+        for resource, amount in amounts[pod].items():
+            total[resource] = total.get(resource, 0) + amount
+    return found
+
+
+def _demands(entry: Entry, job: Job | None) -> list[eligibility.Demands]:
+    """What each pod of the entry requires of its node; empty if the job is gone, or has another
+    number of pods now."""
+    if job is None or job.num_pods != len(entry.nodes):
+        return []
+    by_role = [(eligibility.Demands(role), role.replicas) for role in job.roles]
+    return [demands for demands, replicas in by_role for _ in range(replicas)]
 
 
 def _why(
-    node: Node | None, per_node: Amounts, assumed: Amounts, demands: eligibility.Demands | None
+    node: Node | None, per_pod: Amounts, assumed: Amounts, demands: eligibility.Demands | None
 ) -> str:
     """Why the node cannot take one pod of the job; empty if it can."""
     if node is None:
@@ -96,7 +110,7 @@ def _why(
         return f"is {node.unavailable}"
     if demands is not None and (unmet := demands.unmet_by(node)):
         return unmet
-    for resource, amount in sorted(per_node.items()):
+    for resource, amount in sorted(per_pod.items()):
         free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
         if free - assumed.get(resource, 0) < amount:
             left = max(0, free - assumed.get(resource, 0))

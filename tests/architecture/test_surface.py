@@ -35,6 +35,7 @@ SURFACES: dict[str, list[str]] = {
         "PriorityClassMissing",
         "QueueMissing",
         "Reason",
+        "Role",
         "Shortage",
         "Snapshot",
         "Taint",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fixtures.jobs import job, with_role
 from railwright_scheduler import Job, Node, Snapshot, decide
 from railwright_scheduler.model.snapshot import RunningJob
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
@@ -120,7 +121,7 @@ def _mapped(model: Transformer, split: Parallelism, *, busy: float = 0.0) -> lis
     for number in range(ROUNDS):
         recipe = Recipe(2048 + 128 * number, 1, 16 * split.data, sequence_parallel=True)
         bare = _one_gang(split.ranks // 8, busy)
-        job = replace(bare.jobs[0], ranks_per_node=8, workload=Workload(model, split, recipe))
+        job = with_role(bare.jobs[0], ranks_per_pod=8, workload=Workload(model, split, recipe))
         nodes = tuple(replace(node, machine="DGX A100") for node in bare.nodes)
         found.append(
             replace(bare, jobs=(job,), nodes=nodes, links=(Links(4.0), Links(2.0), Links()))
@@ -167,7 +168,7 @@ def _node(number: int, busy: float, labelled: bool, rng: random.Random) -> Node:
 
 
 def _job(number: int, nodes: int, gpus: int, rng: random.Random) -> Job:
-    return Job(
+    return job(
         uid=f"job-{number}",
         namespace=f"team-{number % 7}",
         name=f"job-{number}",
@@ -175,8 +176,8 @@ def _job(number: int, nodes: int, gpus: int, rng: random.Random) -> Job:
         priority=rng.choice((0, 0, 0, 1, 2)),
         submitted_s=rng.randrange(1_000_000),
         attempt=1,
-        num_nodes=nodes,
-        per_node={GPU: gpus, "cpu": 12_000 * gpus, "memory": gpus * 2**37, "pods": 1},
+        replicas=nodes,
+        per_pod={GPU: gpus, "cpu": 12_000 * gpus, "memory": gpus * 2**37, "pods": 1},
         selector={"kind": rng.choice(("h100", "h200"))} if rng.random() < 0.1 else {},
     )
 

@@ -157,7 +157,7 @@ def _pod(workload: Workload, number: int, prefix: str) -> Json:
         attempt=1,
         state=EntryState.COMMITTING,
         nodes=(),
-        per_node={},
+        roles=(),
     )
     job = gang_site.job("bench", name, nodes=workload.pods_each)
     pod = dict(pods.render(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from unittest import mock
 
 from fixtures import heavy_workloads
+from fixtures.jobs import with_role
 from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
@@ -69,7 +70,7 @@ def _planned(seed: int) -> Planned:
     size = min(max(NODES), int(nodes * rng.choice([1.0, 1.0, 1.3, 2.0])))
     floor = heavy_workloads.cluster(rng, shape, size)
     asked = replace(floor, jobs=(heavy_workloads.job(rng, floor, nodes),))
-    plain = replace(floor, jobs=(replace(asked.jobs[0], workload=None),))
+    plain = replace(floor, jobs=(with_role(asked.jobs[0], workload=None),))
     plain_s, _ = _decided(plain, Isolation())
     isolation = Isolation()
     with _recorded() as budgets:

@@ -196,7 +196,7 @@ def _gain(site: Fabric, ratio: float) -> float:
     (ours,) = decide(world).admitted
     hall = cluster.of(world)
     by_chance = [
-        small_steps.predicted_s(job, hall, random.Random(seed).sample(names, job.num_nodes))
+        small_steps.predicted_s(job, hall, random.Random(seed).sample(names, job.num_pods))
         for seed in BY_CHANCE
     ]
     return statistics.mean(by_chance) / small_steps.predicted_s(job, hall, ours.nodes)

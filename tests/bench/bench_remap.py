@@ -26,6 +26,7 @@ import numpy as np
 from bench import small_steps
 from bench.step_cases import DEVICES, MACHINE
 from fixtures import shaped_network
+from fixtures.jobs import with_role
 from fixtures.shaped_network import ShapedNetwork, Speeds
 from railwright_scheduler import Snapshot, cluster, decide
 from railwright_scheduler.communication import derive, traffic_matrix
@@ -51,7 +52,7 @@ REPLICAS = 8
 DEADLINE_S = 1_500.0
 
 JOB = small_steps.job(REPLICAS)
-WORKLOAD, NODES = small_steps.workload(REPLICAS), JOB.num_nodes
+WORKLOAD, NODES = small_steps.workload(REPLICAS), JOB.num_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class _Site:
         lost = ours[worst]
         before = tuple("" if name == lost else name for name in ours)
         left = tuple(node for node in self._world.nodes if node.name != lost)
-        again = replace(self._job, attempt=2, before=before)
+        again = with_role(self._job, attempt=2, before=before)
         mapped = self._decided(replace(self._world, nodes=left, jobs=(again,)))
         moved = sum(one != other for one, other in zip(before, mapped, strict=True))
         _say(f"rank {worst} is lost; we move {moved} ranks, its own among them")
@@ -149,7 +150,7 @@ class _Site:
         """With the uplinks of our first rank's rack slowed: as we stand, and where we would be if
         we asked again, which is what running jobs are moved by."""
         links = (Links(), Links(RATIO, leaving={self.slow_rack: SLOWED / SPEEDS.node}))
-        again = replace(self._job, attempt=2, before=tuple(self._ours))
+        again = with_role(self._job, attempt=2, before=tuple(self._ours))
         slowed = replace(self._world, links=links, jobs=(again,))
         self._hall = cluster.of(slowed)
         yield self._order("slowed", self._ours)

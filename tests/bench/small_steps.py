@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.step_cases import DEVICES, GPU, MACHINE
+from fixtures import jobs
 from railwright_scheduler import Job, Node
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
@@ -40,7 +41,7 @@ def workload(replicas: int) -> Workload:
 def job(replicas: int) -> Job:
     """It waits, alone, in the queue ``default``."""
     does = workload(replicas)
-    return Job(
+    return jobs.job(
         uid="job",
         namespace="team",
         name="job",
@@ -48,9 +49,9 @@ def job(replicas: int) -> Job:
         priority=0,
         submitted_s=0,
         attempt=1,
-        num_nodes=does.split.ranks // DEVICES,
-        per_node={GPU: DEVICES, "pods": 1},
-        ranks_per_node=DEVICES,
+        replicas=does.split.ranks // DEVICES,
+        per_pod={GPU: DEVICES, "pods": 1},
+        ranks_per_pod=DEVICES,
         workload=does,
     )
 
@@ -65,5 +66,5 @@ def predicted_s(asked: Job, hall: Cluster, nodes: Sequence[str]) -> float:
     at = {node.name: column for column, node in enumerate(hall.nodes)}
     columns = np.array([at[name] for name in nodes])
     line = np.sort(columns)
-    gang = OrderEvaluator(build_request(asked, hall, line, budget=0))
+    gang = OrderEvaluator(build_request(asked.roles[0], hall, line, budget=0))
     return gang.evaluate(np.searchsorted(line, columns)).step_us / 1e6

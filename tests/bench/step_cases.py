@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fixtures.jobs import job
 from railwright_scheduler import Job, Node, Snapshot
 from railwright_scheduler.model.workload import (
     Attention,
@@ -75,7 +76,7 @@ class StepCase:
         )
 
     def _job(self) -> Job:
-        return Job(
+        return job(
             uid=self.name,
             namespace="team",
             name="job",
@@ -83,9 +84,9 @@ class StepCase:
             priority=0,
             submitted_s=0,
             attempt=1,
-            num_nodes=self.nodes,
-            per_node={GPU: DEVICES, "pods": 1},
-            ranks_per_node=DEVICES,
+            replicas=self.nodes,
+            per_pod={GPU: DEVICES, "pods": 1},
+            ranks_per_pod=DEVICES,
             workload=self.workload,
         )
 

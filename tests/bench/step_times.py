@@ -24,6 +24,7 @@ from bench import arnold, exact, flows, scotch, sharedmap, step_flows
 from bench.flows import Network, Tier
 from bench.step_cases import CASES, DEVICES, MACHINE, StepCase
 from bench.step_flows import Phase
+from fixtures.jobs import with_role
 from railwright_scheduler import Snapshot, cluster, decide
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.cluster import Cluster
@@ -112,7 +113,7 @@ def _orders(world: Snapshot, hall: Cluster, ours: Ints) -> Iterator[Order]:
     """``ours`` has nodes in the order of ranks."""
     yield _order("ours", world, hall, ours)
     free = np.flatnonzero((hall.free == hall.allocatable).all(axis=0))
-    silent = replace(world, jobs=(replace(world.jobs[0], workload=None),))
+    silent = replace(world, jobs=(with_role(world.jobs[0], workload=None),))
     chosen = [np.sort(ours), free[: len(ours)], np.sort(_decided(silent, hall))]
     for nodes in {each.tobytes(): each for each in chosen}.values():
         gang = _gang(world, hall, nodes)
@@ -127,7 +128,7 @@ def _order(whose: str, world: Snapshot, hall: Cluster, ranked: Ints) -> Order:
 
 
 def _gang(world: Snapshot, hall: Cluster, nodes: Ints) -> OrderEvaluator:
-    return OrderEvaluator(build_request(world.jobs[0], hall, nodes, budget=0))
+    return OrderEvaluator(build_request(world.jobs[0].roles[0], hall, nodes, budget=0))
 
 
 def _answers(gang: OrderEvaluator) -> Iterator[tuple[str, Ints]]:

@@ -12,7 +12,7 @@ from railwright_api import names
 from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
-from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
@@ -137,7 +137,10 @@ def _entry(raw: Json) -> Entry:
         attempt=raw["attempt"],
         state=EntryState(raw["state"]),
         nodes=node_names(raw["nodes"]),
-        per_node=dict(raw.get("perNode", {})),
+        roles=tuple(
+            EntryRole(role["name"], role["replicas"], dict(role.get("perPod", {})))
+            for role in raw.get("roles", ())
+        ),
         cause=None if cause is None else _cause(cause),
     )
 

@@ -248,7 +248,9 @@ def test_the_ledger_is_one_and_a_stale_write_of_it_fails(admin: ApiClient) -> No
         "attempt": 1,
         "state": "Aborting",
         "nodes": ["n1"],
-        "perNode": {"memory": 2**62, "cpu": 8000},
+        "roles": [
+            {"name": "worker", "replicas": 1, "perPod": {"memory": 2**62, "cpu": 8000}},
+        ],
         "spans": [{"level": "railwright.dev/rack", "domains": 1}],
         "specHash": "7d8a",
         "cause": cause,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fixtures import job, table
 from fixtures.examples import examples
-from fixtures.jobs import GPU
+from fixtures.jobs import GPU, with_role
 from fixtures.strategies import gangs
 from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.budget import WorkBudget
@@ -69,7 +69,7 @@ def fitting(
     """Domains, usable nodes, what is taken of them, and limits for so many nodes; None if so many
     have no place within these limits."""
     tree, eligible = of(snapshot).domains, np.ones(len(snapshot.nodes), dtype=np.bool_)
-    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_nodes
+    asked, count = data.draw(limits(tree.finest)), snapshot.jobs[0].num_pods
     note(f"{table(snapshot)}\n{asked} {tree}")
     if count % asked.segment or capacity(tree, eligible, asked) < count:
         return None
@@ -119,7 +119,7 @@ def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
 ) -> None:
     tree = of(snapshot).domains
     asked = data.draw(limits(tree.finest))
-    count = snapshot.jobs[0].num_nodes
+    count = snapshot.jobs[0].num_pods
     note(f"{table(snapshot)}\n{asked} {tree}")
     everyone = range(len(snapshot.nodes))
     able = [each for each in combinations(everyone, count) if satisfied(tree, each, asked)]
@@ -147,7 +147,7 @@ def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
 def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.DataObject) -> None:
     tree = of(snapshot).domains
     rather = data.draw(st.integers(0, tree.finest))
-    count = snapshot.jobs[0].num_nodes
+    count = snapshot.jobs[0].num_pods
     eligible = np.ones(len(snapshot.nodes), dtype=np.bool_)
     free_capacity = np.zeros(len(eligible), dtype=np.int64)
     chosen = choose(
@@ -173,11 +173,11 @@ def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
     asked = TopologyConstraints(
         spread=spread, spread_tier=snapshot.levels[-1] if spread else "", aligned=True
     )
-    job = replace(snapshot.jobs[0], constraints=asked)
+    job = with_role(snapshot.jobs[0], constraints=asked)
     (*found,) = decide(replace(snapshot, nodes=nodes, jobs=(job,))).admitted
     able = [
         each
-        for each in combinations(nodes, job.num_nodes)
+        for each in combinations(nodes, job.num_pods)
         if all(node.rails is not None and not node.rails.miscabled for node in each)
         and len({node.rails for node in each}) == 1
         and (not spread or _is_spread(each, spread))
@@ -236,7 +236,7 @@ def scale_up_gangs(draw: st.DrawFn) -> Snapshot:
             Node(f"n{at}", path, {GPU: 8}, {GPU: draw(used)}) for at, path in enumerate(domains)
         ),
         queues=("default",),
-        jobs=(job("gang", num_nodes=count, per_node={GPU: 8}, constraints=constraints),),
+        jobs=(job("gang", replicas=count, per_pod={GPU: 8}, constraints=constraints),),
     )
 
 
@@ -250,7 +250,8 @@ def test_gang_gets_scale_up_domains_if_any_choice_does(
     rack, scale_up = snapshot.levels.index("rack"), snapshot.levels.index(SCALE_UP)
 
     def are_so(nodes: tuple[Node, ...]) -> bool:
-        constraints, on = pending_job.constraints, Counter(node.domains[scale_up] for node in nodes)
+        constraints = pending_job.roles[0].constraints
+        on = Counter(node.domains[scale_up] for node in nodes)
         if any(node.used[GPU] for node in nodes):
             return False
         if (
@@ -271,7 +272,7 @@ def test_gang_gets_scale_up_domains_if_any_choice_does(
     note(table(snapshot))
     able = [
         {node.name for node in each}
-        for each in combinations(snapshot.nodes, pending_job.num_nodes)
+        for each in combinations(snapshot.nodes, pending_job.num_pods)
         if are_so(each)
     ]
     (*found,) = decide(snapshot).admitted

@@ -13,6 +13,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from fixtures import outcome, table, world
+from fixtures.jobs import with_role
 from fixtures.strategies import snapshots
 from railwright_scheduler import (
     Admit,
@@ -70,18 +71,18 @@ def test_each_decision_equals_that_of_a_naive_model(snapshot: Snapshot) -> None:
         available = [node.name for node in candidates if _can_now(job, node, free[node.name])]
         beside = {name: {**amounts} for name, amounts in free.items()}
         for ahead in waiting:
-            _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.per_node)
+            _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.roles[0].per_pod)
         allowed = {node.name for node in candidates if _can_now(job, node, beside[node.name])}
         if job.queue not in snapshot.queues:
             assert isinstance(verdict, QueueMissing)
-        elif len(candidates) < job.num_nodes:
+        elif len(candidates) < job.num_pods:
             assert isinstance(verdict, NeverFits)
             assert verdict.candidates == len(candidates)
-        elif len(allowed) >= job.num_nodes:
+        elif len(allowed) >= job.num_pods:
             assert isinstance(verdict, Admit)
-            assert len(set(verdict.nodes)) == len(verdict.nodes) == job.num_nodes
+            assert len(set(verdict.nodes)) == len(verdict.nodes) == job.num_pods
             assert set(verdict.nodes) <= allowed
-            _take(free, verdict.nodes, job.per_node)
+            _take(free, verdict.nodes, job.roles[0].per_pod)
         else:
             _assert_reservation(decisions, job, snapshot, waiting)
             waiting.append(job)
@@ -107,7 +108,7 @@ def test_twice_of_everything_keeps_the_plan(snapshot: Snapshot) -> None:
             replace(node, allocatable=_twice(node.allocatable), used=_twice(node.used))
             for node in snapshot.nodes
         ),
-        jobs=tuple(replace(job, per_node=_twice(job.per_node)) for job in snapshot.jobs),
+        jobs=tuple(with_role(job, per_pod=_twice(job.roles[0].per_pod)) for job in snapshot.jobs),
     )
     assert decide(twice).admitted == decide(snapshot).admitted
 
@@ -188,7 +189,7 @@ def _verdict(decisions: Decisions, job: Job) -> object:
 
 
 def _assert_numbers(verdict: object, job: Job, *, available: int, position: int) -> None:
-    if available < job.num_nodes:
+    if available < job.num_pods:
         assert isinstance(verdict, NotEnoughNodes)
         excluded = sum(each.nodes for each in verdict.excluded)
         assert verdict.free + excluded == verdict.candidates
@@ -196,7 +197,7 @@ def _assert_numbers(verdict: object, job: Job, *, available: int, position: int)
     else:
         assert isinstance(verdict, BlockedByReservation)
         assert verdict.position == position
-    assert (verdict.need, verdict.free) == (job.num_nodes, available)
+    assert (verdict.need, verdict.free) == (job.num_pods, available)
 
 
 def _assert_reservation(
@@ -205,11 +206,11 @@ def _assert_reservation(
     """As many nodes as it needs, of those that could take it once others end; none if too few."""
     left = {node.name: dict(node.allocatable) for node in snapshot.nodes}
     for each in ahead:
-        _take(left, decisions.reservations.get(each.uid, ()), each.per_node)
+        _take(left, decisions.reservations.get(each.uid, ()), each.roles[0].per_pod)
     eligible = {node.name for node in snapshot.nodes if _could_hold(job, node, left[node.name])}
     reserved = decisions.reservations.get(job.uid, ())
     assert len(set(reserved)) == len(reserved)
-    assert len(reserved) == (job.num_nodes if len(eligible) >= job.num_nodes else 0)
+    assert len(reserved) == (job.num_pods if len(eligible) >= job.num_pods else 0)
     assert set(reserved) <= eligible
 
 
@@ -231,9 +232,11 @@ def _take(
 
 def _could_ever(job: Job, node: Node) -> bool:
     return (
-        all(node.labels.get(key) == value for key, value in job.selector.items())
+        all(node.labels.get(key) == value for key, value in job.roles[0].selector.items())
         and all(t.key.startswith(PASSING) or _tolerated(job, t) for t in node.taints)
-        and all(node.allocatable.get(name, 0) >= need for name, need in job.per_node.items())
+        and all(
+            node.allocatable.get(name, 0) >= need for name, need in job.roles[0].per_pod.items()
+        )
     )
 
 
@@ -241,14 +244,14 @@ def _can_now(job: Job, node: Node, free: Mapping[str, int]) -> bool:
     return (
         node.unavailable is None
         and all(_tolerated(job, taint) for taint in node.taints)
-        and all(free.get(name, 0) >= need for name, need in job.per_node.items())
+        and all(free.get(name, 0) >= need for name, need in job.roles[0].per_pod.items())
     )
 
 
 def _tolerated(job: Job, taint: Taint) -> bool:
     if taint.effect == "PreferNoSchedule":
         return True
-    return any(_covers(toleration, taint) for toleration in job.tolerations)
+    return any(_covers(toleration, taint) for toleration in job.roles[0].tolerations)
 
 
 def _covers(toleration: Toleration, taint: Taint) -> bool:

@@ -42,7 +42,7 @@ def test_index_of_taints_tolerates_as_each_taint_does(
     ]
     lasting = [{taint for taint in taints if "/" not in taint.key} for taints in keeps]
     everywhere = index.matched({})
-    demands = Demands(job("a", tolerations=tuple(tolerations)))
+    demands = Demands(job("a", tolerations=tuple(tolerations)).roles[0])
     assert [demands.unmet_by(each) == "" for each in nodes] == [not taints for taints in keeps]
     assert index.tolerated(tolerations).tolist() == [not taints for taints in keeps]
     assert index.tolerated_ever(tolerations).tolist() == [not taints for taints in lasting]
@@ -56,7 +56,7 @@ def test_selector_matches_nodes_with_all_its_labels(
     nodes = [replace(node(f"n{i}"), labels=labels) for i, labels in enumerate(carried)]
     expected = [selector.items() <= labels.items() for labels in carried]
     assert Eligibility(nodes).matched(selector).tolist() == expected
-    demands = Demands(job("a", selector=selector))
+    demands = Demands(job("a", selector=selector).roles[0])
     assert [demands.unmet_by(each) == "" for each in nodes] == expected
 
 

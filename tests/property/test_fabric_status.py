@@ -17,12 +17,12 @@ from railwright_topology import fabric, networks
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import (
     CPU,
+    AdapterRole,
     DeviceBenchmark,
     HardwareReport,
     HardwareReports,
     Kind,
     Part,
-    Role,
 )
 from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources.formats import File
@@ -77,7 +77,7 @@ LOOKS = st.builds(
             numa=st.none() | st.integers(0, 9),
             up=st.none() | st.booleans(),
             rail=st.none() | st.integers(0, 9),
-            role=st.none() | st.just(Role.RAIL),
+            role=st.none() | st.just(AdapterRole.RAIL),
         ),
         max_size=3,
         unique_by=lambda part: part.id,

@@ -18,6 +18,7 @@ from fixtures.examples import examples
 from fixtures.machines import Machine
 from railwright_topology import hardware_inventory, outline
 from railwright_topology.parts import (
+    AdapterRole,
     Distance,
     HardwareReport,
     HardwareReports,
@@ -25,7 +26,6 @@ from railwright_topology.parts import (
     Layer,
     Link,
     Part,
-    Role,
     Technology,
     pair,
 )
@@ -233,7 +233,7 @@ PARTS = st.builds(
     layer=st.none() | st.sampled_from(Layer),
     up=st.none() | st.booleans(),
     rail=st.none() | NUMBERS,
-    role=st.none() | st.sampled_from(Role),
+    role=st.none() | st.sampled_from(AdapterRole),
 )
 
 

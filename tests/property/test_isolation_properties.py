@@ -64,8 +64,8 @@ def asked(draw: DrawFn, name: str) -> Job:
     trains = draw(st.booleans())
     return job(
         name,
-        num_nodes=nodes,
-        ranks_per_node=8,
+        replicas=nodes,
+        ranks_per_pod=8,
         workload=Workload(MODEL, split, Recipe(1024, 1, 64)) if trains else None,
         constraints=draw(st.sampled_from(TERMS)),
         submitted_s=draw(st.integers(0, 3)),
@@ -96,9 +96,9 @@ def job_anywhere(
     asks = draw(asked(name))
     plain = replace(seen(name=name), job=asks)
     state = draw(st.sampled_from(("pending", "committing", "running", "ended", "aborting")))
-    if state == "pending" or len(free) < asks.num_nodes:
+    if state == "pending" or len(free) < asks.num_pods:
         return plain, [], {}
-    nodes = tuple(free.pop() for _ in range(asks.num_nodes))
+    nodes = tuple(free.pop() for _ in range(asks.num_pods))
     states = "".join(draw(st.lists(st.sampled_from("bude"), min_size=2, max_size=len(nodes))))
     attempts = {(name, 1): ObservedAttempt(pods_of(name, 1, nodes, states), placed=True)}
     if state == "ended":
@@ -249,7 +249,7 @@ def test_job_whose_decision_raises_affects_no_other(
 
 def test_exception_where_a_reservation_is_kept_changes_no_other() -> None:
     """Jobs that a cycle does not evaluate keep theirs, in a stage of their own."""
-    jobs = [replace(seen(name=name), job=job(name, num_nodes=2)) for name in "abcd"]
+    jobs = [replace(seen(name=name), job=job(name, replicas=2)) for name in "abcd"]
     nodes = tuple(node(name, "b0", name[:2], used={GPU: 8}) for name in NAMES)
     world = world_of(*jobs, nodes=nodes, levels=("block", "rack"))
     before = scheduling.plan(world)

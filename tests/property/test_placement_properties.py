@@ -22,7 +22,7 @@ def test_a_gang_spans_the_fewest_racks_then_blocks_of_any_choice(snapshot: Snaps
     note(table(snapshot))
     admit = _admitted(snapshot)
     note(outcome(decide(snapshot)))
-    choices = combinations(snapshot.nodes, snapshot.jobs[0].num_nodes)
+    choices = combinations(snapshot.nodes, snapshot.jobs[0].num_pods)
     best = min(tuple(reversed(_spans(choice))) for choice in choices)
     assert tuple(reversed(admit.spans)) == best
     chosen = [_by_name(snapshot)[name] for name in admit.nodes]
@@ -33,7 +33,7 @@ def test_a_gang_spans_the_fewest_racks_then_blocks_of_any_choice(snapshot: Snaps
 def test_the_ranks_of_every_domain_are_contiguous(snapshot: Snapshot) -> None:
     note(table(snapshot))
     nodes = [_by_name(snapshot)[name] for name in _admitted(snapshot).nodes]
-    assert len({each.name for each in nodes}) == snapshot.jobs[0].num_nodes
+    assert len({each.name for each in nodes}) == snapshot.jobs[0].num_pods
     for depth in range(1, len(snapshot.levels) + 1):
         domains = [_domain(each, depth) for each in nodes]
         changes = sum(a != b for a, b in pairwise(domains))
@@ -87,7 +87,7 @@ def test_large_ragged_trees_match_a_count_of_domains(
         for r, size in enumerate(block)
         for i in range(size)
     ]
-    world = cluster(*nodes, jobs=(job(num_nodes=count),), levels=("spine", "block", "rack"))
+    world = cluster(*nodes, jobs=(job(replicas=count),), levels=("spine", "block", "rack"))
     held = _most_pods(spines)
     best = min(index for index in np.ndindex(held.shape) if held[index] >= count)
     note(table(world))

@@ -83,11 +83,11 @@ def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> Non
     large, asked = cached.workload, cached.job.spec
     assert large is not None
     processes = asked.num_proc_per_node
-    plain = job(num_nodes=asked.num_nodes, ranks_per_node=processes, workload=large)
+    plain = job(replicas=asked.num_nodes, ranks_per_pod=processes, workload=large)
     observed = attempts.seen(job=plain, pre_run=pre_runs.requested(cached))
     found = pre_run.resolve(observed, ())
     itself, small = asked.num_nodes * processes, found.job
-    ranks = small.num_nodes * processes
+    ranks = small.num_pods * processes
     if found.record.pre_run is not None and found.record.pre_run.given_up:
         return
     assert ranks <= max(itself, RANKS_MAX)
@@ -98,11 +98,10 @@ def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> Non
     assert steps == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
     if small is plain:
         return
-    assert small.num_nodes < asked.num_nodes
-    assert small.workload is not None
-    assert small.workload.split.ranks == ranks
-    assert recorded(large, seen.profile(small.workload))
+    assert small.num_pods < asked.num_nodes
+    workload = small.roles[0].workload
+    assert workload is not None
+    assert workload.split.ranks == ranks
+    assert recorded(large, seen.profile(workload))
     # Each replica has as much to do.
-    assert small.workload.recipe.micro_batches(small.workload.split) == large.recipe.micro_batches(
-        large.split
-    )
+    assert workload.recipe.micro_batches(workload.split) == large.recipe.micro_batches(large.split)

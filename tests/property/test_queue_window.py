@@ -49,7 +49,7 @@ def follow(snapshot: Snapshot, decisions: Decisions) -> Snapshot:
     used = {node.name: dict(node.used) for node in snapshot.nodes}
     for each in snapshot.jobs:
         for name in started.get(each.uid, ()):
-            for resource, amount in each.per_node.items():
+            for resource, amount in each.roles[0].per_pod.items():
                 used[name][resource] = used[name].get(resource, 0) + amount
     return replace(
         snapshot,
@@ -107,7 +107,7 @@ def _assert_nothing_reserved_is_taken(snapshot: Snapshot, decisions: Decisions) 
     for each in order.by_priority(snapshot.jobs):
         held = started.get(each.uid) or decisions.reservations.get(each.uid, ())
         for name in held:
-            for resource, amount in each.per_node.items():
+            for resource, amount in each.roles[0].per_pod.items():
                 left[name][resource] -= amount
                 assert each.uid not in started or left[name][resource] >= 0
 
@@ -129,7 +129,7 @@ def test_job_that_raises_changes_no_other(snapshot: Snapshot, data: st.DataObjec
 
 
 def _waiting(name: str, priority: int, nodes: int) -> Job:
-    return job(name, priority=priority, num_nodes=nodes, per_node={GPU: 8})
+    return job(name, priority=priority, replicas=nodes, per_pod={GPU: 8})
 
 
 def test_job_not_evaluated_keeps_reservation_and_reason() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
+from fixtures.jobs import with_role
 from railwright_scheduler import Admit, Job, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.communication import derive, graph, traffic_matrix
 from railwright_scheduler.communication.grid import dense
@@ -75,7 +76,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
         )
         for at in range(count + draw(st.integers(0, 4)))
     ]
-    asked = job("a", num_nodes=count, ranks_per_node=per_node, workload=workload)
+    asked = job("a", replicas=count, ranks_per_pod=per_node, workload=workload)
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
     return Snapshot(LEVELS, tuple(nodes), ("default",), (asked,), tuple(map(Links, times)))
 
@@ -87,8 +88,8 @@ def admitted(world: Snapshot) -> Admit:
 
 def the_job(world: Snapshot) -> tuple[Job, Workload]:
     (asked,) = world.jobs
-    assert asked.workload is not None
-    return asked, asked.workload
+    assert asked.roles[0].workload is not None
+    return asked, asked.roles[0].workload
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -96,7 +97,7 @@ def the_job(world: Snapshot) -> tuple[Job, Workload]:
 def test_mapping_costs_no_more_than_network_order(world: Snapshot) -> None:
     found = admitted(world)
     note(str(found))
-    assert len({*found.nodes}) == len(found.nodes) == the_job(world)[0].num_nodes
+    assert len({*found.nodes}) == len(found.nodes) == the_job(world)[0].num_pods
     assert found.score is not None
     if found.score.predicted is not None:
         reported = found.score.predicted
@@ -117,8 +118,8 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
         crossed = sum(
             size
             for (one, other), size in pairs.items()
-            if where[found.nodes[one // asked.ranks_per_node]][: level + 1]
-            != where[found.nodes[other // asked.ranks_per_node]][: level + 1]
+            if where[found.nodes[one // asked.roles[0].ranks_per_pod]][: level + 1]
+            != where[found.nodes[other // asked.roles[0].ranks_per_pod]][: level + 1]
         )
         assert abs(reported.placed - crossed) <= 1e-4 * crossed + 64
 
@@ -128,7 +129,7 @@ def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
 def test_renamed_nodes_and_domains_send_as_little_far_away(world: Snapshot, rng: Random) -> None:
     """Where several choices of nodes are as near, names decide between them: so all are taken."""
     asked, _ = the_job(world)
-    nodes = [replace(each, machine="") for each in world.nodes[: asked.num_nodes]]
+    nodes = [replace(each, machine="") for each in world.nodes[: asked.num_pods]]
     names = [f"m{at:03d}" for at in range(len(nodes))]
     blocks, racks = [*"ab"], [*"xyzw"]
     for each in (names, blocks, racks):
@@ -162,11 +163,11 @@ def test_mapped_ranks_meet_the_constraints_of_the_job(
     world: Snapshot, tier: str, spread: bool
 ) -> None:
     asked, _ = the_job(world)
-    size = next(size for size in (2, 3, 1) if asked.num_nodes % size == 0)
+    size = next(size for size in (2, 3, 1) if asked.num_pods % size == 0)
     constraints = TopologyConstraints(segment=size, segment_tier=tier)
     if spread:
         constraints = replace(constraints, spread=2 * size, spread_tier=tier)
-    decisions = decide(replace(world, jobs=(replace(asked, constraints=constraints),)))
+    decisions = decide(replace(world, jobs=(with_role(asked, constraints=constraints),)))
     assume(decisions.admitted)
     where = {each.name: each.domains[: LEVELS.index(tier) + 1] for each in world.nodes}
     (found,) = decisions.admitted

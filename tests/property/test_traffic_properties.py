@@ -91,7 +91,7 @@ def gangs(draw: st.DrawFn, name: str = "a") -> Job:
     framework = draw(st.sampled_from([Framework.MEGATRON, Framework.MEGATRON_PIPELINE_FIRST]))
     recipe = Recipe(1024, 1, 4 * split.data, framework=framework)
     workload = Workload(PLAIN, split, recipe)
-    return job(name, num_nodes=split.ranks // 4, ranks_per_node=4, workload=workload)
+    return job(name, replicas=split.ranks // 4, ranks_per_pod=4, workload=workload)
 
 
 @st.composite
@@ -100,13 +100,13 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     asked = draw(gangs())
     nodes = [
         node(f"n{at:02d}", draw(st.sampled_from("ab")), draw(st.sampled_from("xy")), machine=kind)
-        for at, kind in enumerate(["DGX A100"] * draw(st.integers(asked.num_nodes, 20)))
+        for at, kind in enumerate(["DGX A100"] * draw(st.integers(asked.num_pods, 20)))
     ]
     running = []
     for its in draw(st.lists(gangs(), max_size=3)):
-        names = draw(st.permutations([each.name for each in nodes]))[: its.num_nodes]
-        if its.num_nodes == len(names) > 1 and its.workload:
-            running.append(RunningJob(its.workload, 4, tuple(names)))
+        names = draw(st.permutations([each.name for each in nodes]))[: its.num_pods]
+        if its.num_pods == len(names) > 1 and its.roles[0].workload:
+            running.append(RunningJob(its.roles[0].workload, 4, tuple(names)))
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
     return Snapshot(
         LEVELS,
@@ -147,7 +147,7 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
     """Of the same nodes in the same order."""
     hall = cluster.of(world)
     (asked,) = world.jobs
-    nodes = np.arange(asked.num_nodes)
+    nodes = np.arange(asked.num_pods)
     light: Uses = [{0: loads[:1]}, {0: loads[1:2], 1: loads[2:]}]
     heavy: Uses = [
         {
@@ -157,7 +157,7 @@ def test_more_load_on_a_link_never_makes_a_step_shorter(
         for level in light
     ]
     steps_us = [
-        OrderEvaluator(build_request(asked, hall, nodes, budget=0, uses=each))
+        OrderEvaluator(build_request(asked.roles[0], hall, nodes, budget=0, uses=each))
         .evaluate(nodes)
         .step_us
         for each in ((), light, heavy)

@@ -123,7 +123,7 @@ def racked(workload: Workload, its: list[tuple[str, RelativeSpeed]], *names: str
 
 
 def admitted(workload: Workload, nodes: tuple[Node, ...], *, times: float = 4.0) -> Admit:
-    asked = job("a", num_nodes=nodes_of(workload), ranks_per_node=8, workload=workload)
+    asked = job("a", replicas=nodes_of(workload), ranks_per_pod=8, workload=workload)
     world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(times),))
     (found,) = decide(world).admitted
     return found

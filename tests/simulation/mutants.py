@@ -203,10 +203,10 @@ def owes_nothing(state: EntryState) -> Callable[[Original], Original]:
 
 
 def ended_ranks_give_back(original: Original) -> Original:
-    def unbound(entry: Entry, pods: Sequence[Pod]) -> list[str]:
+    def unbound(entry: Entry, pods: Sequence[Pod]) -> list[int]:
         running = [replace(pod, terminal=False) for pod in pods if pod.node]
         others = [pod for pod in pods if not pod.node]
-        assumed: list[str] = original(entry, [*running, *others])
+        assumed: list[int] = original(entry, [*running, *others])
         return assumed
 
     return unbound
@@ -333,9 +333,9 @@ MUTANTS = (
     Mutant("pods are bound before all are made", gang, "_commit", binds_at_once),
     Mutant("the Placement is skipped", gang, "_commit", with_seen(placed=lambda entry, seen: True)),
     Mutant("a pod that asks for more is bound", gang, "_excess", constant("")),
-    Mutant("commits reserve nothing", assume, "unbound_nodes", owes_nothing(EntryState.COMMITTING)),
-    Mutant("aborts reserve nothing", assume, "unbound_nodes", owes_nothing(EntryState.ABORTING)),
-    Mutant("a rank that ended gives its node back", assume, "unbound_nodes", ended_ranks_give_back),
+    Mutant("commits reserve nothing", assume, "unbound_pods", owes_nothing(EntryState.COMMITTING)),
+    Mutant("aborts reserve nothing", assume, "unbound_pods", owes_nothing(EntryState.ABORTING)),
+    Mutant("a rank that ended gives its node back", assume, "unbound_pods", ended_ranks_give_back),
     Mutant("debts are not counted", assume, "subtract_assumed", debts_forgotten),
     Mutant("nodes look empty", assume, "subtract_assumed", nodes_look_empty),
     Mutant("old pods are not waited for", pending, "needs_attempt", does_not_wait_for_deletes),

@@ -10,6 +10,7 @@ import pytest
 
 from fixtures.attempts import DAILY
 from railwright_scheduler.attempt.assessment import PodState
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import ViolationError
 from railwright_scheduler.simulator.api import Api
@@ -37,7 +38,7 @@ class Stage:
         return SteppedLeader(view, leading, next(leading))
 
     def job(self, uid: str) -> None:
-        self.api.jobs.put(uid, JobObject(uid, "a", 1, {"gpu": 8}, DAILY, 0))
+        self.api.jobs.put(uid, JobObject(uid, "a", (EntryRole("worker", 1, {"gpu": 8}),), DAILY, 0))
 
     def change(self, uid: str, **changes: Any) -> None:
         self.api.jobs.put(uid, replace(self.api.jobs.objects[uid], **changes))
@@ -175,7 +176,7 @@ def test_enlarged_pod_is_not_bound_by_next_leader(on: Stage) -> None:
 def test_job_changed_while_committed_restarts_with_new_spec(on: Stage) -> None:
     leader = on.leader()
     leader.until("create a@1/1")
-    on.change("a@1", per_node={"gpu": 4})
+    on.change("a@1", roles=(EntryRole("worker", 1, {"gpu": 4}),))
     leader.rest()
     on.run_pods()
     assert [dict(pod.amounts) for pod in on.api.pods.objects.values()] == [{"gpu": 4}]

@@ -12,6 +12,7 @@ from fixtures.attempts import FAILED, entry, pods, seen, world_of
 from railwright_scheduler import (
     BindingBacklog,
     BlockedByReservation,
+    Job,
     LedgerFull,
     commit_plan,
     decide,
@@ -23,7 +24,7 @@ from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, Ob
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.policy import admission
 from railwright_scheduler.policy.admission import UNBOUND_MAX
-from railwright_scheduler.policy.selection import NodeSelector
+from railwright_scheduler.policy.scheduling_queue import SchedulingQueue
 
 NAME_SIZE = 500
 HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")
@@ -34,23 +35,25 @@ HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")
 def placements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs for which nodes were selected, in order."""
     selected: list[str] = []
-    select = NodeSelector.select
+    place = SchedulingQueue._place
 
-    def recorded(selector: NodeSelector, asked: Any, *rest: Any) -> Any:
+    def recorded(queue: SchedulingQueue, asked: Job, *rest: Any) -> Any:
         selected.append(asked.uid)
-        return select(selector, asked, *rest)
+        return place(queue, asked, *rest)
 
-    monkeypatch.setattr(NodeSelector, "select", recorded)
+    monkeypatch.setattr(SchedulingQueue, "_place", recorded)
     return selected
 
 
 def gang(name: str, num_nodes: int) -> ObservedJob:
-    return replace(seen(name=name), job=job(name, num_nodes=num_nodes))
+    return replace(seen(name=name), job=job(name, replicas=num_nodes))
 
 
 def crowded(*jobs: ObservedJob, free: int) -> ClusterState:
     """An attempt whose pods linger on dead nodes leaves so many bytes of the ledger."""
-    plain = replace(entry(cause=FAILED).brief, job_uid="gone", job_name="gone", nodes=("n",))
+    plain = replace(
+        entry(cause=FAILED, nodes=("n",), roles=()).brief, job_uid="gone", job_name="gone"
+    )
     size = LEDGER_SIZE_MAX - free - plain.size + 1
     ending = replace(plain, nodes=("n" * size,))
     assert ending.size == LEDGER_SIZE_MAX - free
@@ -102,7 +105,7 @@ def test_hindered_gang_leaves_the_share_to_others(
 ) -> None:
     """Its entry takes the whole share of commits, and its requests fail until its deadline."""
     monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 3 * NAME_SIZE)
-    stuck = replace(entry(), nodes=tuple(each.name for each in HALL[:4]))
+    stuck = entry(nodes=tuple(each.name for each in HALL[:4]))
     stalled_s = commit_plan.HINDERED_S + 1
     stalled = ObservedAttempt(placed=True, stalled_s=stalled_s, hindrance=hindrance)
     jobs = (gang("a", 4), gang("b", 1))
@@ -142,7 +145,7 @@ def test_full_share_of_gangs_holds_the_queue(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_gangs_beyond_the_pods_to_bind_are_not_placed(placements: list[str]) -> None:
     nodes = tuple(node(f"n{i:05}") for i in range(3 * UNBOUND_MAX))
-    jobs = [job(name, num_nodes=UNBOUND_MAX - i) for i, name in enumerate("abc")]
+    jobs = [job(name, replicas=UNBOUND_MAX - i) for i, name in enumerate("abc")]
     decisions = decide(cluster(*nodes, jobs=tuple(jobs)))
     assert {wait.job_uid: wait.reason for wait in decisions.waiting} == {
         "b": BindingBacklog(UNBOUND_MAX - 1, pods=UNBOUND_MAX),

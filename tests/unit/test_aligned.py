@@ -14,7 +14,7 @@ from fixtures.clos import Cable, Clos, plugged, upwards, wiring
 from fixtures.examples import examples
 from railwright_topology import aligned, fabric, layers, networks
 from railwright_topology.miscabling import Rails
-from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.parts import AdapterRole, HardwareReport, HardwareReports, Kind, Part
 from railwright_topology.relative_speed import RelativeSpeed
 from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import sysfs
@@ -193,7 +193,7 @@ def reported(nodes: dict[str, Iterable[tuple[str, bool | None]]]) -> HardwareRep
                 "a description",
                 Provenance.DECLARED,
                 tuple(
-                    Part(name, Kind.ADAPTER, names=(name,), role=Role.RAIL, up=up)
+                    Part(name, Kind.ADAPTER, names=(name,), role=AdapterRole.RAIL, up=up)
                     for name, up in its
                 ),
             ),
@@ -234,7 +234,9 @@ def numbered(declared: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]
     """The orders of nodes on which somebody says the rail of each adapter."""
     by_host = {
         node: tuple(
-            Part(f"mlx5_{at}", Kind.ADAPTER, names=(f"mlx5_{at}",), role=Role.RAIL, rail=rail)
+            Part(
+                f"mlx5_{at}", Kind.ADAPTER, names=(f"mlx5_{at}",), role=AdapterRole.RAIL, rail=rail
+            )
             for at, rail in enumerate(its)
         )
         for node, its in declared.items()

@@ -9,7 +9,7 @@ from fixtures.clos import Cable, plugged, upwards, wiring
 from railwright_topology import fabric, networks
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import Rails
-from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.parts import AdapterRole, HardwareReport, HardwareReports, Kind, Part
 from railwright_topology.source_reports import Provenance
 
 
@@ -36,7 +36,7 @@ def down(*adapters: str, rails: Sequence[int] = (), more: Sequence[str] = ()) ->
             f"pci-{at}",
             Kind.ADAPTER,
             names=(f"mlx5_{at}", *more[at : at + 1]),
-            role=Role.RAIL,
+            role=AdapterRole.RAIL,
             rail=rails[at] if rails else None,
             up=f"mlx5_{at}" not in adapters,
         )
@@ -115,8 +115,8 @@ def seen(hosts: dict[str, int], storage: Sequence[str] = ()) -> HardwareReports:
                 tuple(
                     Part(name, Kind.ADAPTER, names=(name,), role=role, up=True)
                     for role, names in (
-                        (Role.RAIL, [f"mlx5_{at}" for at in range(count)]),
-                        (Role.FRONT_END, storage),
+                        (AdapterRole.RAIL, [f"mlx5_{at}" for at in range(count)]),
+                        (AdapterRole.FRONT_END, storage),
                     )
                     for name in names
                 ),

@@ -44,8 +44,8 @@ def world(workload: Workload, *racks: int, running: tuple[RunningJob, ...] = ())
     split = workload.split
     asked = job(
         "a",
-        num_nodes=(split.ranks + split.servers) // 8,
-        ranks_per_node=8,
+        replicas=(split.ranks + split.servers) // 8,
+        ranks_per_pod=8,
         workload=workload,
     )
     links = (Links(8.0),)
@@ -199,7 +199,7 @@ def test_results_are_bounded_by_bytes() -> None:
 def test_size_of_a_question_is_not_underestimated() -> None:
     asked = world(dense(Parallelism(tensor=8, pipeline=25, data=16)), *[20] * 20)
     floor = clusters.of(asked)
-    request = build_request(asked.jobs[0], floor, np.arange(400), budget=0)
+    request = build_request(asked.jobs[0].roles[0], floor, np.arange(400), budget=0)
     tuples = [request.stands, *(getattr(tier, name) for tier in request.tiers for name in TIER)]
     assert sum(map(_size, tuples)) < request.key.size
 

@@ -219,7 +219,7 @@ def test_heavy_senders_share_scale_up_domains_by_default() -> None:
     model = Transformer(80, 8192, 64, 8, 128, 28_672, 128_256, gated=True)
     recipe = Recipe(8192, 1, 256, framework=Framework.MEGATRON_PIPELINE_FIRST)
     workload = Workload(model, Parallelism(tensor=8, pipeline=4, data=4), recipe)
-    asked = job("a", num_nodes=16, ranks_per_node=8, workload=workload)
+    asked = job("a", replicas=16, ranks_per_pod=8, workload=workload)
     (found,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack", SCALE_UP))).admitted
     assert found.score is not None
     assert [each.level for each in found.score.crossing] == ["rack", SCALE_UP]
@@ -314,7 +314,7 @@ def test_wait_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
 
 def test_uneven_segments_are_an_internal_error_of_that_job() -> None:
     """The API server refuses them, so this is no user's mistake."""
-    assert "num_nodes is 3, expected a multiple of its segments of 2" in placed("segment=2@rack", 3)
+    assert "has 3 replicas, expected a multiple of its segments of 2" in placed("segment=2@rack", 3)
     assert "waits, InternalError" in placed("segment=2@rack", 3)
 
 
@@ -357,8 +357,8 @@ def test_satisfiable_preference_is_kept_over_shorter_step() -> None:
     workload = Workload(model, Parallelism(tensor=8, pipeline=2, data=8), Recipe(2048, 1, 64))
     asked = job(
         "a",
-        num_nodes=16,
-        ranks_per_node=8,
+        replicas=16,
+        ranks_per_pod=8,
         workload=workload,
         constraints=TopologyConstraints(preferred="block"),
     )
@@ -373,6 +373,6 @@ def test_one_node_of_no_scale_up_domain_is_a_rack() -> None:
     """Each node is alone in its rack, inside a scale-up domain: a job of one node may start."""
     nodes = (node("n0", "no scale-up domain", "r0"), node("n1", "no scale-up domain", "r1"))
     for count in (1, 2):
-        asked = job("a", num_nodes=count, constraints=TopologyConstraints(required="rack"))
+        asked = job("a", replicas=count, constraints=TopologyConstraints(required="rack"))
         found = decide(cluster(*nodes, jobs=(asked,), levels=(SCALE_UP, "rack")))
         assert len(found.admitted) == (count == 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures import GPU, cluster, job, node, outcome, world
+from fixtures.jobs import with_role
 from railwright_scheduler import (
     BlockedByReservation,
     Decisions,
@@ -29,7 +30,7 @@ from railwright_topology.miscabling import Rails
 def test_of_two_full_size_gangs_one_starts_and_other_holds_none() -> None:
     """The gang that waits reserves no node."""
     nodes = [node(f"n{i}") for i in range(4)]
-    decisions = decide(cluster(*nodes, jobs=(job("b", num_nodes=4), job("a", num_nodes=4))))
+    decisions = decide(cluster(*nodes, jobs=(job("b", replicas=4), job("a", replicas=4))))
     assert [admit.job_uid for admit in decisions.admitted] == ["a"]
     assert decisions.admitted[0].nodes == ("n0", "n1", "n2", "n3")
     assert [wait.job_uid for wait in decisions.waiting] == ["b"]
@@ -252,7 +253,7 @@ def test_an_empty_cluster_is_an_answer_too() -> None:
 
 def test_oversized_request_never_fits_and_harms_no_one() -> None:
     """Other jobs of the same decision start."""
-    huge = job("huge", per_node={GPU: 10**30})
+    huge = job("huge", per_pod={GPU: 10**30})
     decisions = decide(cluster(node(), jobs=(huge, job("fits", submitted_s=1))))
     assert [admit.job_uid for admit in decisions.admitted] == ["fits"]
     assert [wait.job_uid for wait in decisions.waiting] == ["huge"]
@@ -278,8 +279,8 @@ def test_impossible_snapshot_is_refused_with_field_and_value(
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"num_nodes": 0}, "num_nodes is 0, expected at least 1"),
-        ({"per_node": {GPU: -8}}, "is -8, expected at least 0"),
+        ({"replicas": 0}, "has 0 replicas, expected at least 1"),
+        ({"per_pod": {GPU: -8}}, "is -8, expected at least 0"),
     ],
 )
 def test_impossible_job_waits_alone_as_internal_error(changes: dict[str, Any], error: str) -> None:
@@ -294,8 +295,8 @@ def test_cordoned_node_keeps_no_job_behind_from_starting() -> None:
     """A gang that the healthy nodes could never hold reserves nothing."""
     nodes = [node(f"n{i:02}") for i in range(99)]
     nodes.append(node("n99", unavailable=Unavailable.CORDONED))
-    small = [job(f"s{i:02}", num_nodes=1, submitted_s=1) for i in range(50)]
-    decisions = decide(cluster(*nodes, jobs=(job("big", num_nodes=100), *small)))
+    small = [job(f"s{i:02}", replicas=1, submitted_s=1) for i in range(50)]
+    decisions = decide(cluster(*nodes, jobs=(job("big", replicas=100), *small)))
     assert len(decisions.admitted) == 50
     assert [wait.job_uid for wait in decisions.waiting] == ["big"]
 
@@ -304,7 +305,7 @@ def test_recently_lost_node_counts_for_reservations() -> None:
     lost = node("n2", unavailable=Unavailable.UNREADY, recently_lost=True)
     for recently, reserved in ((True, {"big": ("n0", "n1", "n2")}), (False, {})):
         nodes = (node("n0"), node("n1"), replace(lost, recently_lost=recently))
-        decisions = decide(cluster(*nodes, jobs=(job("big", num_nodes=3), job("s", submitted_s=1))))
+        decisions = decide(cluster(*nodes, jobs=(job("big", replicas=3), job("s", submitted_s=1))))
         assert decisions.reservations == reserved
         assert len(decisions.admitted) == (0 if reserved else 1)
 
@@ -312,7 +313,7 @@ def test_recently_lost_node_counts_for_reservations() -> None:
 def test_reservation_fills_up_and_keeps_what_it_has() -> None:
     """A node that became free replaces one that is still busy, and is not given away again."""
     busy = {f"n{i}": node(f"n{i}", used={GPU: 8}) for i in range(6)}
-    waits = cluster(*busy.values(), jobs=(job("big", num_nodes=3),))
+    waits = cluster(*busy.values(), jobs=(job("big", replicas=3),))
     first = decide(waits).reservations
     assert first == {"big": ("n0", "n1", "n2")}
     freed = busy | {"n4": node("n4")}
@@ -351,8 +352,8 @@ def test_pods_of_no_job_are_not_expected_to_end() -> None:
         node(f"n{i}", allocatable={"cpu": 64, GPU: 8}, used={"cpu": 1}, foreign={"cpu": 1})
         for i in range(4)
     ]
-    greedy = job("greedy", num_nodes=4, per_node={"cpu": 64})
-    small = job("small", per_node={GPU: 1}, submitted_s=1)
+    greedy = job("greedy", replicas=4, per_pod={"cpu": 64})
+    small = job("small", per_pod={GPU: 1}, submitted_s=1)
     decisions = decide(cluster(*nodes, jobs=(greedy, small)))
     assert decisions.reservations == {}
     assert [admit.job_uid for admit in decisions.admitted] == ["small"]
@@ -360,8 +361,8 @@ def test_pods_of_no_job_are_not_expected_to_end() -> None:
 
 def test_jobs_share_a_node_beside_a_reservation() -> None:
     nodes = (node("n0", used={GPU: 2}), node("n1", used={GPU: 7}))
-    wide = job("wide", num_nodes=2, per_node={GPU: 4})
-    fits, more = (job(name, per_node={GPU: 2}, submitted_s=1) for name in ("fits", "more"))
+    wide = job("wide", replicas=2, per_pod={GPU: 4})
+    fits, more = (job(name, per_pod={GPU: 2}, submitted_s=1) for name in ("fits", "more"))
     decisions = decide(cluster(*nodes, jobs=(wide, fits, more)))
     assert [(admit.job_uid, admit.nodes) for admit in decisions.admitted] == [("fits", ("n0",))]
     assert {wait.job_uid for wait in decisions.waiting} == {"wide", "more"}
@@ -380,7 +381,7 @@ def test_of_many_rail_orders_that_with_most_free_nodes_counts() -> None:
     orders = list(itertools.permutations(range(4)))
     nodes = [replace(node(f"n{i:02}"), rails=Rails(order)) for i, order in enumerate(orders)]
     nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
-    gang = replace(job("gang", num_nodes=2), constraints=TopologyConstraints(aligned=True))
+    gang = with_role(job("gang", replicas=2), constraints=TopologyConstraints(aligned=True))
     (admit,) = decide(cluster(*nodes, jobs=(gang,))).admitted
     assert admit.nodes == ("n23", "n99")
 
@@ -394,6 +395,6 @@ def test_job_waits_for_the_way_to_have_rails_that_could_hold_it() -> None:
         for half in range(2)
     ]
     nodes.append(replace(node("n99"), rails=Rails(orders[-1])))
-    gang = replace(job("gang", num_nodes=3), constraints=TopologyConstraints(aligned=True))
+    gang = with_role(job("gang", replicas=3), constraints=TopologyConstraints(aligned=True))
     decisions = decide(cluster(*nodes, jobs=(gang,)))
     assert decisions.reservations == {"gang": ("n230", "n231", "n99")}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fixtures import GPU, node, reporting
 from fixtures.attempts import RUNNING, entry, seen, world_of
+from fixtures.jobs import with_role
 from fixtures.reporting import Desk
 from railwright_operator.machines import Machines
 from railwright_operator.report import status
@@ -19,6 +20,7 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler import double_booking
 from railwright_scheduler import plan as scheduling
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.decisions import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Node
@@ -52,7 +54,7 @@ def test_double_booked_node_takes_no_new_pod() -> None:
     """Not even of a job that asks for none of what is double-booked."""
     double = holding("n0", {A: 8, B: 8})
     job = seen(name="c")
-    small = replace(job, job=replace(job.job, num_nodes=1, per_node={"pods": 1}))
+    small = replace(job, job=with_role(job.job, replicas=1, per_pod={"pods": 1}))
     taken = scheduling.plan(world_of(small, nodes=(double,)))
     assert not taken.ledger.entries
     reason = taken.waits["c"]
@@ -65,7 +67,7 @@ def test_double_booked_node_takes_no_new_pod() -> None:
 
 def test_double_booked_node_stops_a_commit() -> None:
     """Although the gang asks for none of what is double-booked."""
-    small = replace(entry(), per_node={"pods": 1})
+    small = replace(entry(), roles=(EntryRole("worker", 2, {"pods": 1}),))
     attempts = {small.key: ObservedAttempt(placed=True)}
     nodes = (holding("n0", {("b", 1): 8, ("c", 1): 8}), node("n1"))
     world = world_of(seen(), nodes=nodes, entries=(small,), attempts=attempts)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fixtures import GPU, cluster, job, node
+from fixtures.jobs import with_role
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.model.snapshot import Node
 from railwright_scheduler.policy.eligibility import Eligibility
@@ -37,7 +38,7 @@ def test_resources_of_single_nodes_have_a_row_if_requested() -> None:
         replace(each, allocatable={**each.allocatable, f"example.com/of-{each.name}": 1})
         for each in nodes
     ]
-    asked = replace(job("a"), per_node={GPU: 8, "example.com/of-n099": 1})
+    asked = with_role(job("a"), per_pod={GPU: 8, "example.com/of-n099": 1})
     laid_out = clusters.of(cluster(*nodes, jobs=(asked,)))
     assert len(laid_out.rows) == clusters.COMMON_MAX + 1
     assert "example.com/of-n099" in laid_out.rows

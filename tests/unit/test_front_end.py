@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright_topology import fabric, front_end, networks
 from railwright_topology.fabric import Facts
 from railwright_topology.networks import Network
-from railwright_topology.parts import HardwareReport, HardwareReports, Kind, Part, Role
+from railwright_topology.parts import AdapterRole, HardwareReport, HardwareReports, Kind, Part
 from railwright_topology.source_reports import Provenance
 from railwright_topology.wiring import Switch, Trunk, Uplink, Wiring
 
@@ -31,7 +31,7 @@ def wiring() -> Wiring:
 
 
 def hardware_reports(hosts: list[str]) -> HardwareReports:
-    part = Part("mlx5_2", Kind.ADAPTER, names=("mlx5_2",), role=Role.FRONT_END)
+    part = Part("mlx5_2", Kind.ADAPTER, names=("mlx5_2",), role=AdapterRole.FRONT_END)
     return HardwareReports(
         "agents",
         {host: (HardwareReport("description", Provenance.DECLARED, (part,)),) for host in hosts},

@@ -106,7 +106,7 @@ def racks(*free: int) -> tuple[Node, ...]:
 
 
 def admitted(nodes: tuple[Node, ...], *reducing: str) -> Admit:
-    asked = job("a", num_nodes=8, ranks_per_node=8, workload=TWO_STAGES)
+    asked = job("a", replicas=8, ranks_per_pod=8, workload=TWO_STAGES)
     links = Links(4.0, reducing=frozenset(reducing))
     (found,) = decide(Snapshot(("rack",), nodes, ("default",), (asked,), (links,))).admitted
     return found

@@ -49,9 +49,9 @@ def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     cached = jobs.get("a")
     assert cached is not None
     assert (cached.uid, cached.version, cached.submitted_s) == ("a", "5", 1767323045)
-    assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
-    assert dict(cached.selector) == {"kind": "h100"}
-    assert [each.key for each in cached.tolerations] == ["team"]
+    assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(cached.roles[0].selector) == {"kind": "h100"}
+    assert [each.key for each in cached.roles[0].tolerations] == ["team"]
     assert cached.job.spec.failure_policy.backoff_limit == 3
     assert cached.record == JobRecord()
 

@@ -62,8 +62,8 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert cached is not None
     assert cached.too_large is not None
     assert len(cached.object.spec) < 1_000
-    assert dict(cached.per_node) == {"nvidia.com/gpu": 8, "pods": 1}
-    assert dict(cached.selector) == {"kind": "h100"}
+    assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 8, "pods": 1}
+    assert dict(cached.roles[0].selector) == {"kind": "h100"}
     assert (cached.record.attempt, cached.record.nodes) == (3, ("n0", "n1"))
     assert cached.spec_hash == ""
     assert jobs.why_unreadable("a-uid") is None

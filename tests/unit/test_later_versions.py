@@ -64,7 +64,7 @@ def stored(*entries: dict[str, Any], **spec: Any) -> dict[str, Any]:
 def from_later(entry: Any, **changes: Any) -> dict[str, Any]:
     """An entry as a later version might write it."""
     fields = store._entry_fields(entry) | changes
-    return cast("dict[str, Any]", later_versions.extended(fields, besides=("perNode",)))
+    return cast("dict[str, Any]", later_versions.extended(fields, besides=("perPod",)))
 
 
 async def taken_over(held: dict[str, Any]) -> tuple[LedgerStore, Server]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fixtures import GPU, node
 from fixtures.attempts import FAILED, LOST, entry, pods, seen, world_of
+from fixtures.jobs import with_role
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.assessment import ObservedRank, PodState
@@ -49,7 +50,7 @@ def dead_job(number: int) -> ObservedJob:
     )
     plain = seen(record, ranks=lost)
     uid = UID.format(number)
-    job = replace(plain.job, uid=uid, name=f"pretrain-{number:04}", num_nodes=NODES_A_JOB)
+    job = with_role(plain.job, uid=uid, name=f"pretrain-{number:04}", replicas=NODES_A_JOB)
     return replace(plain, job=job)
 
 
@@ -85,7 +86,7 @@ def test_2000_lost_gangs_are_revoked_in_two_plans() -> None:
         for each in dead
         for name in each.record.nodes
     ]
-    new = replace(seen(name="new"), job=replace(seen(name="new").job, num_nodes=NODES_A_JOB))
+    new = replace(seen(name="new"), job=with_role(seen(name="new").job, replicas=NODES_A_JOB))
     spare = [node(f"spare-{number}") for number in range(NODES_A_JOB)]
     world = world_of(new, *dead, nodes=(*gone, *spare), attempts=lingering(dead))
     world = replace(world, now_s=1_800_000_000)

@@ -19,7 +19,7 @@ from railwright_operator.kube.client import Api
 from railwright_operator.write import ledger as store
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.model.placement_score import (
     CrossDomainBytes,
     PlacementScore,
@@ -52,6 +52,18 @@ MERITS = st.builds(
 
 
 @st.composite
+def roles(draw: st.DrawFn, pods: int) -> tuple[EntryRole, ...]:
+    """Any roles of so many pods, or none."""
+    found: list[EntryRole] = []
+    while pods and (found or draw(st.booleans())):
+        replicas = draw(st.integers(1, pods))
+        pods -= replicas
+        amounts = draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3))
+        found.append(EntryRole(draw(NAMES), replicas, amounts))
+    return tuple(found)
+
+
+@st.composite
 def entries(draw: st.DrawFn, uid: str) -> Entry:
     """An attempt of the job with this UID."""
     cause = draw(st.none() | CAUSES)
@@ -66,7 +78,7 @@ def entries(draw: st.DrawFn, uid: str) -> Entry:
         attempt=draw(st.integers(1, 10_000)),
         state=EntryState.COMMITTING if cause is None else EntryState.ABORTING,
         nodes=tuple(nodes),
-        per_node=draw(st.dictionaries(NAMES, st.integers(0, 2**52), max_size=3)),
+        roles=draw(roles(len(nodes))),
         cause=cause,
         spans=tuple(draw(st.dictionaries(NAMES, st.integers(0, 2**31), max_size=2)).items()),
         spec_hash=draw(WORDS),

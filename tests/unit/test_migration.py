@@ -10,6 +10,7 @@ import pytest
 from fixtures import GPU, job, node
 from fixtures import seen as profiles
 from fixtures.attempts import pods, rank, seen, world_of
+from fixtures.jobs import with_role
 from railwright_scheduler import Job, LedgerFull, Node, migration, pending
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
@@ -51,7 +52,7 @@ def racks(*taken: str, count: int = 3) -> tuple[Node, ...]:
 
 
 def training(name: str = "a", **changes: Any) -> Job:
-    return job(name, num_nodes=4, ranks_per_node=8, workload=WORKLOAD, **changes)
+    return job(name, replicas=4, ranks_per_pod=8, workload=WORKLOAD, **changes)
 
 
 def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> ObservedJob:
@@ -166,8 +167,8 @@ def test_migration_target_is_reserved_until_its_pods_are_gone() -> None:
     first = scheduling.plan(world(running()))
     assert first.reservations == {"a": THERE}
     draining = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
-    behind = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
-    large = seen(name="b", job=job("b", num_nodes=3, submitted_s=1))
+    behind = seen(name="b", job=job("b", replicas=1, submitted_s=1))
+    large = seen(name="b", job=job("b", replicas=3, submitted_s=1))
     for other, nodes in ((behind, ["r1a"]), (large, [])):
         both = world(
             ended(first),
@@ -187,7 +188,7 @@ def test_moved_job_that_ran_again_reserves_nothing(ended_attempts: int) -> None:
     first = scheduling.plan(world(running()))
     phase = (Phase.RUNNING, Phase.SUCCEEDED)[ended_attempts - 1]
     record = JobRecord(phase, attempt=2, ended=ended_attempts, nodes=THERE, moves=1)
-    other = seen(name="b", job=job("b", num_nodes=1, submitted_s=1))
+    other = seen(name="b", job=job("b", replicas=1, submitted_s=1))
     lingers = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
     again = replace(ended(first), record=record)
     taken = scheduling.plan(world(again, other, ledger=first.ledger, attempts=lingers))
@@ -242,9 +243,9 @@ def test_job_with_unknown_placement_basis_counts_as_well_placed() -> None:
 
 
 def test_no_job_migrates_that_would_queue_behind_others() -> None:
-    large = seen(name="b", job=job("b", num_nodes=6, priority=1))
+    large = seen(name="b", job=job("b", replicas=6, priority=1))
     assert moved(world(running(), large)) == ""
-    never = seen(name="b", job=job("b", num_nodes=7, priority=1))
+    never = seen(name="b", job=job("b", replicas=7, priority=1))
     assert moved(world(running(), never))
     assert moved(world(running(), replace(large, held=LedgerFull(6, 5, 1, 5)))) == ""
     assert moved(world(running(), replace(large, held=LedgerFull(6, 6, 1, 5))))
@@ -256,13 +257,13 @@ def test_no_job_migrates_that_would_queue_behind_others() -> None:
         replace(large, record=replace(over, phase=Phase.FAILED)),
     ):
         assert moved(world(running(), gone))
-    younger = seen(name="b", job=job("b", num_nodes=6, submitted_s=1))
+    younger = seen(name="b", job=job("b", replicas=6, submitted_s=1))
     assert moved(world(running(), younger))
 
 
 def test_one_job_moves_at_a_time() -> None:
     other = running(("r2a", "r2b"), name="b")
-    other = replace(other, job=job("b", num_nodes=2))
+    other = replace(other, job=job("b", replicas=2))
     for phase in (Phase.RECOVERING, Phase.STARTING):
         live = phase is Phase.STARTING
         record = replace(
@@ -337,7 +338,7 @@ def test_jobs_on_one_node_count_as_work_too() -> None:
     alone = replace(WORKLOAD, split=Parallelism(tensor=8), recipe=Recipe(2048, 1, 2))
     nodes = racks(count=3)
     jobs = [
-        replace(its, job=replace(its.job, num_nodes=1, workload=alone))
+        replace(its, job=with_role(its.job, replicas=1, workload=alone))
         for each in nodes
         for its in [running((each.name,), name=each.name)]
     ]
@@ -357,7 +358,7 @@ def test_profile_of_other_devices_causes_no_migration() -> None:
     recorded = replace(recorded, devices=("ours",), kinds=large)
     job_seen = running()
     workload = replace(WORKLOAD, profile=recorded)
-    job_seen = replace(job_seen, job=replace(job_seen.job, workload=workload))
+    job_seen = replace(job_seen, job=with_role(job_seen.job, workload=workload))
     nodes = tuple(
         replace(each, device="other" if each.name.startswith("r2") else "ours")
         for each in racks(*HERE)

@@ -35,7 +35,7 @@ def test_work_for_a_lost_gang_grows_with_its_nodes_alone() -> None:
     pods = attempts.pods(" ".join(names()))
     seen = attempts.seen(attempts.RECOVERING)
     Compared.times = 0
-    assert pending.next_attempt(seen, [entry]).before == ("",) * NODES
+    assert pending.next_attempt(seen, [entry]).roles[0].before == ("",) * NODES
     assert not pending.is_draining(
         [entry], {entry.key: ObservedAttempt(pods=pods)}, frozenset(names())
     )

@@ -203,7 +203,7 @@ def test_crossing_bytes_are_those_of_the_placement() -> None:
     on = site(2, 2, 4)
     split = Parallelism(tensor=8, pipeline=4, data=4)
     its = running(split, on)
-    asked = job("a", num_nodes=16, ranks_per_node=8, workload=its.workload)
+    asked = job("a", replicas=16, ranks_per_pod=8, workload=its.workload)
     nodes = tuple(Node(name, place, node().allocatable, {}) for name, place in on.places.items())
     levels = ("block", "rack")
     links = Links(8.0), Links(4.0)

@@ -24,7 +24,7 @@ def test_a_gang_fills_the_fewest_racks_and_leaves_big_ones_whole(
     racks: tuple[int, ...], count: int, shares: tuple[int, ...]
 ) -> None:
     nodes = [node(f"n{r}-{i}", f"r{r}") for r, size in enumerate(racks) for i in range(size)]
-    admit = _place(cluster(*nodes, jobs=(job(num_nodes=count),), levels=("rack",)))
+    admit = _place(cluster(*nodes, jobs=(job(replicas=count),), levels=("rack",)))
     used = [sum(name.startswith(f"n{rack}-") for name in admit.nodes) for rack in range(len(racks))]
     assert tuple(used) == shares
 
@@ -75,7 +75,7 @@ def test_two_blocks_in_two_spines_beat_three_blocks_in_one() -> None:
         for r in range(count)
         for i in range(4)
     ]
-    admit = _place(cluster(*nodes, jobs=(job(num_nodes=16),), levels=("spine", "block", "rack")))
+    admit = _place(cluster(*nodes, jobs=(job(replicas=16),), levels=("spine", "block", "rack")))
     assert admit.spans == (2, 2, 4)
 
 
@@ -176,7 +176,7 @@ def test_gang_over_blocks_takes_rest_from_smallest_that_fits() -> None:
         for r in range(racks)
         for i in range(4)
     ]
-    admit = _place(cluster(*nodes, jobs=(job(num_nodes=16),), levels=("block", "rack")))
+    admit = _place(cluster(*nodes, jobs=(job(replicas=16),), levels=("block", "rack")))
     assert {name.split("-")[0] for name in admit.nodes} == {"b0", "b2"}
 
 
@@ -195,7 +195,7 @@ def test_a_job_without_devices_stays_off_nodes_with_devices() -> None:
 
 def test_small_jobs_leave_empty_racks_empty() -> None:
     nodes = [node(f"n{i:02d}", f"r{i // 4}") for i in range(12)]
-    jobs = tuple(job(f"j{i:02d}", per_node={GPU: 1}) for i in range(40))
+    jobs = tuple(job(f"j{i:02d}", per_pod={GPU: 1}) for i in range(40))
     decisions = decide(cluster(*nodes, jobs=jobs, levels=("rack",)))
     used = {name for admit in decisions.admitted for name in admit.nodes}
     assert used == {"n00", "n01", "n02", "n03", "n04"}
@@ -204,7 +204,7 @@ def test_small_jobs_leave_empty_racks_empty() -> None:
 def test_ranks_run_through_each_rack_and_block_before_the_next() -> None:
     names = ["n5", "n0", "n4", "n1", "n3", "n2"]
     nodes = [node(name, f"b{i % 2}", f"r{i % 3}") for i, name in enumerate(names)]
-    admit = _place(cluster(*nodes, jobs=(job(num_nodes=6),), levels=("block", "rack")))
+    admit = _place(cluster(*nodes, jobs=(job(replicas=6),), levels=("block", "rack")))
     path = {each.name: each.domains for each in nodes}
     assert [path[name] for name in admit.nodes] == sorted(path.values())
 
@@ -217,7 +217,7 @@ def test_twenty_levels_are_as_exact_as_two() -> None:
         for i in range(3)
     ]
     levels = tuple(f"level-{i}" for i in range(20))
-    admit = _place(cluster(*nodes, jobs=(job(num_nodes=20, per_node={GPU: 8}),), levels=levels))
+    admit = _place(cluster(*nodes, jobs=(job(replicas=20, per_pod={GPU: 8}),), levels=levels))
     assert admit.spans == (7,) * 20
 
 

@@ -22,6 +22,7 @@ from fixtures.attempts import (
     seen,
     world_of,
 )
+from fixtures.jobs import with_role
 from railwright_scheduler import commit_plan
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -74,8 +75,7 @@ def test_two_jobs_are_not_given_one_node() -> None:
 def test_capacity_is_assumed_for_every_unbound_rank_of_a_commit(line: str, free: int) -> None:
     # The nodes say that nothing is used, so what is missing here is only the debt.
     attempts = {("a", 1): ObservedAttempt(pods=pods(line), placed=True)}
-    other = seen(name="b", job=replace(seen(name="b").job, num_nodes=4))
-    jobs = (seen(), other)
+    jobs = (seen(), seen(name="b", job=with_role(seen(name="b").job, replicas=4)))
     taken = plan(world_of(*jobs, nodes=FREE, entries=(entry(),), attempts=attempts))
     reason = taken.waits.get("b")
     assert (reason.free if isinstance(reason, NotEnoughNodes) else 4) == free
@@ -297,7 +297,7 @@ def test_full_ledger_takes_the_other_gangs_in_a_later_cycle() -> None:
 
 
 def large(name: str, num_nodes: int, **changes: Any) -> ObservedJob:
-    return seen(name=name, job=replace(seen(name=name).job, num_nodes=num_nodes, **changes))
+    return seen(name=name, job=with_role(seen(name=name).job, replicas=num_nodes, **changes))
 
 
 def test_gangs_start_while_pods_in_flight_are_few() -> None:

@@ -28,7 +28,7 @@ RECIPE = Recipe(2048, 1, 64, framework=Framework.MEGATRON_PIPELINE_FIRST)
 def test_gang_that_its_rings_do_not_divide_is_placed() -> None:
     """Seven nodes of four rings and three servers do not come in segments of four."""
     work = Workload(MODEL, Parallelism(data=4, servers=3), RECIPE)
-    asked = job("a", num_nodes=7, ranks_per_node=1, workload=work)
+    asked = job("a", replicas=7, ranks_per_pod=1, workload=work)
     where = [("b0", "r0", 1), ("b0", "r1", 4), ("b1", "r2", 4)]
     nodes = tuple(
         node(f"{rack}-{at}", block, rack, machine="DGX A100")

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures import attempts
 from fixtures.attempts import crash, entry, rank, world_of
-from fixtures.jobs import job, node
+from fixtures.jobs import job, node, with_role
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler import pre_run
 from railwright_scheduler.attempt import record as records
@@ -39,7 +39,7 @@ NODES = tuple(node(f"n{number}") for number in range(4))
 
 def large(record: JobRecord | None = None, **changes: Any) -> ObservedJob:
     """A job of four replicas, one a node, for which two can stand."""
-    asked = job(num_nodes=4, workload=workload_of(Parallelism(data=4)))
+    asked = job(replicas=4, workload=workload_of(Parallelism(data=4)))
     plain = attempts.seen(record, job=asked, spec_hash="1-job", pre_run=WANTED)
     return replace(plain, **changes)
 
@@ -77,10 +77,10 @@ def test_pre_run_waits_in_the_queue_as_any_attempt() -> None:
 
 def test_pre_run_has_each_replicas_work_and_no_constraints() -> None:
     seen = large()
-    asked = replace(seen.job, constraints=TopologyConstraints(required="rack"))
-    small = pre_run.resolve(replace(seen, job=asked), ()).job
+    asked = with_role(seen.job, constraints=TopologyConstraints(required="rack"))
+    (small,) = pre_run.resolve(replace(seen, job=asked), ()).job.roles
     assert small.workload is not None
-    assert (small.num_nodes, small.workload.split) == (2, Parallelism(data=2))
+    assert (small.replicas, small.workload.split) == (2, Parallelism(data=2))
     assert small.workload.recipe.global_batch == 2
     assert small.constraints == TopologyConstraints()
 
@@ -188,8 +188,8 @@ def test_revoked_pre_run_is_counted_from_the_ledger() -> None:
     [
         {"pre_run": None},
         {"pre_run": replace(WANTED, profiled=True)},
-        {"job": job(num_nodes=2, workload=workload_of(Parallelism(data=2)))},
-        {"job": job(num_nodes=2)},
+        {"job": job(replicas=2, workload=workload_of(Parallelism(data=2)))},
+        {"job": job(replicas=2)},
     ],
     ids=["not wanted", "profiled", "no smaller", "unknown"],
 )
@@ -219,7 +219,7 @@ def test_job_that_ran_goes_on_unless_it_was_suspended(
 
 def test_too_large_pre_run_is_not_tried() -> None:
     split = Parallelism(tensor=4, context=64, data=4)
-    seen = large(job=job(num_nodes=128, ranks_per_node=8, workload=workload_of(split)))
+    seen = large(job=job(replicas=128, ranks_per_pod=8, workload=workload_of(split)))
     found = pre_run.resolve(seen, ())
     assert found.record.pre_run is not None
     assert found.record.pre_run.given_up == (

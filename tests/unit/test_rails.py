@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright_topology import rails
-from railwright_topology.parts import Distance, Kind, Layer, Pair, Part, Role, pair
+from railwright_topology.parts import AdapterRole, Distance, Kind, Layer, Pair, Part, pair
 from railwright_topology.rails import PlacedAdapter
 
 IB, ETH = Layer.INFINIBAND, Layer.ETHERNET
@@ -47,19 +47,19 @@ class Node:
         return rails.of(self.parts, self.distances)
 
     @property
-    def roles(self) -> dict[str, tuple[Role, int | None]]:
+    def roles(self) -> dict[str, tuple[AdapterRole, int | None]]:
         return {name: (placed.role, placed.rail) for name, placed in self.placed.items()}
 
 
-RAILS = {f"mlx5_{n}": (Role.RAIL, n) for n in range(8)}
-FRONT_END, UNDECIDED = (Role.FRONT_END, None), (Role.UNDECIDED, None)
+RAILS = {f"mlx5_{n}": (AdapterRole.RAIL, n) for n in range(8)}
+FRONT_END, UNDECIDED = (AdapterRole.FRONT_END, None), (AdapterRole.UNDECIDED, None)
 
 
 def test_eight_equal_adapters_beside_accelerators_are_rails() -> None:
     node = Node().rails()
     assert node.roles == RAILS
     assert node.placed["mlx5_3"] == PlacedAdapter(
-        Role.RAIL,
+        AdapterRole.RAIL,
         3,
         ("gpu3",),
         Distance.SWITCH,
@@ -94,18 +94,18 @@ def test_names_count_as_people_do() -> None:
     node = Node(12)
     for number in range(12):
         node.card(f"mlx5_{number}", number)
-    assert node.roles["mlx5_10"] == (Role.RAIL, 10)
+    assert node.roles["mlx5_10"] == (AdapterRole.RAIL, 10)
 
 
 def test_one_adapter_per_two_and_four_per_one_are_rails() -> None:
     shared = Node()
     for number in range(4):
         shared.card(f"mlx5_{number}", 2 * number, 2 * number + 1)
-    assert shared.roles == {f"mlx5_{n}": (Role.RAIL, n) for n in range(4)}
+    assert shared.roles == {f"mlx5_{n}": (AdapterRole.RAIL, n) for n in range(4)}
     many = Node(4)
     for number in range(16):
         many.card(f"rdmap{number}", number // 4, layer=Layer.OTHER)
-    assert {role for role, _ in many.roles.values()} == {Role.RAIL}
+    assert {role for role, _ in many.roles.values()} == {AdapterRole.RAIL}
 
 
 def test_one_whose_cable_is_down_is_a_rail_all_the_same() -> None:
@@ -169,7 +169,11 @@ def test_behind_root_ports_fastest_even_kind_is_rails() -> None:
     node.card("mlx5_0", farther=Distance.NUMA)
     node.card("mlx5_1", farther=Distance.NUMA)
     node.card("eth0", farther=Distance.NUMA, speed=SLOW, layer=ETH)
-    assert node.roles == {"mlx5_0": (Role.RAIL, 0), "mlx5_1": (Role.RAIL, 1), "eth0": FRONT_END}
+    assert node.roles == {
+        "mlx5_0": (AdapterRole.RAIL, 0),
+        "mlx5_1": (AdapterRole.RAIL, 1),
+        "eth0": FRONT_END,
+    }
 
 
 def test_only_kind_without_near_accelerator_is_undecided() -> None:
@@ -197,7 +201,11 @@ def test_a_node_without_accelerators_has_no_rails() -> None:
 
 def test_what_is_said_counts() -> None:
     node = Node(2)
-    node.card("roce0", 0, role=Role.RAIL, rail=1)
-    node.card("roce1", 1, role=Role.RAIL, rail=0)
+    node.card("roce0", 0, role=AdapterRole.RAIL, rail=1)
+    node.card("roce1", 1, role=AdapterRole.RAIL, rail=0)
     node.card("eth0", speed=SLOW, layer=ETH)
-    assert node.roles == {"roce0": (Role.RAIL, 1), "roce1": (Role.RAIL, 0), "eth0": FRONT_END}
+    assert node.roles == {
+        "roce0": (AdapterRole.RAIL, 1),
+        "roce1": (AdapterRole.RAIL, 0),
+        "eth0": FRONT_END,
+    }

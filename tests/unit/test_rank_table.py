@@ -10,7 +10,7 @@ import pytest
 from fixtures.rank_tables import Table, table
 from fixtures.remarks import remarks
 from railwright_topology import fabric, hardware_inventory
-from railwright_topology.parts import HardwareReports, Role, Technology
+from railwright_topology.parts import AdapterRole, HardwareReports, Technology
 from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
@@ -28,7 +28,7 @@ def test_each_accelerator_has_a_rail_of_its_own() -> None:
     found = hardware_inventory.of(hardware_reports.by_host["10.1.0.2"])
     assert [part.number for part in found.accelerators] == [*range(8)]
     assert [found.placed[part.id].rail for part in found.adapters] == [*range(8)]
-    assert len(found.of_role(Role.RAIL)) == 8
+    assert len(found.of_role(AdapterRole.RAIL)) == 8
     assert found.placed["npu3 port"].near == ("npu3",)
     assert not found.links
     assert "how accelerators are linked beside PCIe" in found.unknown

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures import job, node
 from fixtures import seen as profiles
+from fixtures.jobs import with_role
 from railwright_scheduler import (
     Admit,
     BindingBacklog,
@@ -22,7 +23,6 @@ from railwright_scheduler import (
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
-from railwright_scheduler.model.profile import Operation, Profile
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -52,7 +52,19 @@ KNOWN = "DGX A100"
 def gang(split: Parallelism, recipe: Recipe = PIPELINE_FIRST, **changes: object) -> Job:
     workload = Workload(GPT, split, recipe)
     nodes = (split.ranks + split.servers) // 8
-    return job("a", num_nodes=nodes, ranks_per_node=8, workload=workload, **changes)
+    return job("a", replicas=nodes, ranks_per_pod=8, workload=workload, **changes)
+
+
+def workload_of(asked: Job) -> Workload:
+    assert asked.roles[0].workload is not None
+    return asked.roles[0].workload
+
+
+def of_other_devices(derived: Job, device: str) -> Job:
+    """The job with a profile of large sends that was recorded on this device."""
+    workload = workload_of(derived)
+    taken = replace(profiles.profile(workload), devices=(device,))
+    return with_role(derived, workload=replace(workload, profile=profiles.with_large_sends(taken)))
 
 
 def racks(*sizes: int, machine: str = KNOWN) -> tuple[Node, ...]:
@@ -65,8 +77,7 @@ def racks(*sizes: int, machine: str = KNOWN) -> tuple[Node, ...]:
 
 def admitted(asked: Job, nodes: tuple[Node, ...], *, times: float = 8.0) -> Admit:
     world = Snapshot(("rack",), nodes, ("default",), (asked,), links=(Links(times),))
-    (found,) = decide(world).admitted
-    return found
+    return decide(world).admitted[0]
 
 
 def score(found: Admit) -> PlacementScore:
@@ -81,7 +92,7 @@ def predicted(found: Admit) -> PredictedStep:
 
 
 def test_job_without_workload_gets_network_order() -> None:
-    found = admitted(job("a", num_nodes=8), racks(4, 4))
+    found = admitted(job("a", replicas=8), racks(4, 4))
     assert found.score is None
     assert [*found.nodes] == sorted(found.nodes)
 
@@ -105,11 +116,11 @@ def test_replicas_numbered_apart_are_placed_together() -> None:
 def test_profile_decides_the_order_of_ranks_and_is_named() -> None:
     """Stages were seen to send each other what nobody would derive: they come to stand together."""
     derived = gang(FOUR_BY_TWO)
-    assert derived.workload is not None
-    seen = profiles.profile(derived.workload)
-    for reported, together in ((seen, [0, 4]), (with_large_sends(seen), [0, 1, 2, 3])):
-        workload = replace(derived.workload, profile=reported)
-        found = admitted(replace(derived, workload=workload), racks(4, 4))
+    derives = workload_of(derived)
+    seen = profiles.profile(derives)
+    for reported, together in ((seen, [0, 4]), (profiles.with_large_sends(seen), [0, 1, 2, 3])):
+        its = with_role(derived, workload=replace(derives, profile=reported))
+        found = admitted(its, racks(4, 4))
         assert score(found).measured
         where = [name.partition("-")[0] for name in found.nodes]
         assert len({where[rank] for rank in together}) == 1
@@ -118,10 +129,7 @@ def test_profile_decides_the_order_of_ranks_and_is_named() -> None:
 
 def test_profile_of_other_devices_is_set_aside_and_named() -> None:
     """Derived traffic is used, and the score names the devices."""
-    derived = gang(FOUR_BY_TWO)
-    assert derived.workload is not None
-    taken = replace(profiles.profile(derived.workload), devices=("NVIDIA A100-SXM4-80GB",))
-    seen = replace(derived, workload=replace(derived.workload, profile=with_large_sends(taken)))
+    seen = of_other_devices(derived := gang(FOUR_BY_TWO), "NVIDIA A100-SXM4-80GB")
     nodes = racks(4, 4)
     for labelled, different in (
         ("NVIDIA-A100-SXM4-80GB", ()),
@@ -137,36 +145,16 @@ def test_profile_of_other_devices_is_set_aside_and_named() -> None:
 
 
 def test_nodes_are_not_chosen_for_what_was_not_recorded_of_them() -> None:
-    """What was recorded is longer than what is derived; on other devices only the latter is known,
-    which says nothing of them."""
-    derived = gang(FOUR_BY_TWO)
-    assert derived.workload is not None
-    taken = replace(profiles.profile(derived.workload), devices=("A100",))
-    seen = replace(derived, workload=replace(derived.workload, profile=with_large_sends(taken)))
+    """A recorded profile is longer than a derived one, which is all that other devices have."""
+    seen = of_other_devices(gang(FOUR_BY_TWO), "A100")
     ours, others = racks(8, 8)[:8], racks(8, 8)[8:]
-    nodes = (
-        *(replace(each, device="A100") for each in ours),
-        *(replace(each, device="other") for each in others),
-    )
+    nodes = tuple(replace(each, device="A100") for each in ours)
+    nodes += tuple(replace(each, device="other") for each in others)
     floor = cluster.of(Snapshot(("rack",), nodes, ("default",), (seen,), links=(Links(8.0),)))
-    found = ranks.placed(seen, floor, [np.arange(8), np.arange(8, 16)])
+    found = ranks.placed(seen.roles[0], floor, [np.arange(8), np.arange(8, 16)])
     assert sorted(found.nodes.tolist()) == [*range(8)]
     assert found.score is not None
     assert found.score.measured
-
-
-def with_large_sends(seen: Profile) -> Profile:
-    kinds = tuple(
-        replace(
-            kind,
-            seen=tuple(
-                replace(each, size=10_000 * each.size) if each.operation is Operation.SEND else each
-                for each in kind.seen
-            ),
-        )
-        for kind in seen.kinds
-    )
-    return replace(seen, kinds=kinds)
 
 
 def test_step_without_contention_is_predicted_exactly() -> None:
@@ -238,7 +226,7 @@ def test_parameter_servers_are_placed_near_all_workers() -> None:
 def test_any_number_of_ranks_a_node_is_laid_out(per_node: int) -> None:
     split = Parallelism(tensor=4, pipeline=2, data=4)
     workload = Workload(GPT, split, PIPELINE_FIRST)
-    asked = job("a", num_nodes=32 // per_node, ranks_per_node=per_node, workload=workload)
+    asked = job("a", replicas=32 // per_node, ranks_per_pod=per_node, workload=workload)
     found = admitted(asked, racks(16, 16))
     assert len({*found.nodes}) == 32 // per_node
     assert score(found).crossing[0].placed <= score(found).crossing[0].network_order
@@ -256,7 +244,7 @@ def test_costly_gangs_are_mapped_one_cycle_after_another() -> None:
         "large-1": BindingBacklog(need=400, pods=400),
         "small": BindingBacklog(need=1, pods=400),
     }
-    silent = [replace(each, workload=None) for each in large]
+    silent = [with_role(each, workload=None) for each in large]
     assert len(decide(replace(world, jobs=(*silent, small))).admitted) == 3
 
 
@@ -265,7 +253,7 @@ def test_equal_traffic_to_all_keeps_network_order() -> None:
     moe_model = replace(GPT, experts=4096, chosen=8, gated=True)
     split = Parallelism(data=4096, expert=4096)
     workload = Workload(moe_model, split, Recipe(2048, 1, 4096))
-    asked = job("a", num_nodes=512, ranks_per_node=8, workload=workload)
+    asked = job("a", replicas=512, ranks_per_pod=8, workload=workload)
     found = admitted(asked, racks(*[16] * 32))
     assert [*found.nodes] == sorted(found.nodes)
 
@@ -291,7 +279,7 @@ def test_ranks_move_only_where_it_pays_off() -> None:
     assert predicted(moved).placed_us < 0.99 * predicted(moved).network_order_us
     stayed = admitted(asked, nodes, times=1.0)
     assert score(stayed).moved == 0
-    assert stayed.nodes == asked.before
+    assert stayed.nodes == asked.roles[0].before
 
 
 @pytest.mark.parametrize("lost", range(8))
@@ -302,16 +290,16 @@ def test_node_of_another_rack_goes_where_ring_leaves_rack(lost: int) -> None:
     ring = gang(Parallelism(tensor=8, data=8), replace(PIPELINE_FIRST, global_batch=8))
     first = admitted(ring, nodes, times=4.0)
     left = tuple(each for each in nodes if each.name != first.nodes[lost])
-    again = admitted(replace(ring, before=first.nodes), left, times=4.0)
+    again = admitted(with_role(ring, before=first.nodes), left, times=4.0)
     assert score(again).moved <= 2
     assert predicted(again).placed_us == predicted(first).placed_us
 
 
 def test_of_equal_nodes_a_job_gets_those_it_had() -> None:
     had = ("n3-00", "n3-01")
-    assert admitted(job("a", num_nodes=2), racks(2, 2, 2, 2)).nodes == ("n0-00", "n0-01")
-    assert admitted(job("a", num_nodes=2, before=had), racks(2, 2, 2, 2)).nodes == had
-    assert admitted(job("a", num_nodes=2, before=had), racks(2, 2, 3)).nodes == ("n0-00", "n0-01")
+    assert admitted(job("a", replicas=2), racks(2, 2, 2, 2)).nodes == ("n0-00", "n0-01")
+    assert admitted(job("a", replicas=2, before=had), racks(2, 2, 2, 2)).nodes == had
+    assert admitted(job("a", replicas=2, before=had), racks(2, 2, 3)).nodes == ("n0-00", "n0-01")
 
 
 @pytest.mark.parametrize(("chosen", "nodes"), [(8, 1), (8, 4), (3, 2), (8, 64)])
@@ -319,7 +307,7 @@ def test_more_experts_per_token_than_nodes_hold_is_planned(chosen: int, nodes: i
     few = replace(GPT, experts=8, chosen=chosen, chosen_nodes=nodes, gated=True)
     recipe = Recipe(2048, 1, 16, forwarded=True)
     workload = Workload(few, Parallelism(data=16, expert=8), recipe)
-    asked = job("a", num_nodes=16, ranks_per_node=1, workload=workload)
+    asked = job("a", replicas=16, ranks_per_pod=1, workload=workload)
     assert len(admitted(asked, racks(8, 8)).nodes) == 16
 
 
@@ -335,7 +323,7 @@ def test_unrepresentable_number_is_reported_as_the_largest() -> None:
 
 def test_more_ranks_than_devices_are_not_predicted() -> None:
     workload = Workload(GPT, Parallelism(tensor=16, pipeline=4, data=2), PIPELINE_FIRST)
-    asked = job("a", num_nodes=8, ranks_per_node=16, workload=workload)
+    asked = job("a", replicas=8, ranks_per_pod=16, workload=workload)
     assert score(admitted(asked, racks(4, 4))).predicted is None
 
 
@@ -364,7 +352,7 @@ def test_ranks_that_are_laid_out_anew_stay_where_racks_are_equal() -> None:
     stages = gang(FOUR_BY_TWO)
     world = Snapshot(("rack",), named(2, 2, 2, 2), ("default",), (stages,), (Links(),))
     (first,) = decide(world).admitted
-    again = replace(stages, before=first.nodes)
+    again = with_role(stages, before=first.nodes)
     narrow = (Links(leaving={first.nodes[1][:2]: 0.1}),)
     (found,) = decide(replace(world, jobs=(again,), links=narrow)).admitted
     assert score(found).moved == 4
@@ -385,7 +373,7 @@ def test_a_rack_of_which_one_node_joined_lets_out_what_it_sends() -> None:
 def test_a_star_of_thousands_of_nodes_is_left_as_it_is() -> None:
     split = Parallelism(data=2999, servers=1)
     workload = Workload(GPT, split, Recipe(2048, 1, 2999))
-    asked = job("a", num_nodes=3000, ranks_per_node=1, workload=workload)
+    asked = job("a", replicas=3000, ranks_per_pod=1, workload=workload)
     found = admitted(asked, (*racks(2500), *(node(f"x{at}", "") for at in range(500))))
     assert len({*found.nodes}) == 3000
 
@@ -394,7 +382,7 @@ def test_few_servers_among_unplaced_nodes_are_planned() -> None:
     """Rooms are cut off one at a time: as often as there are nodes."""
     split = Parallelism(data=699, servers=1)
     workload = Workload(GPT, split, Recipe(2048, 1, 699))
-    asked = job("a", num_nodes=700, ranks_per_node=1, workload=workload)
+    asked = job("a", replicas=700, ranks_per_pod=1, workload=workload)
     unknown = tuple(node(f"x{at:04d}", "") for at in range(200))
     found = admitted(asked, (*racks(500), *unknown))
     assert len({*found.nodes}) == 700

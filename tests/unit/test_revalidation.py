@@ -14,6 +14,7 @@ from fixtures.attempts import LOST, entry, pods, seen, world_of
 from fixtures.jobs import job
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler import revalidation
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.snapshot import Taint, Toleration, Unavailable
@@ -21,13 +22,13 @@ from railwright_scheduler.model.snapshot import Taint, Toleration, Unavailable
 TAINT = Taint("team", "blue", "NoSchedule")
 
 
-def whys(*nodes: Any, unbound: tuple[str, ...] = ("n0", "n1"), **asked: Any) -> dict[str, str]:
+def whys(*nodes: Any, unbound: tuple[int, ...] = (0, 1), **asked: Any) -> dict[str, str]:
     """The invalid nodes of the one gang on n0 and n1, with reasons."""
     found = revalidation.invalid_nodes(
         [entry()],
         nodes=nodes,
         unbound={("a", 1): unbound},
-        jobs={"a": job(num_nodes=2, **asked)},
+        jobs={"a": job(replicas=2, **asked)},
         isolation=Isolation(),
     )
     return dict(found.get(("a", 1), {}))
@@ -64,7 +65,7 @@ def test_tolerated_taint_and_bound_rank_change_nothing() -> None:
     """Neither makes a node invalid for the gang."""
     tolerated = (Toleration("team", "Exists", "", ""),)
     assert whys(node("n0"), node("n1", taints=(TAINT,)), tolerations=tolerated) == {}
-    assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=("n0",)) == {}
+    assert whys(node("n0"), node("n1", used={GPU: 8}), unbound=(0,)) == {}
 
 
 class Counted(tuple[Toleration, ...]):
@@ -90,8 +91,8 @@ def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
 
 def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
     """The node lost capacity during both commits."""
-    both = [entry(per_node={GPU: 4}), replace(entry(per_node={GPU: 4}), job_uid="b")]
-    unbound = {each.key: each.nodes for each in both}
+    both = [replace(entry(roles=(EntryRole("worker", 2, {GPU: 4}),)), job_uid=uid) for uid in "ab"]
+    unbound = {each.key: (0, 1) for each in both}
     nodes = (node("n0"), node("n1", used={GPU: 2}))
     found = revalidation.invalid_nodes(
         both, nodes=nodes, unbound=unbound, jobs={}, isolation=Isolation()
@@ -101,7 +102,7 @@ def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
 
 def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     gangs = [entry(), replace(entry(cause=LOST), job_uid="b")]
-    unbound = {gangs[0].key: ("n0", "n1"), gangs[1].key: ("n1",)}
+    unbound = {gangs[0].key: (0, 1), gangs[1].key: (1,)}
     found = revalidation.invalid_nodes(
         gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={}, isolation=Isolation()
     )

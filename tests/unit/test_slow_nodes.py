@@ -29,7 +29,7 @@ SLOW = RelativeSpeed(products=0.8)
 def gang(recipe: Recipe = RECIPE, split: Parallelism = FOUR_BY_TWO, **changes: object) -> Job:
     nodes = (split.ranks + split.servers) // 8
     workload = Workload(GPT, split, recipe)
-    return job("a", num_nodes=nodes, ranks_per_node=8, workload=workload, **changes)
+    return job("a", replicas=nodes, ranks_per_pod=8, workload=workload, **changes)
 
 
 def racks(
@@ -119,7 +119,7 @@ def test_slow_nodes_swap_within_rack_and_keep_segments() -> None:
 @pytest.mark.parametrize("with_workload", [True, False])
 def test_of_two_racks_that_without_a_slow_node_is_taken(with_workload: bool) -> None:
     """Whether the job says what it does or not, and even if the other is just large enough."""
-    asked = gang() if with_workload else job("a", num_nodes=8)
+    asked = gang() if with_workload else job("a", replicas=8)
     for sizes in ((8, 8), (8, 9), (8, 20)):
         found = admitted(asked, racks(*sizes, slow=("n0-5",)))
         assert {name.partition("-")[0] for name in found.nodes} == {"n1"}
@@ -127,7 +127,7 @@ def test_of_two_racks_that_without_a_slow_node_is_taken(with_workload: bool) -> 
 
 def test_of_two_racks_the_one_with_fewer_slow_nodes_is_taken() -> None:
     nodes = racks(8, 9, slow=("n0-5", "n0-6", "n1-0", "n1-1"))
-    found = admitted(job("a", num_nodes=8), nodes)
+    found = admitted(job("a", replicas=8), nodes)
     assert len({*found.nodes} & {"n1-0", "n1-1"}) == 1
 
 
@@ -137,15 +137,15 @@ def test_within_a_rack_the_slowest_are_left() -> None:
         replace(each, relative_speed=RelativeSpeed(memory=0.5)) if each.name == "n0-1" else each
         for each in nodes
     )
-    assert admitted(job("a", num_nodes=3), nodes).nodes == ("n0-2", "n0-4", "n0-5")
-    assert admitted(job("a", num_nodes=5), nodes).nodes == ("n0-0", "n0-2", "n0-3", "n0-4", "n0-5")
-    assert admitted(job("a", num_nodes=1), nodes[:3]).nodes == ("n0-2",)
+    assert admitted(job("a", replicas=3), nodes).nodes == ("n0-2", "n0-4", "n0-5")
+    assert admitted(job("a", replicas=5), nodes).nodes == ("n0-0", "n0-2", "n0-3", "n0-4", "n0-5")
+    assert admitted(job("a", replicas=1), nodes[:3]).nodes == ("n0-2",)
 
 
 def test_job_without_workload_spans_no_extra_rack() -> None:
     """It takes the rack with a slow node."""
     nodes = racks(8, 4, 4, slow=("n0-5",))
-    assert admitted(job("a", num_nodes=8), nodes).spans == (1,)
+    assert admitted(job("a", replicas=8), nodes).spans == (1,)
 
 
 def test_a_rack_more_is_worth_a_step_that_is_shorter_by_it() -> None:
@@ -169,7 +169,7 @@ def test_nodes_without_slow_ones_are_found_among_many_degrees() -> None:
 
 def test_a_node_that_became_slow_is_not_given_back_to_its_job() -> None:
     before = tuple(f"n0-{at}" for at in range(4))
-    asked = job("a", num_nodes=4, before=before)
+    asked = job("a", replicas=4, before=before)
     assert admitted(asked, racks(6)).nodes == before
     assert admitted(asked, racks(6, slow=("n0-2",))).nodes == ("n0-0", "n0-1", "n0-3", "n0-4")
 
@@ -209,4 +209,4 @@ def test_gang_prefers_one_kind() -> None:
     )
     found = admitted(gang(), nodes)
     assert predicted(found).machines == (KNOWN,)
-    assert admitted(job("a", num_nodes=8), nodes).spans == (1,)
+    assert admitted(job("a", replicas=8), nodes).spans == (1,)

@@ -60,21 +60,21 @@ def nodes(
 
 def large_gangs() -> Snapshot:
     levels = ("hall", "spine", "block", "rack")
-    gangs = tuple(job(name=f"j{i}", num_nodes=60 - i) for i in range(10))
+    gangs = tuple(job(name=f"j{i}", replicas=60 - i) for i in range(10))
     return world(*nodes(700, 256, 64, 16, 4, unlabelled=3), levels=levels, jobs=gangs)
 
 
 def waiting_gangs() -> Snapshot:
     constraints = TopologyConstraints(segment=3, segment_tier="rack")
     gangs = tuple(
-        job(name=f"j{i}", num_nodes=300 - 3 * i, constraints=constraints) for i in range(30)
+        job(name=f"j{i}", replicas=300 - 3 * i, constraints=constraints) for i in range(30)
     )
     return world(*nodes(700, 48, 12, 3, used=8), levels=("spine", "block", "rack"), jobs=gangs)
 
 
 def aligned_gangs() -> Snapshot:
     gangs = tuple(
-        job(name=f"j{i}", num_nodes=60 - i, constraints=TopologyConstraints(aligned=True))
+        job(name=f"j{i}", replicas=60 - i, constraints=TopologyConstraints(aligned=True))
         for i in range(8)
     )
     tree = nodes(1000, 48, 12, 3, rails=4, slow=True)

@@ -25,7 +25,7 @@ from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended,
 from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
-from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState
@@ -44,7 +44,9 @@ DETECT_S_MAX = 30.0
 
 def entry(cause: Cause | None = None) -> Entry:
     state = EntryState.COMMITTING if cause is None else EntryState.ABORTING
-    return Entry(JOB, "team", "job", 1, state, ("n0", "n1"), {"pods": 1}, cause)
+    return Entry(
+        JOB, "team", "job", 1, state, ("n0", "n1"), (EntryRole("worker", 2, {"pods": 1}),), cause
+    )
 
 
 def test_node_speed_follows_fabric_and_is_rebuilt_on_change() -> None:
@@ -170,7 +172,7 @@ def test_devices_without_a_profile_are_found() -> None:
     profile = Profile(2, 1, (), devices=("GPU A",))
     workload = Workload(model, Parallelism(data=2), Recipe(2048, 1, 64), profile)
     assert seen.state_builder.unprofiled(cached, ("n0", "n1")) is None
-    held = replace(cached, workload=workload)
+    held = cached.with_workload(workload)
     assert seen.state_builder.unprofiled(held, ("n0", "n1", "gone")) == ("GPU-B",)
     assert seen.state_builder.unprofiled(held, ("n0",)) == ()
 

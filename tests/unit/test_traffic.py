@@ -8,6 +8,7 @@ import pytest
 
 from fixtures import GPU, job, node
 from fixtures.attempts import LOST, entry, seen, world_of
+from fixtures.jobs import with_role
 from railwright_scheduler import Admit, Job, Node, Snapshot, cluster_state, decide
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import Entry
@@ -57,7 +58,7 @@ def blocks(*racks: tuple[int, ...], rack: int = 8) -> tuple[Node, ...]:
 
 
 def gang(**changes: object) -> Job:
-    return job("a", num_nodes=8, ranks_per_node=8, workload=TALKS, **changes)
+    return job("a", replicas=8, ranks_per_pod=8, workload=TALKS, **changes)
 
 
 def running(block: int, *racks: int, workload: Workload = TALKS) -> RunningJob:
@@ -197,7 +198,7 @@ def test_a_job_sends_from_its_commit_to_its_end() -> None:
 
 def test_only_multi_node_jobs_with_workload_send() -> None:
     """Jobs on one node, or without a workload, have no traffic."""
-    silent = seen(RUNS, job=replace(gang(), workload=None))
+    silent = seen(RUNS, job=with_role(gang(), workload=None))
     assert [*cluster_state.running([silent], {})] == []
     assert senders(replace(RUNS, nodes=NODES[:4])) == []
 

@@ -178,4 +178,4 @@ def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:
     jobs.absorb(reporting.raw_job("b", pod=requesting(0)))
     cached = jobs.get("b-uid")
     assert cached is not None
-    assert dict(cached.per_node) == {"pods": 1}
+    assert dict(cached.roles[0].per_pod) == {"pods": 1}

@@ -22,7 +22,7 @@ from railwright_agent.handshake import ProbeError
 from railwright_agent.reporting import OperatorClient, ReportRefusedError
 from railwright_agent.responder import Responder
 from railwright_topology import hardware_inventory
-from railwright_topology.parts import HardwareReport, Role
+from railwright_topology.parts import AdapterRole, HardwareReport
 from railwright_topology.probing import addresses as probeable
 
 PATH = "/v1/errands"
@@ -42,7 +42,7 @@ def rail_address(
 ) -> str | None:
     """The address of the first of this machine's rails that has one in these networks."""
     its = hardware_inventory.of(hardware_reports)
-    rails = sorted(its.of_role(Role.RAIL), key=lambda part: its.placed[part.id].rail or 0)
+    rails = sorted(its.of_role(AdapterRole.RAIL), key=lambda part: its.placed[part.id].rail or 0)
     addresses = (prober.address_of(name) for part in rails for name in part.names)
     within = (each for each in addresses if each and probeable.within(each, networks))
     return next(within, None)

@@ -31,11 +31,11 @@ from railwright_topology.miscabling import Rails
 from railwright_topology.networks import Network
 from railwright_topology.parts import (
     CPU,
+    AdapterRole,
     Benchmarks,
     HardwareReport,
     HardwareReports,
     Part,
-    Role,
 )
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 from railwright_topology.slow_devices import Measured, Slow
@@ -234,7 +234,7 @@ def _front_end(inventories: Mapping[str, HardwareInventory]) -> set[Nic]:
     return {
         (node, name)
         for node, its in inventories.items()
-        for part in its.of_role(Role.FRONT_END)
+        for part in its.of_role(AdapterRole.FRONT_END)
         for name in part.names
     }
 
@@ -281,7 +281,7 @@ def _rails(
 def _numbered(its: HardwareInventory) -> tuple[tuple[int | None, Part], ...]:
     """The adapters that may be rails, each with its rail if known."""
     placed = ((its.placed[part.id], part) for part in its.adapters)
-    return tuple((at.rail, part) for at, part in placed if at.role != Role.FRONT_END)
+    return tuple((at.rail, part) for at, part in placed if at.role != AdapterRole.FRONT_END)
 
 
 def _links(

@@ -15,13 +15,13 @@ from typing import TypeVar
 from railwright_topology import rails
 from railwright_topology.folding import fold
 from railwright_topology.parts import (
+    AdapterRole,
     Distance,
     HardwareReport,
     Kind,
     Link,
     Pair,
     Part,
-    Role,
     Technology,
     pair,
 )
@@ -88,7 +88,7 @@ class HardwareInventory:
         """In the order of their names."""
         return tuple(part for part in self.parts if part.kind == Kind.ADAPTER)
 
-    def of_role(self, role: Role) -> tuple[Part, ...]:
+    def of_role(self, role: AdapterRole) -> tuple[Part, ...]:
         """The adapters with this role."""
         return tuple(part for part in self.adapters if self.placed[part.id].role == role)
 

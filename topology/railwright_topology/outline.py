@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from railwright_topology import speeds
 from railwright_topology.grouping import group
 from railwright_topology.hardware_inventory import HardwareInventory
-from railwright_topology.parts import Link, Part, Role
+from railwright_topology.parts import AdapterRole, Link, Part
 
 
 def of(hardware: HardwareInventory) -> str:
@@ -32,7 +32,7 @@ def _phrases(hardware: HardwareInventory) -> Iterator[str]:
     technologies = group((link.technology, link) for link in hardware.links)
     for technology, links in sorted(technologies.items()):
         yield _links(technology, links, len(accelerators))
-    for role in Role:
+    for role in AdapterRole:
         if parts := hardware.of_role(role):
             yield _adapters(role, parts)
     if hardware.virtual or hardware.hides_tree:
@@ -49,11 +49,11 @@ def _links(technology: str, links: Sequence[Link], accelerators: int) -> str:
     return f"up to {each} between {len(links)} of {pairs} pairs"
 
 
-def _adapters(role: Role, parts: Sequence[Part]) -> str:
+def _adapters(role: AdapterRole, parts: Sequence[Part]) -> str:
     counts = collections.Counter(part.bytes_per_s for part in parts if part.bytes_per_s)
     at = " and ".join(speeds.text(speed) for speed in sorted(counts, reverse=True))
     down = sum(part.up is False for part in parts)
-    what = _count(len(parts), "rail") if role == Role.RAIL else f"{len(parts)} {role}"
+    what = _count(len(parts), "rail") if role == AdapterRole.RAIL else f"{len(parts)} {role}"
     return f"{what}{f' at {at}' if at else ''}{f' ({down} down)' if down else ''}"
 
 

@@ -63,7 +63,7 @@ class Distance(enum.IntEnum):
     """What lies between NUMA nodes."""
 
 
-class Role(enum.StrEnum):
+class AdapterRole(enum.StrEnum):
     """Purpose of an adapter."""
 
     RAIL = "rail"
@@ -105,7 +105,7 @@ class Part:
     layer: Layer | None = None
     up: bool | None = None
     rail: int | None = None
-    role: Role | None = None
+    role: AdapterRole | None = None
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from railwright_topology.parts import Distance, Kind, Layer, Pair, Part, Role, pair
+from railwright_topology.parts import AdapterRole, Distance, Kind, Layer, Pair, Part, pair
 from railwright_topology.port_assignment import natural
 
 BESIDE = Distance.SWITCHES
@@ -31,7 +31,7 @@ class PlacedAdapter:
     """``near`` are the accelerators that no other is nearer than, ``distance`` how near; ``why``
     is the reason of the role."""
 
-    role: Role
+    role: AdapterRole
     rail: int | None
     near: tuple[str, ...]
     distance: Distance | None
@@ -46,7 +46,7 @@ def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, P
     adapters = [part for part in ordered if part.kind == Kind.ADAPTER]
     near = {part.id: _nearest(part.id, accelerators, distances) for part in adapters}
     roles = _roles(adapters, near, accelerators)
-    numbers = _numbers([part for part in adapters if roles[part.id][0] == Role.RAIL])
+    numbers = _numbers([part for part in adapters if roles[part.id][0] == AdapterRole.RAIL])
     return {
         part.id: PlacedAdapter(
             roles[part.id][0], numbers.get(part.id), *near[part.id], roles[part.id][1]
@@ -57,17 +57,17 @@ def of(parts: Iterable[Part], distances: Mapping[Pair, Distance]) -> dict[str, P
 
 def _roles(
     adapters: Sequence[Part], near: _Near, accelerators: Sequence[str]
-) -> dict[str, tuple[Role, str]]:
+) -> dict[str, tuple[AdapterRole, str]]:
     """Each adapter's role, with the reason."""
     kinds = _kinds([part for part in adapters if part.role is None], near)
-    declared = [part for part in adapters if part.role == Role.RAIL]
+    declared = [part for part in adapters if part.role == AdapterRole.RAIL]
     rails, why = (declared, "") if declared else _rails(kinds, near, accelerators)
     roles = {part.id: (part.role, "it is declared") for part in adapters if part.role is not None}
     for kind in kinds:
         if kind is rails:
-            verdict = Role.RAIL, why
+            verdict = AdapterRole.RAIL, why
         elif rails is None:
-            verdict = Role.UNDECIDED, why
+            verdict = AdapterRole.UNDECIDED, why
         else:
             verdict = _beside_rails(kind, rails, near)
         roles |= {part.id: verdict for part in kind}
@@ -175,14 +175,16 @@ def _speed(kind: Iterable[Part]) -> int:
     return max(part.bytes_per_s for part in kind)
 
 
-def _beside_rails(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> tuple[Role, str]:
+def _beside_rails(
+    kind: Sequence[Part], rails: Sequence[Part], near: _Near
+) -> tuple[AdapterRole, str]:
     differences = [*_differences(kind, rails, near)]
     if differences and len(kind) < len(rails):
         count = f"{len(kind)} of its kind beside {len(rails)} rails"
-        return Role.FRONT_END, f"{count}: {', '.join(differences)}"
+        return AdapterRole.FRONT_END, f"{count}: {', '.join(differences)}"
     if differences:
-        return Role.UNDECIDED, f"{', '.join(differences)}, but no fewer than the rails"
-    return Role.UNDECIDED, "only its model differs from that of the rails"
+        return AdapterRole.UNDECIDED, f"{', '.join(differences)}, but no fewer than the rails"
+    return AdapterRole.UNDECIDED, "only its model differs from that of the rails"
 
 
 def _differences(kind: Sequence[Part], rails: Sequence[Part], near: _Near) -> Iterator[str]:

@@ -20,7 +20,7 @@ from railwright import protocol
 from railwright_api import schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import times, topology_constraints, workloads
+from railwright_conversion import times, tolerations, topology_constraints, workloads
 from railwright_operator.kube import body_limits
 from railwright_operator.watch import amounts, causes, job_objects, projections
 from railwright_operator.watch.job_objects import JobObject
@@ -28,7 +28,7 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 from railwright_scheduler.model.decisions import TooLarge
-from railwright_scheduler.model.snapshot import Amounts, Toleration, TopologyConstraints
+from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
 
 logger = logging.getLogger(__name__)
@@ -46,12 +46,8 @@ class CachedJob:
     uid: str
     object: JobObject
     job: TrainingJob
-    per_node: Amounts
-    selector: Mapping[str, str]
-    tolerations: tuple[Toleration, ...]
+    roles: tuple[Role, ...]
     submitted_s: int
-    workload: Workload | None
-    constraints: TopologyConstraints
     spec_hash: str
     pre_run_hash: str
     record: JobRecord
@@ -70,6 +66,16 @@ class CachedJob:
     def profile(self) -> str:
         """The profile in its status; empty if there is none."""
         return _profile(self.raw)
+
+    @property
+    def workload(self) -> Workload | None:
+        """What its ranks train; None if that is unknown."""
+        return next((role.workload for role in self.roles if role.workload is not None), None)
+
+    def with_workload(self, workload: Workload | None) -> CachedJob:
+        """The job with another workload of the role that trains."""
+        first, *others = self.roles
+        return replace(self, roles=(replace(first, workload=workload), *others))
 
     @property
     def version(self) -> str:
@@ -239,16 +245,14 @@ class Jobs:
             same = replace(held, object=found, record=record_of(raw))
             if _profile(raw) == _profile(held.raw):
                 return same
-            return replace(same, workload=_workload(same.job, _profile(raw)))
+            return same.with_workload(_workload(same.job, _profile(raw)))
         if found.too_deep:
             raise QuantityError(f"its spec is nested deeper than {body_limits.DEPTH_MAX} levels")
         whole = found.whole
         pod = self._render(whole)["spec"]
-        per_node = amounts.requested(projections.asked(pod))
-        if len(per_node) > RESOURCES_MAX:
-            raise QuantityError(
-                f"its pods request {len(per_node)} resources, at most {RESOURCES_MAX}"
-            )
+        per_pod = amounts.requested(projections.asked(pod))
+        if (count := len(per_pod)) > RESOURCES_MAX:
+            raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
         template = job_objects.reduced(whole["spec"]["template"])
         # The status is read separately, as the record.
         desired = {name: value for name, value in whole.items() if name != "status"}
@@ -257,11 +261,18 @@ class Jobs:
             uid=found.uid,
             object=found,
             job=job,
-            constraints=topology_constraints.convert(job.spec.topology),
-            workload=_workload(job, _profile(raw)),
-            per_node=per_node,
-            selector=pod.get("nodeSelector", {}),
-            tolerations=_tolerations(pod),
+            roles=(
+                Role(
+                    replicas=job.spec.num_nodes,
+                    per_pod=per_pod,
+                    name="worker",
+                    selector=pod.get("nodeSelector", {}),
+                    tolerations=tolerations.convert(pod),
+                    ranks_per_pod=job.spec.num_proc_per_node,
+                    workload=_workload(job, _profile(raw)),
+                    constraints=topology_constraints.convert(job.spec.topology),
+                ),
+            ),
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
             pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
@@ -383,15 +394,3 @@ def _check(record: JobRecord) -> None:
 
 def _cause(last_termination: Raw) -> Cause:
     return causes.parse({**last_termination, "code": last_termination["cause"]})
-
-
-def _tolerations(spec: Raw) -> tuple[Toleration, ...]:
-    return tuple(
-        Toleration(
-            key=found.get("key", ""),
-            operator=found.get("operator", "Equal"),
-            value=found.get("value", ""),
-            effect=found.get("effect", ""),
-        )
-        for found in spec.get("tolerations", ())
-    )

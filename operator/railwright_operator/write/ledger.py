@@ -22,7 +22,7 @@ from railwright_operator.watch import causes
 from railwright_operator.write import placement_score
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.model.snapshot import Purpose
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,10 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         attempt=found["attempt"],
         state=EntryState(state),
         nodes=nodes,
-        per_node=dict(found.get("perNode", {})),
+        roles=tuple(
+            EntryRole(role["name"], role["replicas"], dict(role.get("perPod", {})))
+            for role in found.get("roles", ())
+        ),
         cause=cause,
         spans=tuple((span["level"], span["domains"]) for span in found.get("spans", ())),
         spec_hash=found.get("specHash", ""),
@@ -219,7 +222,10 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "nodes": list(node_list.fold(entry.nodes)),
     }
     optional = {
-        "perNode": dict(entry.per_node),
+        "roles": [
+            {"name": role.name, "replicas": role.replicas, "perPod": dict(role.per_pod)}
+            for role in entry.roles
+        ],
         "spans": [{"level": level, "domains": count} for level, count in entry.spans],
         "specHash": entry.spec_hash,
         "topologyHash": entry.topology_hash,

@@ -77,7 +77,7 @@ def sample(job: Mapping[str, Any], launcher: Launcher) -> Manifest:
         attempt=1,
         state=EntryState.COMMITTING,
         nodes=(),
-        per_node={},
+        roles=(),
     )
     return render(job, entry, node_rank=0, launcher=launcher)
 

@@ -163,9 +163,10 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     refusal = seen.refusal or _misplaced_pod(entry, seen.pods)
     if not refusal and len(bound) == len(entry.nodes):
         return None
+    amounts = entry.amounts
     refusal = (
         refusal
-        or next(filter(None, (_unfit_pod(entry, pod) for pod in seen.pods)), "")
+        or next(filter(None, (_unfit_pod(pod, amounts[pod.node_rank]) for pod in seen.pods)), "")
         or _invalid_node(entry, seen, bound)
         or seen.wider_spread
     )
@@ -193,11 +194,11 @@ def _misplaced_pod(entry: Entry, pods: Sequence[Pod]) -> str:
     return ""
 
 
-def _unfit_pod(entry: Entry, pod: Pod) -> str:
+def _unfit_pod(pod: Pod, planned: Amounts) -> str:
     if pod.deleting or (pod.terminal and not pod.node):
         return f"pod {pod.name} went before its gang was bound"
     # A LimitRange or a webhook may make it larger than the capacity that was found for it.
-    more = _excess(pod.amounts, entry.per_node)
+    more = _excess(pod.amounts, planned)
     return f"pod {pod.name} requests more than the job does: {more}" if more else ""
 
 

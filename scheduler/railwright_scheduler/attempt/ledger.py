@@ -29,6 +29,8 @@ AttemptKey = tuple[str, int]
 
 ENTRY_SIZE = 80
 """Bytes of an entry as JSON without its texts."""
+ROLE_SIZE = 60
+"""The same of a role."""
 CAUSE_SIZE = 120
 """The same of its cause."""
 TIME_SIZE = 30
@@ -55,14 +57,24 @@ class EntryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class EntryRole:
+    """Equal pods of an attempt: their role's name, how many they are, and what each requests."""
+
+    name: str
+    replicas: int
+    per_pod: Amounts
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One in-flight attempt: ``per_node`` is assumed on ``nodes[r]`` until rank r's pod is bound.
+    """One in-flight attempt. Its pods are numbered through over its ``roles`` in their order: for
+    pod p capacity is assumed on ``nodes[p]`` until the pod is bound to it.
 
     ``spans`` counts the domains it was planned to use, by level. ``score`` is the placement score
     of its order of ranks, on the links and node speeds of ``topology_hash``. All of its pods are
     made from the spec with this ``spec_hash``. An aborting entry has none of these four: it keeps
     its ``purpose``, what fences the attempt and the nodes of its pods. The entry of an attempt that
-    ran has no ``per_node`` either, as all of its pods were bound.
+    ran has no ``roles`` either, as all of its pods were bound.
     """
 
     job_uid: str
@@ -71,7 +83,7 @@ class Entry:
     attempt: int
     state: EntryState
     nodes: tuple[str, ...]
-    per_node: Amounts
+    roles: tuple[EntryRole, ...]
     cause: Cause | None = None
     spans: tuple[tuple[str, int], ...] = ()
     spec_hash: str = ""
@@ -81,6 +93,8 @@ class Entry:
 
     def __post_init__(self) -> None:
         assert (self.state is EntryState.ABORTING) == (self.cause is not None), self
+        pods = sum(role.replicas for role in self.roles)
+        assert pods == len(self.nodes) or not self.roles, (self.key, pods, len(self.nodes))
 
     @property
     def key(self) -> AttemptKey:
@@ -88,12 +102,22 @@ class Entry:
         return self.job_uid, self.attempt
 
     @property
+    def amounts(self) -> list[Amounts]:
+        """What each pod requests; nothing if all pods were bound."""
+        if not self.roles:
+            return [{}] * len(self.nodes)
+        return [role.per_pod for role in self.roles for _ in range(role.replicas)]
+
+    @property
     def size(self) -> int:
         """The most bytes that it takes in the stored ledger."""
         texts = [self.job_uid, self.namespace, self.job_name, self.spec_hash, self.topology_hash]
         texts += [self.purpose] if self.purpose is not Purpose.TRAINING else []
-        texts += [*node_list.fold(self.nodes), *self.per_node, *(level for level, _ in self.spans)]
-        size = ENTRY_SIZE + NUMBER_SIZE * (len(self.per_node) + len(self.spans))
+        texts += [*node_list.fold(self.nodes), *(level for level, _ in self.spans)]
+        size = ENTRY_SIZE + NUMBER_SIZE * len(self.spans)
+        for role in self.roles:
+            texts += [role.name, *role.per_pod]
+            size += ROLE_SIZE + NUMBER_SIZE * len(role.per_pod)
         if self.score is not None:
             levels = [each.level for each in self.score.crossing]
             found = self.score.predicted

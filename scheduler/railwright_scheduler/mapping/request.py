@@ -13,7 +13,7 @@ from railwright_scheduler.communication import measured
 from railwright_scheduler.cost import contention, step
 from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.cost.hardware import MACHINES, Machine
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
@@ -92,17 +92,17 @@ class MappingRequest:
 
 
 def build_request(
-    job: Job, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()
+    role: Role, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()
 ) -> MappingRequest:
     """Map a job that has a workload onto these nodes (columns, ascending), beside what others
     make of the uplinks."""
-    assert job.workload is not None, job.uid
-    asked = build_unshared_request(job.workload, job.ranks_per_node, cluster, nodes)
+    assert role.workload is not None
+    asked = build_unshared_request(role.workload, role.ranks_per_pod, cluster, nodes)
     if any(uses) and (share := asked.share):
         uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
         tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
         asked = replace(asked, tiers=tiers)
-    before, segment = _before(job, cluster, nodes), max(1, job.constraints.segment)
+    before, segment = _before(role, cluster, nodes), max(1, role.constraints.segment)
     return replace(asked, segment=segment, before=before, budget=budget)
 
 
@@ -123,12 +123,12 @@ def build_unshared_request(
     )
 
 
-def _before(job: Job, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
+def _before(role: Role, cluster: Cluster, nodes: Ints) -> tuple[int, ...]:
     """Which of these nodes each rank was on in the attempt before; -1 for none of them."""
-    if len(job.before) != len(nodes):
+    if len(role.before) != len(nodes):
         return ()
     at = {cluster.nodes[column].name: place for place, column in enumerate(nodes.tolist())}
-    return tuple(at.get(name, -1) for name in job.before)
+    return tuple(at.get(name, -1) for name in role.before)
 
 
 def _tier(uplinks: Uplinks, reduces: Mask, *, nodes: Ints) -> RequestTier:

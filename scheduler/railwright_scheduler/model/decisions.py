@@ -93,7 +93,8 @@ class RailsShort:
 
 @dataclass(frozen=True, slots=True)
 class NeverFits:
-    """This cluster could not run the job even if empty and healthy.
+    """This cluster could not run the job even if empty and healthy; ``role`` is the one that does
+    not fit, in a job of several.
 
     ``matched`` nodes match the selector, ``tolerated`` of them carry no lasting taint that the job
     does not tolerate, ``candidates`` of those are large enough and can be had together on the job's
@@ -112,6 +113,7 @@ class NeverFits:
     untolerated: tuple[Taint, ...]
     constraints: TopologyConstraints = NO_CONSTRAINTS
     rails: RailsShort | None = None
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ class Exclusion:
 @dataclass(frozen=True, slots=True)
 class NotEnoughNodes:
     """The job fits the cluster, not what is free: ``free`` of ``candidates`` can take a pod now,
-    all at once on the job's ``constraints``.
+    all at once on the ``constraints``. ``role`` is the one that does not fit, in a job of several;
+    if ``is_beside_roles``, it would fit without the job's other roles.
 
     ``best_domain`` is the domain with the most such nodes (``best_free``) of the finest level that
     nodes share, its labels from the coarsest level on joined by a slash; both names are empty where
@@ -142,6 +145,8 @@ class NotEnoughNodes:
     excluded: tuple[Exclusion, ...]
     constraints: TopologyConstraints = NO_CONSTRAINTS
     rails: RailsShort | None = None
+    role: str = ""
+    is_beside_roles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

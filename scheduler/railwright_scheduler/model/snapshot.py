@@ -7,6 +7,7 @@ bytes, every other resource (devices, pods) in pieces.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -141,15 +142,36 @@ NO_CONSTRAINTS = TopologyConstraints()
 
 
 @dataclass(frozen=True, slots=True)
+class Role:
+    """Equal pods of a job: ``replicas`` pods that request ``per_pod`` each, on distinct nodes. Pods
+    of two roles may share a node.
+
+    ``constraints`` are the role's own, or the job's if it ``shares_topology``: these hold for the
+    pods of all such roles together. ``workload`` is what its ranks train, ``ranks_per_pod`` in each
+    pod; at most one role of a job has one. ``before`` are the nodes of its pods in the last
+    attempt, while the pods of that are being deleted; empty for nodes blamed for its end.
+    """
+
+    replicas: int
+    per_pod: Amounts
+    name: str = ""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    ranks_per_pod: int = 1
+    workload: Workload | None = None
+    constraints: TopologyConstraints = NO_CONSTRAINTS
+    shares_topology: bool = True
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A job that wants to start: ``num_nodes`` pods of ``per_node`` each, on distinct nodes,
-    on these ``constraints``.
+    """A job that needs an attempt: the gang of all pods of its ``roles``, numbered through in the
+    order of the roles.
 
     ``submitted_s`` orders jobs of equal priority (seconds, any epoch; the older first; then uid).
-    ``attempt`` is the number the attempt would get. ``queue`` need not exist. ``workload``, if
-    it is known what they do, has as many ranks as all nodes have, ``ranks_per_node`` each.
-    ``before`` are the nodes of its last attempt's node ranks, while that is being cleared away;
-    empty for those that are blamed for its end. ``purpose`` is that of the attempt.
+    ``attempt`` is the number the attempt would get. ``queue`` need not exist. ``purpose`` is
+    that of the attempt.
     """
 
     uid: str
@@ -159,15 +181,25 @@ class Job:
     priority: int
     submitted_s: int
     attempt: int
-    num_nodes: int
-    per_node: Amounts
-    selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-    ranks_per_node: int = 1
-    workload: Workload | None = None
-    constraints: TopologyConstraints = NO_CONSTRAINTS
-    before: tuple[str, ...] = ()
+    roles: tuple[Role, ...]
     purpose: Purpose = Purpose.TRAINING
+
+    @property
+    def num_pods(self) -> int:
+        """The size of the gang."""
+        return sum(role.replicas for role in self.roles)
+
+    @property
+    def pod_ranges(self) -> tuple[slice, ...]:
+        """Of the pods of the gang those of each role."""
+        ends = [*itertools.accumulate(role.replicas for role in self.roles)]
+        return tuple(map(slice, [0, *ends[:-1]], ends))
+
+    @property
+    def training(self) -> tuple[Role, slice] | None:
+        """The role that has the workload, and its pods; None if no role has one."""
+        pairs = zip(self.roles, self.pod_ranges, strict=True)
+        return next((pair for pair in pairs if pair[0].workload is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +210,17 @@ class RunningJob:
     ranks_per_node: int
     nodes: tuple[str, ...]
     job_uid: str = ""
+
+
+def running_job(job: Job, nodes: tuple[str, ...]) -> RunningJob | None:
+    """The traffic of a job whose pods run on these ``nodes``; None if it sends nothing that is
+    known, or is to end, as it has another number of pods now."""
+    if job.training is None or len(nodes) != job.num_pods:
+        return None
+    role, pods = job.training
+    if role.workload is None or role.replicas == 1:
+        return None
+    return RunningJob(role.workload, role.ranks_per_pod, nodes[pods], job.uid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,9 +72,9 @@ class Admission:
         size = self._estimate(job)
         if size > self._capacity.free:
             return self._full(job, size)
-        size_max = NAMELESS_SIZE + (name_length + 1) * job.num_nodes
+        size_max = NAMELESS_SIZE + (name_length + 1) * job.num_pods
         if self._is_backlog(job) and size_max <= self._capacity.free:
-            return BindingBacklog(job.num_nodes, self.pods)
+            return BindingBacklog(job.num_pods, self.pods)
         return None
 
     def after(self, job: Job, admit: Admit) -> BindingBacklog | LedgerFull | None:
@@ -83,7 +83,7 @@ class Admission:
         if size > self._capacity.free:
             return self._full(job, size)
         if self._is_backlog(job) or not self._capacity.fits(size):
-            return BindingBacklog(job.num_nodes, self.pods)
+            return BindingBacklog(job.num_pods, self.pods)
         return None
 
     def take(self, admit: Admit) -> None:
@@ -101,13 +101,13 @@ class Admission:
         refused = self._refused
         if refused is None:
             return 0
-        if job.num_nodes <= refused.need:
-            return refused.size * job.num_nodes // refused.need
+        if job.num_pods <= refused.need:
+            return refused.size * job.num_pods // refused.need
         names = max(0, refused.size - NAMELESS_SIZE)
-        return refused.size + names * (job.num_nodes - refused.need) // refused.need
+        return refused.size + names * (job.num_pods - refused.need) // refused.need
 
     def _is_backlog(self, job: Job) -> bool:
-        return self.pods > 0 and self.pods + job.num_nodes > UNBOUND_MAX
+        return self.pods > 0 and self.pods + job.num_pods > UNBOUND_MAX
 
     def _full(self, job: Job, size: int) -> LedgerFull:
-        return LedgerFull(job.num_nodes, size, self._capacity.free, self._capacity.limit)
+        return LedgerFull(job.num_pods, size, self._capacity.free, self._capacity.limit)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from railwright_scheduler import cluster
@@ -36,11 +36,11 @@ from railwright_scheduler.model.decisions import (
     TierMissing,
     Wait,
 )
-from railwright_scheduler.model.snapshot import Job, Snapshot, TopologyConstraints
+from railwright_scheduler.model.snapshot import Job, Role, Snapshot, TopologyConstraints
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import constraints, order
 from railwright_scheduler.policy.admission import Admission
-from railwright_scheduler.policy.feasibility import SchedulingSignature, SignatureIndex
+from railwright_scheduler.policy.feasibility import RoleDemand, SignatureIndex
 from railwright_scheduler.policy.queue_window import (
     JOB,
     EvaluationWork,
@@ -164,29 +164,33 @@ class _Evaluation:
         if job.queue not in self.queues:
             missing = QueueMissing(queue=job.queue, existing=self.queues)
             return missing, EvaluationWork(JOB)
-        limits = self._limits(job.constraints)
-        if isinstance(limits, TierMissing):
-            return limits, EvaluationWork(JOB)
-        signature = self.signatures.of(job)
-        ways = self._ways(limits) if job.constraints.aligned else [limits]
-        verdict = self._verdict(job, signature, ways, returns=returns)
-        work = evaluation_work(job, signature, ways, verdict, self.floor, starts=self.line.starts)
+        demands: list[RoleDemand] = []
+        for role in job.roles:
+            limits = self._limits(role.constraints)
+            if isinstance(limits, TierMissing):
+                return limits, EvaluationWork(JOB)
+            demands.append(self._demand(role, limits))
+        verdict = self._verdict(job, demands, returns=returns)
+        work = evaluation_work(demands, verdict, self.floor, starts=self.line.starts)
         return verdict, work
 
-    def _verdict(
-        self,
-        job: Job,
-        signature: SchedulingSignature,
-        ways: Sequence[ResolvedConstraints],
-        *,
-        returns: bool,
-    ) -> StartVerdict | WaitVerdict | NeverFits:
+    def _demand(self, role: Role, limits: ResolvedConstraints) -> RoleDemand:
+        signature = self.signatures.of(role)
+        ways = self._ways(limits) if role.constraints.aligned else [limits]
         largest = max(ways, key=lambda way: self.signatures.capacity(signature, way))
-        if self.signatures.capacity(signature, largest) < job.num_nodes:
-            return self.signatures.never_fits(job, signature, largest)
+        return RoleDemand(role, signature, ways, largest)
+
+    def _verdict(
+        self, job: Job, demands: Sequence[RoleDemand], *, returns: bool
+    ) -> StartVerdict | WaitVerdict | NeverFits:
+        for demand in demands:
+            role = demand.role
+            if self.signatures.capacity(demand.signature, demand.largest) < role.replicas:
+                never = self.signatures.never_fits(role, demand.signature, demand.largest)
+                return replace(never, role=role.name) if len(demands) > 1 else never
         if returns:
-            return self.line.reserve_for_return(job, signature, ways, largest)
-        return self.line.evaluate(job, signature, ways, largest)
+            return self.line.reserve_for_return(job, demands)
+        return self.line.evaluate(job, demands)
 
     def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierMissing:
         if asked not in self.limits:
@@ -212,12 +216,15 @@ def _check_unique(jobs: Iterable[Job]) -> None:
 
 
 def _check(job: Job) -> None:
-    if job.num_nodes < 1:
-        raise ValueError(
-            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected at least 1"
-        )
-    if job.constraints.segment and job.num_nodes % job.constraints.segment:
-        raise ValueError(
-            f"job {job.namespace}/{job.name}: num_nodes is {job.num_nodes}, expected a "
-            f"multiple of its segments of {job.constraints.segment}"
-        )
+    for role in job.roles:
+        segment = role.constraints.segment
+        if role.replicas < 1:
+            raise ValueError(
+                f"job {job.namespace}/{job.name}: role {role.name} has {role.replicas} replicas, "
+                "expected at least 1"
+            )
+        if segment and role.replicas % segment:
+            raise ValueError(
+                f"job {job.namespace}/{job.name}: role {role.name} has {role.replicas} replicas, "
+                f"expected a multiple of its segments of {segment}"
+            )

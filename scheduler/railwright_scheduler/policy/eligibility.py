@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railwright_scheduler.cluster import Ints, Mask
-from railwright_scheduler.model.snapshot import Job, Node, Taint, Toleration
+from railwright_scheduler.model.snapshot import Node, Role, Taint, Toleration
 
 NONE = np.zeros(0, dtype=np.int64)
 
@@ -161,15 +161,15 @@ def _name(toleration: Toleration) -> tuple[str, ...] | None:
 
 
 class Demands:
-    """A job's selector and tolerations, prepared for thousands of nodes: tolerations are looked up
-    by the fields of a taint, as a job may have thousands."""
+    """A role's selector and tolerations, prepared for thousands of nodes: tolerations are looked up
+    by the fields of a taint, as a role may have thousands."""
 
-    def __init__(self, job: Job) -> None:
-        self._selector = sorted(job.selector.items())
-        self._tolerated = {_name(toleration) for toleration in job.tolerations}
+    def __init__(self, role: Role) -> None:
+        self._selector = sorted(role.selector.items())
+        self._tolerated = {_name(toleration) for toleration in role.tolerations}
 
     def unmet_by(self, node: Node) -> str:
-        """What of the node's labels or taints keeps the job away; empty if nothing does."""
+        """What of the node's labels or taints keeps the role's pods away; empty if nothing does."""
         for key, value in self._selector:
             if node.labels.get(key) != value:
                 return f"is not labelled {key}={value}"

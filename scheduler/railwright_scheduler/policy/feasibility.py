@@ -1,19 +1,19 @@
 """Feasibility: whether a job can run on this cluster now or ever, and what is missing.
 
-Jobs that differ only in name, age or number of nodes share one ``SchedulingSignature``, whose masks
-over the nodes are computed once for each decision.
+Roles that differ only in their job, name or number of pods share one ``SchedulingSignature``, whose
+masks over the nodes are computed once for each decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask
+from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask, Taken
 from railwright_scheduler.model.decisions import (
     AmountPairs,
     Exclusion,
@@ -25,8 +25,8 @@ from railwright_scheduler.model.decisions import (
 )
 from railwright_scheduler.model.snapshot import (
     UNKNOWN_DOMAIN,
-    Job,
     Node,
+    Role,
     TopologyConstraints,
     Unavailable,
 )
@@ -44,7 +44,7 @@ EXCLUSIONS = tuple(ExclusionCause)
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSignature:
-    """The requests of a job on each node, and the nodes that can satisfy them.
+    """The requests of a role on each node, and the nodes that can satisfy them.
 
     ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
     subset of the one before: nodes ``matched`` by the selector; without an untolerated lasting
@@ -65,8 +65,23 @@ class SchedulingSignature:
     open: Mask
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RoleDemand:
+    """A role that is evaluated for a start: ``ways`` are the topology constraints that it may start
+    under, one for each rail order, ``largest`` the one with the largest capacity."""
+
+    role: Role
+    signature: SchedulingSignature
+    ways: Sequence[ResolvedConstraints]
+    largest: ResolvedConstraints
+
+    def taken(self, nodes: Ints) -> Taken:
+        """The capacity that its pods take on these nodes."""
+        return Taken(nodes, self.signature.rows, self.signature.need)
+
+
 class SignatureIndex:
-    """The signatures of the jobs met so far."""
+    """The signatures of the roles met so far."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -75,12 +90,12 @@ class SignatureIndex:
         self._verdicts: dict[tuple[int, int, TopologyConstraints], NeverFits] = {}
         self._capacity: dict[tuple[int, ResolvedConstraints], int] = {}
 
-    def of(self, job: Job) -> SchedulingSignature:
-        """The job's signature. Raises ValueError for a negative request."""
-        key = (_pairs(job.per_node), _pairs(job.selector), job.tolerations)
+    def of(self, role: Role) -> SchedulingSignature:
+        """The role's signature. Raises ValueError for a negative request."""
+        key = (_pairs(role.per_pod), _pairs(role.selector), role.tolerations)
         signature = self._signatures.get(key)
         if signature is None:
-            signature = self._signatures[key] = self._make(job)
+            signature = self._signatures[key] = self._make(role)
         return signature
 
     def capacity(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
@@ -94,48 +109,47 @@ class SignatureIndex:
         return self._capacity[key]
 
     def never_fits(
-        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
+        self, role: Role, signature: SchedulingSignature, limits: ResolvedConstraints
     ) -> NeverFits:
-        """Why the cluster as it stands could not run the job, even empty and healthy."""
-        key = (signature.index, job.num_nodes, job.constraints)
+        """Why the cluster as it stands could not run the role, even empty and healthy."""
+        key = (signature.index, role.replicas, role.constraints)
         if key not in self._verdicts:
-            self._verdicts[key] = self._explain_never(job, signature, limits)
+            self._verdicts[key] = self._explain_never(role, signature, limits)
         return self._verdicts[key]
 
     def _explain_never(
-        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
+        self, role: Role, signature: SchedulingSignature, limits: ResolvedConstraints
     ) -> NeverFits:
         shortages = (self._shortage(name, need, signature) for name, need in signature.per_node)
         return NeverFits(
-            need=job.num_nodes,
+            need=role.replicas,
             per_node=signature.per_node,
             matched=int(np.count_nonzero(signature.matched)),
             tolerated=int(np.count_nonzero(signature.tolerated)),
             candidates=self.capacity(signature, limits),
-            shortages=tuple(short for short in shortages if short.nodes < job.num_nodes),
-            selector=_pairs(job.selector),
-            untolerated=self._eligibility.lasting(job.tolerations, among=signature.matched),
-            constraints=job.constraints,
+            shortages=tuple(short for short in shortages if short.nodes < role.replicas),
+            selector=_pairs(role.selector),
+            untolerated=self._eligibility.lasting(role.tolerations, among=signature.matched),
+            constraints=role.constraints,
             rails=_rails_short(self._cluster, signature, limits),
         )
 
-    def _make(self, job: Job) -> SchedulingSignature:
+    def _make(self, role: Role) -> SchedulingSignature:
         cluster = self._cluster
-        asked = [(name, amount) for name, amount in _pairs(job.per_node) if amount != 0]
+        asked = [(name, amount) for name, amount in _pairs(role.per_pod) if amount != 0]
         for resource, amount in asked:
             if amount < 0:
                 raise ValueError(
-                    f"job {job.namespace}/{job.name}: per_node[{resource!r}] is {amount}, "
-                    "expected at least 0"
+                    f"role {role.name}: per_pod[{resource!r}] is {amount}, expected at least 0"
                 )
         present = [(name, amount) for name, amount in asked if name in cluster.rows]
         rows = np.array([cluster.rows[name] for name, _ in present], dtype=np.int64)
         need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
-        matched = self._eligibility.matched(job.selector)
-        tolerated = matched & self._eligibility.tolerated_ever(job.tolerations)
+        matched = self._eligibility.matched(role.selector)
+        tolerated = matched & self._eligibility.tolerated_ever(role.tolerations)
         large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
         candidates = tolerated & large & (len(present) == len(asked))
-        untainted = candidates & self._eligibility.tolerated(job.tolerations)
+        untainted = candidates & self._eligibility.tolerated(role.tolerations)
         return SchedulingSignature(
             index=len(self._signatures),
             per_node=tuple(asked),

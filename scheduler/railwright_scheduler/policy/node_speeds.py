@@ -15,7 +15,7 @@ from railwright_scheduler.budget import ELEMENT, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import SLOWDOWN_DEGREES, Cluster, Ints
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key, remembered
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
@@ -34,9 +34,9 @@ ROUNDED = 1e-6
 """Of a degree: what rounding alone makes longer is as fast."""
 
 
-def degrees(job: Job, cluster: Cluster) -> Ints:
+def degrees(role: Role, cluster: Cluster) -> Ints:
     """The degrees of each node; 0 of those that are not slow for this job."""
-    if job.workload is None or not cluster.slowdown.any():
+    if role.workload is None or not cluster.slowdown.any():
         return cluster.slowdown
     slow = {
         (node.machine, node.relative_speed): 0
@@ -47,7 +47,7 @@ def degrees(job: Job, cluster: Cluster) -> Ints:
         return cluster.slowdown
     try:
         for name, speed in slow:
-            degrees = _degrees(WorkBudget(WORK), job.workload, job.ranks_per_node, name, speed)
+            degrees = _degrees(WorkBudget(WORK), role.workload, role.ranks_per_pod, name, speed)
             if degrees is None:
                 return cluster.slowdown
             slow[name, speed] = degrees

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model.decisions import NeverFits
-from railwright_scheduler.model.snapshot import Job, QueuePosition, QueueRound
-from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.feasibility import SchedulingSignature
+from railwright_scheduler.model.snapshot import QueuePosition, QueueRound
+from railwright_scheduler.policy.feasibility import RoleDemand
 from railwright_scheduler.policy.scheduling_queue import StartVerdict, WaitVerdict
 
 FRONT = 50
@@ -106,31 +105,31 @@ class QueueWindow:
 
 
 def evaluation_work(
-    job: Job,
-    signature: SchedulingSignature,
-    ways: Sequence[ResolvedConstraints],
+    demands: Sequence[RoleDemand],
     verdict: StartVerdict | WaitVerdict | NeverFits,
     cluster: Cluster,
     *,
     starts: int,
 ) -> EvaluationWork:
-    """What it takes to evaluate the job to this verdict, after so many ``starts`` in this cycle.
+    """What it takes to evaluate a job of these roles to this verdict, after so many ``starts`` in
+    this cycle.
 
-    Feasibility is computed once for each kind of job, and again once others start. The selection of
-    nodes is work of each job.
+    Feasibility is computed once for each kind of role, and again once others start. The selection
+    of nodes is work of each job.
     """
     nodes, levels = len(cluster.nodes), len(cluster.domains.bounds)
-    masks = MASKS + 2 * len(signature.rows) + len(job.selector)
-    describing = CALLS * CALL + nodes * masks + len(job.tolerations) * TOLERATION
-    split = CALL + nodes if ways[0].takes_all else CALLS * CALL + nodes * SPLIT
-    fitting = len(ways) * split * levels
-    own = JOB
-    if isinstance(verdict, StartVerdict) or (
-        isinstance(verdict, WaitVerdict) and len(verdict.reserved)
-    ):
-        own += CALLS * CALL + nodes * CHOICE + 2 * fitting
-    shared = (
-        (signature.index, describing),
-        ((signature.index, ways[0], job.num_nodes, starts), 3 * fitting),
+    chooses = isinstance(verdict, StartVerdict) or (
+        isinstance(verdict, WaitVerdict) and verdict.reserved
     )
-    return EvaluationWork(own, shared)
+    own, shared = JOB, list[tuple[Hashable, int]]()
+    for demand in demands:
+        role, signature, way = demand.role, demand.signature, demand.ways[0]
+        masks = MASKS + 2 * len(signature.rows) + len(role.selector)
+        describing = CALLS * CALL + nodes * masks + len(role.tolerations) * TOLERATION
+        split = CALL + nodes if way.takes_all else CALLS * CALL + nodes * SPLIT
+        fitting = len(demand.ways) * split * levels
+        if chooses:
+            own += CALLS * CALL + nodes * CHOICE + 2 * fitting
+        shared.append((signature.index, describing))
+        shared.append(((signature.index, way, role.replicas, starts), 3 * fitting))
+    return EvaluationWork(own, tuple(shared))

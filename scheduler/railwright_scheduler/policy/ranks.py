@@ -38,7 +38,7 @@ from railwright_scheduler.model.placement_score import (
     PlacementScore,
     PredictedStep,
 )
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key, remembered
 
@@ -79,30 +79,32 @@ class RankedNodes:
     score: PlacementScore | None = None
 
 
-def placed(job: Job, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()) -> RankedNodes:
+def placed(
+    role: Role, cluster: Cluster, choices: Iterable[Ints], *, uses: Uses = ()
+) -> RankedNodes:
     """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
     domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
     the first in the network's order if finding a better one would be too much work."""
     first, *others = choices
-    if job.workload is None:
+    if role.workload is None:
         return RankedNodes(first)
     work = WorkBudget()
     try:
-        best = _best(job, cluster, first, others, uses=uses, work=work) if others else first
-        return _ordered(job, cluster, best, uses=uses, work=work)
+        best = _best(role, cluster, first, others, uses=uses, work=work) if others else first
+        return _ordered(role, cluster, best, uses=uses, work=work)
     except OverBudgetError:
-        other_devices = _other_devices(job.workload, cluster, first)
+        other_devices = _other_devices(role.workload, cluster, first)
         return RankedNodes(first, PlacementScore((), other_devices=other_devices, over_budget=True))
 
 
 def _best(
-    job: Job, cluster: Cluster, best: Ints, others: list[Ints], *, uses: Uses, work: WorkBudget
+    role: Role, cluster: Cluster, best: Ints, others: list[Ints], *, uses: Uses, work: WorkBudget
 ) -> Ints:
     """The choice of nodes that is worth it, of as many as there is work for."""
-    assert job.workload is not None, job.uid
+    assert role.workload is not None
     # What was recorded of some devices and what is derived for others do not compare.
     together = cluster.devices(np.unique(np.concatenate([best, *others])))
-    comparable = replace(job, workload=measured.held(job.workload, together))
+    comparable = replace(role, workload=measured.held(role.workload, together))
     with work.search(CHOSEN):
         work.spend(CHOICE * len(others) * len(cluster.nodes))
         found = _map_request(work, build_request(comparable, cluster, best, budget=0, uses=uses))
@@ -115,19 +117,19 @@ def _best(
 
 
 def _ordered(
-    job: Job, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget
+    role: Role, cluster: Cluster, nodes: Ints, *, uses: Uses, work: WorkBudget
 ) -> RankedNodes:
     """These nodes with the ranks on them that make a step short."""
-    assert job.workload is not None, job.uid
+    assert role.workload is not None
     budget = min(mapper.BUDGET, BUDGET_A_NODE * len(nodes), BUDGET_A_PAIR * len(nodes) ** 2)
-    asked = build_request(job, cluster, nodes, budget=budget, uses=uses)
+    asked = build_request(role, cluster, nodes, budget=budget, uses=uses)
     found = _map_request(work, asked)
     crossing = zip(cluster.levels, found.crossing[::-1], strict=True)
     crossings = tuple(CrossDomainBytes(level, *sizes) for level, sizes in crossing)
     order = np.array(found.order)
     moved = int(np.count_nonzero(order != np.array(asked.before or found.order)))
     is_measured = asked.workload.profile is not None
-    other_devices = _other_devices(job.workload, cluster, nodes)
+    other_devices = _other_devices(role.workload, cluster, nodes)
     is_cut = found.is_cut or work.is_cut
     score = PlacementScore(crossings, found.predicted, moved, is_measured, other_devices, is_cut)
     return RankedNodes(nodes[order], score)
@@ -138,21 +140,21 @@ def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[s
     return workload.profile.lacks(cluster.devices(nodes)) if workload.profile is not None else ()
 
 
-def portions(job: Job, spanned: int) -> tuple[int, ...]:
+def portions(role: Role, spanned: int) -> tuple[int, ...]:
     """Numbers of nodes that are worth keeping in one domain: an even share of those ``spanned``,
     and rings and planes of the job's grid. Each divides the gang; the largest comes first. Servers
     beside the grid make gangs that a ring does not divide."""
-    if job.workload is None or spanned == 1:
+    if role.workload is None or spanned == 1:
         return ()
-    _, split, recipe = job.workload.parts
+    _, split, recipe = role.workload.parts
     grid = grids.dense(split, recipe.framework)
-    sizes = [size for size in traffic_matrix.shape(grid, job.ranks_per_node) if size > 1]
+    sizes = [size for size in traffic_matrix.shape(grid, role.ranks_per_pod) if size > 1]
     found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
-    if job.num_nodes % spanned == 0:
-        found.add(job.num_nodes // spanned)
+    if role.replicas % spanned == 0:
+        found.add(role.replicas // spanned)
     largest_first = sorted(found, reverse=True)
     return tuple(
-        size for size in largest_first if size < job.num_nodes and job.num_nodes % size == 0
+        size for size in largest_first if size < role.replicas and role.replicas % size == 0
     )[:PORTIONS]
 
 
@@ -160,9 +162,9 @@ def _prefixes(sizes: list[int]) -> list[list[int]]:
     return [sizes[:count] for count in range(1, len(sizes))]
 
 
-def effort(job: Job) -> int:
+def effort(role: Role) -> int:
     """How much work it is to place this job, in nodes; 0 where nothing is laid out."""
-    return 0 if job.workload is None or job.num_nodes == 1 else JOB + job.num_nodes
+    return 0 if role.workload is None or role.replicas == 1 else JOB + role.replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,36 @@ reserves once they have started.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import AMOUNT_MAX, Capacity, Cluster, Ints, Mask
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.cluster import AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
+from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.feasibility import SchedulingSignature
+from railwright_scheduler.policy.feasibility import RoleDemand
+from railwright_scheduler.policy.shared_constraints import beside_shared
 
 NONE = np.zeros(0, dtype=np.int64)
 
-Demand = Sequence[tuple[int, int]]
-"""Of one pod: each resource's row, and the amount."""
+RowAmounts = Sequence[tuple[int, int]]
+"""What one pod requests: each resource's row, and the amount."""
 
 _UNRESERVED = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Target:
+    """A role to reserve nodes for: what it had reserved (``kept``), what the roles before it take,
+    and the nodes of those that share its topology constraints."""
+
+    demand: RoleDemand
+    kept: Mask
+    taken: Sequence[Taken]
+    shared: Sequence[Ints]
+    returns: bool
 
 
 class Reservations:
@@ -50,35 +63,53 @@ class Reservations:
         )
         self._first = np.full(len(cluster.nodes), _UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
-        self._unsettled: list[tuple[Sequence[int], Demand, int]] = []
+        self._unsettled: list[tuple[Sequence[int], RowAmounts, int]] = []
         self.by_job: dict[str, tuple[str, ...]] = {}
 
     def choose(
         self,
         job: Job,
-        signature: SchedulingSignature,
-        ways: Sequence[ResolvedConstraints],
+        demands: Sequence[RoleDemand],
         work: WorkBudget,
         *,
         returns: bool = False,
-    ) -> Ints:
-        """The nodes (columns, ascending) to reserve for the job, under the one of these constraints
-        that it is nearest to starting under; none where the healthy nodes that earlier reservations
-        leave could not hold it. A job that ``returns`` waits only for its own pods to go."""
-        ways = [limits for limits in ways if not self._is_refused(job, signature, limits)]
+    ) -> tuple[Ints, ...]:
+        """The nodes (columns, ascending) to reserve for each role of the job, each under the one of
+        its constraints that it is nearest to starting under; none where the healthy nodes that
+        earlier reservations leave could not hold all roles. A job that ``returns`` waits only for
+        its own pods to go."""
+        kept = self._kept(job)
+        chosen: list[Ints] = []
+        taken: list[Taken] = []
+        shared: list[Ints] = []
+        for demand, its in zip(demands, kept, strict=True):
+            beside = shared if demand.role.shares_topology else ()
+            target = _Target(demand, its, taken, beside, returns=returns)
+            nodes = self._choose_for_role(target, work)
+            if not len(nodes):
+                return ()
+            chosen.append(nodes)
+            taken.append(demand.taken(nodes))
+            if demand.role.shares_topology:
+                shared.append(nodes)
+        return tuple(chosen)
+
+    def _choose_for_role(self, target: _Target, work: WorkBudget) -> Ints:
+        demand = target.demand
+        ways = [limits for limits in demand.ways if not self._is_refused(demand, limits)]
         if not ways:
             return NONE
-        startable, kept = self._startable(signature), self._kept(job)
-        if returns:
+        startable = self._startable(target)
+        if target.returns:
             # Its target was chosen with its own pods gone: they still keep some of its nodes.
-            startable = startable | kept
+            startable = startable | target.kept
         if len(ways) > 1:
-            ways = self._nearest_first(ways, startable, kept, job)
-        found = (self._under(job, signature, limits, startable, kept, work) for limits in ways)
+            ways = list(self._nearest_first(ways, startable, target.kept, demand.role))
+        found = (self._under(target, limits, startable, work) for limits in ways)
         return next((nodes for nodes in found if len(nodes)), NONE)
 
     def _nearest_first(
-        self, ways: Sequence[ResolvedConstraints], startable: Mask, kept: Mask, job: Job
+        self, ways: Sequence[ResolvedConstraints], startable: Mask, kept: Mask, role: Role
     ) -> Sequence[ResolvedConstraints]:
         """Ways differ in their rails alone."""
         cluster, any_rails = self._cluster, replace(ways[0], rails=0)
@@ -86,70 +117,78 @@ class Reservations:
         held = cluster.by_rails(cluster.meant(kept, any_rails))
 
         def nearness(way: ResolvedConstraints) -> tuple[int, int]:
-            return min(int(free[way.rails]), job.num_nodes), int(held[way.rails])
+            return min(int(free[way.rails]), role.replicas), int(held[way.rails])
 
         return sorted(ways, key=nearness)[::-1]
 
-    def _is_refused(
-        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
-    ) -> bool:
-        return job.num_nodes >= self._refused.get((signature.index, limits), _UNRESERVED)
+    def _is_refused(self, demand: RoleDemand, limits: ResolvedConstraints) -> bool:
+        refused = self._refused.get((demand.signature.index, limits), _UNRESERVED)
+        return demand.role.replicas >= refused
 
     def _under(
-        self,
-        job: Job,
-        signature: SchedulingSignature,
-        limits: ResolvedConstraints,
-        startable: Mask,
-        kept: Mask,
-        work: WorkBudget,
+        self, target: _Target, limits: ResolvedConstraints, startable: Mask, work: WorkBudget
     ) -> Ints:
-        domains = self._cluster.domains
-        eligible = self._cluster.meant(self._eligible(signature), limits)
-        if placement.capacity(domains, eligible, limits) < job.num_nodes:
-            # Earlier reservations only grow in a cycle: no larger job of this kind fits either.
-            self._refused[signature.index, limits] = job.num_nodes
+        domains, role, kept = self._cluster.domains, target.demand.role, target.kept
+        eligible = self._cluster.meant(self._eligible(target), limits)
+        eligible = beside_shared(self._cluster, eligible, limits, target.shared)
+        if placement.capacity(domains, eligible, limits) < role.replicas:
+            if not target.taken:
+                # Earlier reservations only grow in a cycle: no larger role of this kind fits.
+                self._refused[target.demand.signature.index, limits] = role.replicas
             return NONE
         if limits.within:
             caps = placement.caps(domains, eligible, limits)
-            order = self._fullness(limits.within, caps, job.num_nodes, startable & eligible, kept)
-            large = caps[limits.within] >= job.num_nodes
+            order = self._fullness(limits.within, caps, role.replicas, startable & eligible, kept)
+            large = caps[limits.within] >= role.replicas
             best = int(np.argmax(np.where(large, order, -1)))
             eligible = eligible & (domains.of_node[limits.within] == best)
         rank = self._rank(startable, kept)
-        if limits.segment == 1 and limits.spread >= job.num_nodes:
+        count = role.replicas
+        if limits.segment == 1 and limits.spread >= count:
             nodes = np.flatnonzero(eligible)
-            return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[: job.num_nodes]])
-        eligible = self._fullest_domains(job, eligible, limits, startable, kept)
-        count = job.num_nodes
+            return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
+        eligible = self._fullest_domains(role, eligible, limits, startable, kept)
         return placement.choose(domains, eligible, rank, count=count, limits=limits, work=work)
 
-    def add(self, job: Job, signature: SchedulingSignature, nodes: Ints, *, position: int) -> None:
-        """Reserve these nodes for the job at this position of the queue."""
-        self._capacity.reserve(nodes, signature.rows, signature.need)
-        self._first[nodes] = np.minimum(self._first[nodes], position)
-        self.by_job[job.uid] = tuple(self._cluster.nodes[column].name for column in nodes.tolist())
+    def add(
+        self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, position: int
+    ) -> None:
+        """Reserve these nodes of each role for the job at this position of the queue."""
+        for demand, its in zip(demands, nodes, strict=True):
+            self._capacity.reserve(its, demand.signature.rows, demand.signature.need)
+            self._first[its] = np.minimum(self._first[its], position)
+        columns = np.concatenate(list(nodes)).tolist()
+        self.by_job[job.uid] = tuple(self._cluster.nodes[column].name for column in columns)
 
     def keep(self, job: Job, *, position: int) -> None:
         """Keep what the job had reserved in the last cycle, as this one does not evaluate it.
         ``settle`` takes it from what the jobs behind it can have."""
-        rows, names = self._cluster.rows, self.previous[job.uid]
-        columns = [self._columns[name] for name in names if name in self._columns]
-        demand = [
-            (rows[resource], min(amount, AMOUNT_MAX + 1))
-            for resource, amount in job.per_node.items()
-            if resource in rows
-        ]
-        self._unsettled.append((columns, demand, position))
-        self.by_job[job.uid] = names
+        rows = self._cluster.rows
+        for role, names in zip(job.roles, self._names(job), strict=True):
+            columns = [self._columns[name] for name in names if name in self._columns]
+            amounts = [
+                (rows[resource], min(amount, AMOUNT_MAX + 1))
+                for resource, amount in role.per_pod.items()
+                if resource in rows
+            ]
+            self._unsettled.append((columns, amounts, position))
+        self.by_job[job.uid] = self.previous[job.uid]
+
+    def _names(self, job: Job) -> list[tuple[str, ...]]:
+        """The nodes of each role in the job's last reservation. If its pods are others by now, it
+        cannot be told which of them were for which role: they count for the first."""
+        names = self.previous.get(job.uid, ())
+        if len(names) == job.num_pods:
+            return [names[pods] for pods in job.pod_ranges]
+        return [names, *([()] * (len(job.roles) - 1))]
 
     def settle(self) -> None:
         """Reserve what was kept, all at once: there may be tens of thousands."""
         pairs = [
             (column, row, amount)
-            for columns, demand, _ in self._unsettled
+            for columns, amounts, _ in self._unsettled
             for column in columns
-            for row, amount in demand
+            for row, amount in amounts
         ]
         if pairs:
             self._capacity.reserve_each(*np.array(pairs, dtype=np.int64).T)
@@ -163,16 +202,18 @@ class Reservations:
         first = int(self._first[nodes].min(initial=_UNRESERVED))
         return None if first == _UNRESERVED else first
 
-    def _eligible(self, signature: SchedulingSignature) -> Mask:
+    def _eligible(self, target: _Target) -> Mask:
         """The healthy nodes that could take a pod once others end, beside earlier reservations."""
-        return signature.healthy & self._capacity.could_hold(signature.rows, signature.need)
+        signature = target.demand.signature
+        could_hold = self._capacity.could_hold(signature.rows, signature.need, target.taken)
+        return signature.healthy & could_hold
 
-    def _kept(self, job: Job) -> Mask:
-        """The nodes of the job's last reservation."""
-        kept = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-        names = self.previous.get(job.uid, ())
-        kept[[self._columns[name] for name in names if name in self._columns]] = True
-        return kept
+    def _kept(self, job: Job) -> list[Mask]:
+        """The nodes of each role in the job's last reservation."""
+        found = [np.zeros(len(self._cluster.nodes), dtype=np.bool_) for _ in job.roles]
+        for kept, names in zip(found, self._names(job), strict=True):
+            kept[[self._columns[name] for name in names if name in self._columns]] = True
+        return found
 
     def _fullness(
         self, level: int, caps: tuple[Ints, ...], most: int, startable: Mask, kept: Mask
@@ -186,23 +227,23 @@ class Reservations:
         return found
 
     def _fullest_domains(
-        self, job: Job, eligible: Mask, limits: ResolvedConstraints, startable: Mask, kept: Mask
+        self, role: Role, eligible: Mask, limits: ResolvedConstraints, startable: Mask, kept: Mask
     ) -> Mask:
-        """The nodes of as many domains as the job needs of the level that its segments or its
+        """The nodes of as many domains as the role needs of the level that its segments or its
         spread are about, the fullest first; all nodes where these could not hold it."""
         domains = self._cluster.domains
         level = limits.segment_level if limits.segment > 1 else limits.spread_level
         if not 0 < level <= domains.finest:
             return eligible
         caps = placement.caps(domains, eligible, limits)
-        most = job.num_nodes if limits.segment > 1 else limits.spread
+        most = role.replicas if limits.segment > 1 else limits.spread
         order = np.argsort(
             -self._fullness(level, caps, most, startable & eligible, kept), kind="stable"
         )
         held = np.cumsum(caps[level][order])
-        count = int(np.searchsorted(held, job.num_nodes)) + 1
+        count = int(np.searchsorted(held, role.replicas)) + 1
         chosen = eligible & np.isin(domains.of_node[level], order[:count])
-        fits = placement.capacity(domains, chosen, limits) >= job.num_nodes
+        fits = placement.capacity(domains, chosen, limits) >= role.replicas
         return chosen if fits else eligible
 
     def _rank(self, startable: Mask, kept: Mask) -> Ints:
@@ -216,6 +257,8 @@ class Reservations:
         rank[startable & kept] = 0
         return rank
 
-    def _startable(self, signature: SchedulingSignature) -> Mask:
-        """The nodes that could take a pod of this signature now, beside earlier reservations."""
-        return signature.open & self._capacity.holds_unreserved(signature.rows, signature.need)
+    def _startable(self, target: _Target) -> Mask:
+        """The nodes that could take a pod of the role now, beside earlier reservations."""
+        signature = target.demand.signature
+        beside = self._capacity.holds_unreserved(signature.rows, signature.need, target.taken)
+        return signature.open & beside

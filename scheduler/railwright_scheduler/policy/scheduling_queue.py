@@ -13,7 +13,7 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask, Taken
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.decisions import (
     Admit,
@@ -23,13 +23,14 @@ from railwright_scheduler.model.decisions import (
     NotEnoughNodes,
     Reason,
 )
-from railwright_scheduler.model.snapshot import Job, RunningJob
+from railwright_scheduler.model.snapshot import Job, RunningJob, running_job
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import feasibility, ranks
 from railwright_scheduler.policy.admission import Admission
-from railwright_scheduler.policy.feasibility import SchedulingSignature
+from railwright_scheduler.policy.feasibility import RoleDemand, SchedulingSignature
+from railwright_scheduler.policy.gang_placement import GangPlacer, UnplacedRole
 from railwright_scheduler.policy.link_traffic import Traffic
-from railwright_scheduler.policy.reservation import NONE, Reservations
+from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
 EFFORT_MAX = 512
@@ -45,27 +46,27 @@ costs as much as a job of its own, and a site that is cabled by hand may have on
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartVerdict:
-    """The job starts: ``nodes`` (columns) are in the order of its ranks. ``work`` is what their
-    selection took."""
+    """The job starts: ``nodes`` (columns) of each role are in the order of its pods. ``work`` is
+    what their selection took."""
 
     job: Job
-    signature: SchedulingSignature
-    nodes: Ints
+    demands: Sequence[RoleDemand]
+    nodes: tuple[Ints, ...]
     admit: Admit
     work: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitVerdict:
-    """The job waits, with these ``reserved`` nodes (columns).
+    """The job waits, with the ``reserved`` nodes (columns) of each role, if it has any.
 
     ``reason`` is None for a job that only waits for its own pods to end; ``free`` is how many nodes
     it could have now without the reservations of others. ``work`` is what this verdict took.
     """
 
     job: Job
-    signature: SchedulingSignature
-    reserved: Ints
+    demands: Sequence[RoleDemand]
+    reserved: tuple[Ints, ...]
     reason: Reason | None
     free: int
     work: int
@@ -89,6 +90,7 @@ class SchedulingQueue:
         self._capacity = Capacity(cluster)
         self._traffic = Traffic(cluster, running, isolation, traffic_work)
         self._selector = NodeSelector(cluster, self._capacity, self._traffic)
+        self._placer = GangPlacer(cluster, self._selector, self._allowed)
         self._reservations = Reservations(cluster, self._capacity, reserved)
         self._waiting: list[tuple[Job, int]] = []
         self._available: dict[int, Mask] = {}
@@ -106,93 +108,86 @@ class SchedulingQueue:
         """The names of the nodes that each waiting job has reserved, by its UID."""
         return self._reservations.by_job
 
-    def evaluate(
-        self,
-        job: Job,
-        signature: SchedulingSignature,
-        ways: Sequence[ResolvedConstraints],
-        largest: ResolvedConstraints,
-    ) -> StartVerdict | WaitVerdict:
-        """Decide about one job that the cluster could hold; ``ways`` are the topology constraints
-        that it may start under, ``largest`` the one with the largest capacity."""
+    def evaluate(self, job: Job, demands: Sequence[RoleDemand]) -> StartVerdict | WaitVerdict:
+        """Decide about one job whose roles the cluster could hold."""
         work = WorkBudget(self._work_left)
-        if len(ways) == 1 and job.num_nodes >= self._refused.get(
-            (signature.index, largest), _NEVER
-        ):
-            # What is free beside reservations only shrinks in a cycle.
-            reason = self._why_not(job, signature, largest)
-            return self._hold(job, signature, ways, largest, work, reason=reason)
-        freest = self._freest(signature, ways)
-        limits = self._selector.best_way(
-            job, freest, lambda way: self._allowed(signature, way), work
-        )
-        allowed = self._allowed(signature, limits)
-        if placement.capacity(self._cluster.domains, allowed, limits) < job.num_nodes:
-            if len(ways) == 1:
-                self._refused[signature.index, limits] = job.num_nodes
-            reason = self._why_not(job, signature, largest)
-            return self._hold(job, signature, ways, largest, work, reason=reason)
-        effort = ranks.effort(job)
+        chosen: list[ResolvedConstraints] = []
+        for demand in demands:
+            limits = self._startable_way(demand, work)
+            if limits is None:
+                return self._hold(job, demands, work, reason=self._why_not(job, demand))
+            chosen.append(limits)
+        effort = sum(ranks.effort(demand.role) for demand in demands)
         if self._is_full or (effort and self._effort and self._effort + effort > EFFORT_MAX):
-            ahead = BindingBacklog(job.num_nodes, self._admission.pods)
-            return WaitVerdict(job, signature, NONE, ahead, 0, work.spent)
-        refusal = self._admission.before(job, self._name_length)
+            ahead = BindingBacklog(job.num_pods, self._admission.pods)
+            return WaitVerdict(job, demands, (), ahead, 0, work.spent)
+        refusal: Reason | None = self._admission.before(job, self._name_length)
         if refusal is None:
-            start = self._place(job, signature, allowed, limits, work)
+            start = self._place(job, demands, chosen, work)
+            if isinstance(start, UnplacedRole):
+                reason = self._why_not_together(job, start)
+                return self._hold(job, demands, work, reason=reason)
             refusal = self._admission.after(job, start.admit)
             if refusal is None:
                 return start
         if isinstance(refusal, LedgerFull) and refusal.passes:
-            return self._hold(job, signature, ways, largest, work, reason=refusal)
-        return WaitVerdict(job, signature, NONE, refusal, 0, work.spent)
+            return self._hold(job, demands, work, reason=refusal)
+        return WaitVerdict(job, demands, (), refusal, 0, work.spent)
+
+    def _startable_way(self, demand: RoleDemand, work: WorkBudget) -> ResolvedConstraints | None:
+        """The constraints under which the role, by itself, could start now; None if under none."""
+        role, signature, ways = demand.role, demand.signature, demand.ways
+        key = signature.index, demand.largest
+        if len(ways) == 1 and role.replicas >= self._refused.get(key, _NEVER):
+            # What is free beside reservations only shrinks in a cycle.
+            return None
+        freest = self._freest(signature, ways)
+        limits = self._selector.best_way(
+            role, freest, lambda way: self._allowed(signature, way), work
+        )
+        allowed = self._allowed(signature, limits)
+        if placement.capacity(self._cluster.domains, allowed, limits) >= role.replicas:
+            return limits
+        if len(ways) == 1:
+            self._refused[signature.index, limits] = role.replicas
+        return None
 
     def _place(
         self,
         job: Job,
-        signature: SchedulingSignature,
-        allowed: Mask,
-        limits: ResolvedConstraints,
+        demands: Sequence[RoleDemand],
+        limits: Sequence[ResolvedConstraints],
         work: WorkBudget,
-    ) -> StartVerdict:
-        placed = self._selector.select(job, allowed, limits, work)
-        names = tuple(self._cluster.nodes[column].name for column in placed.nodes)
-        spans = self._cluster.domains.spans(np.sort(placed.nodes))
-        score = placed.score
+    ) -> StartVerdict | UnplacedRole:
+        placed = self._placer.place(demands, limits, work)
+        if isinstance(placed, UnplacedRole):
+            return placed
+        columns = np.concatenate([found.nodes for found in placed])
+        names = tuple(self._cluster.nodes[column].name for column in columns)
+        spans = self._cluster.domains.spans(np.unique(columns))
+        score = next((found.score for found in placed if found.score is not None), None)
         if score is not None and work.is_cut:
             score = replace(score, over_budget=True)
         admit = Admit(job.uid, job.attempt, names, spans, score)
-        return StartVerdict(job, signature, placed.nodes, admit, work.spent)
+        nodes = tuple(found.nodes for found in placed)
+        return StartVerdict(job, demands, nodes, admit, work.spent)
 
-    def reserve_for_return(
-        self,
-        job: Job,
-        signature: SchedulingSignature,
-        ways: Sequence[ResolvedConstraints],
-        largest: ResolvedConstraints,
-    ) -> WaitVerdict:
+    def reserve_for_return(self, job: Job, demands: Sequence[RoleDemand]) -> WaitVerdict:
         """Let a job wait for its own pods to go, with its reservation."""
-        return self._hold(job, signature, ways, largest, WorkBudget(self._work_left), reason=None)
+        return self._hold(job, demands, WorkBudget(self._work_left), reason=None)
 
     def _hold(
-        self,
-        job: Job,
-        signature: SchedulingSignature,
-        ways: Sequence[ResolvedConstraints],
-        largest: ResolvedConstraints,
-        work: WorkBudget,
-        *,
-        reason: Reason | None,
+        self, job: Job, demands: Sequence[RoleDemand], work: WorkBudget, *, reason: Reason | None
     ) -> WaitVerdict:
         """Let a job wait that could run but may not start, with its reservation."""
-        nodes = self._reservations.choose(job, signature, ways, work, returns=reason is None)
-        return WaitVerdict(
-            job, signature, nodes, reason, self._free_for(signature, largest), work.spent
-        )
+        nodes = self._reservations.choose(job, demands, work, returns=reason is None)
+        free = sum(self._free_for(each.signature, each.largest) for each in demands)
+        return WaitVerdict(job, demands, nodes, reason, free, work.spent)
 
     def apply(self, verdict: StartVerdict | WaitVerdict) -> None:
         """Take over what was decided."""
         self._work_left -= verdict.work
-        if isinstance(verdict, StartVerdict) or len(verdict.reserved):
+        if isinstance(verdict, StartVerdict) or verdict.reserved:
             self._first.clear()
         if isinstance(verdict, StartVerdict):
             self._start(verdict)
@@ -204,9 +199,9 @@ class SchedulingQueue:
                 self._admission.refuse(verdict.reason)
             position = len(self._waiting)
             self._waiting.append((verdict.job, verdict.free))
-            if len(verdict.reserved):
+            if verdict.reserved:
                 self._reservations.add(
-                    verdict.job, verdict.signature, verdict.reserved, position=position
+                    verdict.job, verdict.demands, verdict.reserved, position=position
                 )
 
     def keep(self, job: Job, reason: Reason | None) -> None:
@@ -224,14 +219,14 @@ class SchedulingQueue:
         self._reservations.settle()
 
     def _start(self, start: StartVerdict) -> None:
-        job, signature = start.job, start.signature
         self.starts += 1
-        self._effort += ranks.effort(job)
+        self._effort += sum(ranks.effort(demand.role) for demand in start.demands)
         self._admission.take(start.admit)
-        if job.workload is not None and job.num_nodes > 1:
-            running = RunningJob(job.workload, job.ranks_per_node, start.admit.nodes, job.uid)
+        running = running_job(start.job, start.admit.nodes)
+        if running is not None:
             self._traffic.add(running)
-        self._capacity.take(start.nodes, signature.rows, signature.need)
+        for demand, nodes in zip(start.demands, start.nodes, strict=True):
+            self._capacity.take(nodes, demand.signature.rows, demand.signature.need)
         self._available.clear()
         self._free.clear()
         self._missing.clear()
@@ -245,27 +240,45 @@ class SchedulingQueue:
         freest = sorted(ways, key=lambda way: -int(free[way.rails]))[:WAYS_MAX]
         return [way for way in ways if way in freest]
 
-    def _allowed(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> Mask:
-        """The nodes that it could have now, under these constraints, beside what is reserved."""
-        beside = self._capacity.holds_unreserved(signature.rows, signature.need)
+    def _allowed(
+        self,
+        signature: SchedulingSignature,
+        limits: ResolvedConstraints,
+        taken: Sequence[Taken] = (),
+    ) -> Mask:
+        """The nodes that it could have now, under these constraints, beside what is reserved or
+        ``taken`` by other roles of its gang."""
+        beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
         return self._cluster.meant(self._available_to(signature) & beside, limits)
 
-    def _why_not(
-        self, job: Job, signature: SchedulingSignature, limits: ResolvedConstraints
-    ) -> NotEnoughNodes | BlockedByReservation:
+    def _why_not(self, job: Job, demand: RoleDemand) -> NotEnoughNodes | BlockedByReservation:
+        """Why this role of the job cannot start, by itself."""
+        role, signature, limits = demand.role, demand.signature, demand.largest
         free = self._free_for(signature, limits)
-        position = self._first_position(signature, limits) if free >= job.num_nodes else None
+        position = self._first_position(signature, limits) if free >= role.replicas else None
         if position is None:
-            missing = self._not_enough(signature, self._available_to(signature), limits)
-            return replace(missing, need=job.num_nodes, constraints=job.constraints)
+            return self._short(job, demand)
         first, first_free = self._waiting[position]
         return BlockedByReservation(
             position=len(self._waiting) + 1,
             first=f"{first.namespace}/{first.name}",
-            first_need=first.num_nodes,
+            first_need=first.num_pods,
             first_free=first_free,
-            need=job.num_nodes,
+            need=role.replicas,
             free=free,
+        )
+
+    def _why_not_together(self, job: Job, unplaced: UnplacedRole) -> NotEnoughNodes:
+        """Each role could start by itself, this one not beside the others."""
+        return replace(self._short(job, unplaced.demand), free=unplaced.free, is_beside_roles=True)
+
+    def _short(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
+        available = self._available_to(demand.signature)
+        return replace(
+            self._not_enough(demand.signature, available, demand.largest),
+            need=demand.role.replicas,
+            constraints=demand.role.constraints,
+            role=demand.role.name if len(job.roles) > 1 else "",
         )
 
     def _first_position(

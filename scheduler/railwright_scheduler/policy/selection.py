@@ -16,7 +16,7 @@ from railwright_scheduler import placement
 from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import fastest_first, node_speeds, ranks
 from railwright_scheduler.policy.link_traffic import Traffic
@@ -39,7 +39,7 @@ class NodeSelector:
 
     def best_way(
         self,
-        job: Job,
+        role: Role,
         ways: Sequence[ResolvedConstraints],
         allowed: Callable[[ResolvedConstraints], Mask],
         work: WorkBudget,
@@ -49,9 +49,9 @@ class NodeSelector:
         had. The first one, if it can start in none. ``allowed`` has the nodes of each way."""
         if len(ways) == 1:
             return ways[0]
-        count, slow = job.num_nodes, node_speeds.degrees(job, self._cluster)
+        count, slow = role.replicas, node_speeds.degrees(role, self._cluster)
         domains = self._cluster.domains
-        had, free_capacity = frozenset(job.before), self._weighted_capacity(job, slow)
+        had, free_capacity = frozenset(role.before), self._weighted_capacity(role, slow)
 
         def rank(limits: ResolvedConstraints) -> tuple[bool, tuple[int, ...], int, int]:
             free = allowed(limits)
@@ -67,10 +67,10 @@ class NodeSelector:
         return min(ways, key=rank)
 
     def select(
-        self, job: Job, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
+        self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
     ) -> RankedNodes:
         """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
-        return self._placed(job, self._preferred(allowed, limits, job.num_nodes), limits, work)
+        return self._placed(role, self._preferred(allowed, limits, role.replicas), limits, work)
 
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
         """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
@@ -83,20 +83,20 @@ class NodeSelector:
         return in_scale_up_domains if held else allowed
 
     def _placed(
-        self, job: Job, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
+        self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
     ) -> RankedNodes:
         """The nodes that suit the job best, and which ranks each of them gets."""
-        domains, count = self._cluster.domains, job.num_nodes
-        slow = node_speeds.degrees(job, self._cluster)
-        free_capacity = self._weighted_capacity(job, slow)
+        domains, count = self._cluster.domains, role.replicas
+        slow = node_speeds.degrees(role, self._cluster)
+        free_capacity = self._weighted_capacity(role, slow)
         first = fastest_first.choose_fastest(
             domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
         )
-        if job.workload is None or count == 1 or domains.finest == 0:
-            return ranks.placed(job, self._cluster, [first])
+        if role.workload is None or count == 1 or domains.finest == 0:
+            return ranks.placed(role, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
-            free_capacity = self._weighted_capacity(job, slow, busy)
+            free_capacity = self._weighted_capacity(role, slow, busy)
             first = fastest_first.choose_fastest(
                 domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
             )
@@ -104,15 +104,15 @@ class NodeSelector:
             fastest_first.choose_fastest(
                 domains, nodes, free_capacity, slow, count=count, limits=its, work=work
             )
-            for nodes, its in self._others(job, first, allowed, limits, slow=slow, busy=busy)
+            for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
         choices = itertools.chain([first], others)
-        return ranks.placed(job, self._cluster, choices, uses=self._traffic.uses())
+        return ranks.placed(role, self._cluster, choices, uses=self._traffic.uses())
 
     def _others(
         self,
-        job: Job,
+        role: Role,
         first: Ints,
         allowed: Mask,
         limits: ResolvedConstraints,
@@ -123,14 +123,14 @@ class NodeSelector:
         """Other sets to choose from: portions of the job that suit it better in each domain, and
         nodes that are better than some of ``first``."""
         domains = self._cluster.domains
-        if job.num_nodes > ranks.CHOSEN_NODES:
+        if role.replicas > ranks.CHOSEN_NODES:
             return
         spans = (1, *domains.spans(first))
         # What it rather has and got is not given up for others.
         kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
         limits = replace(limits, within=max(limits.within, kept))
         if limits.segment == 1:
-            for size in ranks.portions(job, spans[domains.finest]):
+            for size in ranks.portions(role, spans[domains.finest]):
                 yield allowed, replace(limits, segment=size, segment_level=domains.finest)
         for mask in self._better_masks(first, slow, busy):
             yield allowed & mask, limits
@@ -157,18 +157,18 @@ class NodeSelector:
             for kind in sorted(kinds - {""}):
                 yield machines == kind
 
-    def _weighted_capacity(self, job: Job, slow: Ints, busy: Floats | None = None) -> Ints:
+    def _weighted_capacity(self, role: Role, slow: Ints, busy: Floats | None = None) -> Ints:
         """Free capacity of each node, weighted to order equal domains; the least goes first. Slow
         nodes and nodes whose uplinks are busy count as if they had more, and the nodes of the last
         attempt less than any other as fast."""
         free_capacity = self._capacity.free_capacity
-        if busy is None and not job.before and not slow.any():
+        if busy is None and not role.before and not slow.any():
             return free_capacity
         more = np.zeros(len(free_capacity), dtype=np.int64)
         if busy is not None:
             more = np.ceil(LOUDNESS * busy).astype(np.int64)
-        if job.before:
-            before = frozenset(job.before)
+        if role.before:
+            before = frozenset(role.before)
             had = np.array([node.name in before for node in self._cluster.nodes], dtype=np.bool_)
             more = np.where(had, 0, 1 + more)
         more += (LOUDNESS + 2) * slow

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.contenders import Faults
@@ -65,12 +66,19 @@ CUTS = {"cut": 1, "cut healed": 2}
 
 class Disturbances:
     """The users' and the machines' part of a run. With ``cuts`` the control plane is cut off from
-    all nodes now and then."""
+    all nodes now and then. With ``roles_rng`` some jobs have a second role, drawn by it."""
 
     def __init__(
-        self, rng: SeededRandom, api: Api, machines: Machines, *, cuts: bool = False
+        self,
+        rng: SeededRandom,
+        api: Api,
+        machines: Machines,
+        *,
+        cuts: bool = False,
+        roles_rng: SeededRandom | None = None,
     ) -> None:
         self._random = rng
+        self._roles_random = roles_rng
         self._api = api
         self._machines = machines
         self._made = 0
@@ -183,7 +191,7 @@ class Disturbances:
             return ""
         job = self._random.pick(jobs)
         if event == "refuse":
-            self._api.refused[job.uid, self._random.below(job.num_nodes)] = True
+            self._api.refused[job.uid, self._random.below(job.num_pods)] = True
         elif event == "inflate":
             self._api.inflated[job.uid] = True
         elif event == "allow":
@@ -205,12 +213,20 @@ class Disturbances:
         suspended = replace(job, suspend=True)
         changed = replace(
             suspended,
-            num_nodes=1 + self._random.below(3),
-            per_node={GPU: self._random.pick((4, 8))},
+            roles=self._roles(),
             suspend=self._random.happens(500),
         )
         self._api.jobs.put(job.uid, suspended)
         self._api.jobs.put(job.uid, changed)
+
+    def _roles(self) -> tuple[EntryRole, ...]:
+        """The pods of a job: of one role, or of a second one of smaller pods too."""
+        replicas, devices = 1 + self._random.below(3), self._random.pick((4, 8))
+        first = EntryRole("worker", replicas, {GPU: devices})
+        if self._roles_random is None or self._roles_random.below(2):
+            return (first,)
+        replicas, devices = 1 + self._roles_random.below(2), self._roles_random.pick((0, 4))
+        return first, EntryRole("evaluator", replicas, {GPU: devices})
 
     def _create_foreign(self) -> str:
         """Another scheduler binds a pod to a node with capacity in its own cache."""
@@ -248,8 +264,7 @@ class Disturbances:
         job = JobObject(
             uid=uid,
             name=name,
-            num_nodes=1 + self._random.below(3),
-            per_node={GPU: self._random.pick((4, 8))},
+            roles=self._roles(),
             failure_policy=self._failure_policy,
             submitted_s=now_s,
             wants_pre_run=self._api.pre_runs.is_wanted(),

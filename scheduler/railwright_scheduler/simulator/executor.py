@@ -46,7 +46,7 @@ class Executor:
                 job = self.jobs.get(entry.job_uid)
                 if job is None:
                     return None
-                land = partial(self.api.create_pod, entry, node_rank, job.value.per_node)
+                land = partial(self.api.create_pod, entry, node_rank, job.value.amounts(node_rank))
                 on_reply = partial(self._create_answered, entry, node_rank)
                 return _of("create", entry, str(node_rank), land, on_reply)
             case BindPod(_, pod):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
-from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
@@ -61,8 +61,7 @@ class JobObject:
 
     uid: str
     name: str
-    num_nodes: int
-    per_node: Amounts
+    roles: tuple[EntryRole, ...]
     failure_policy: FailurePolicy
     submitted_s: int
     suspend: bool = False
@@ -73,7 +72,18 @@ class JobObject:
     @property
     def spec_hash(self) -> str:
         """What its pods are made from."""
-        return f"1-{self.num_nodes} of {sorted(self.per_node.items())}"
+        roles = [(role.replicas, sorted(role.per_pod.items())) for role in self.roles]
+        return f"1-{roles}"
+
+    @property
+    def num_pods(self) -> int:
+        """The size of its gang."""
+        return sum(role.replicas for role in self.roles)
+
+    def amounts(self, pod: int) -> Amounts:
+        """What this pod of its gang requests; a pod beyond the gang is of the last role."""
+        amounts = [role.per_pod for role in self.roles for _ in range(role.replicas)]
+        return amounts[min(pod, len(amounts) - 1)]
 
 
 @dataclass(frozen=True, slots=True)

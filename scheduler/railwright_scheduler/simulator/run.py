@@ -27,7 +27,7 @@ from railwright_scheduler.invariants import ViolationError
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.contenders import Contenders
-from railwright_scheduler.simulator.disturbances import Disturbances
+from railwright_scheduler.simulator.disturbances import GPU, Disturbances
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import Network
@@ -75,13 +75,15 @@ def run(
     crashes: bool = False,
     cuts: bool = False,
     pre_runs: bool = False,
+    roles: bool = False,
 ) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
     With ``links`` there are jobs that wait for links, of which something else is found out now and
     then, by a random source of its own. With ``hangs`` ranks report their steps, and some hang.
     With ``crashes`` ranks crash again and again, once the other faults are over. With ``cuts`` the
-    control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one.
+    control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one. With
+    ``roles`` some jobs have two roles.
     """
     simulation = _Simulation(
         SeededRandom(seed),
@@ -91,6 +93,7 @@ def run(
         cuts=cuts,
         # How often a job hung without a later checkpoint is not seen in what is stored.
         clocks=None if hangs else SeededRandom(seed ^ 1),
+        roles_rng=SeededRandom(~seed) if roles else None,
     )
     try:
         simulation.disturb(steps)
@@ -111,6 +114,7 @@ class _Simulation:
         *,
         cuts: bool,
         clocks: SeededRandom | None,
+        roles_rng: SeededRandom | None,
     ) -> None:
         self._random = rng
         self._api = Api()
@@ -118,7 +122,9 @@ class _Simulation:
         self._api.hangs = hangs
         self._api.pre_runs = pre_runs
         self._machines = Machines(self._api)
-        self._disturbances = Disturbances(rng, self._api, self._machines, cuts=cuts)
+        self._disturbances = Disturbances(
+            rng, self._api, self._machines, cuts=cuts, roles_rng=roles_rng
+        )
         self._contenders = Contenders(
             self._api, self._machines, rng, self._disturbances.faults, clocks=clocks
         )
@@ -265,9 +271,9 @@ class _Simulation:
             elif job.record.phase not in FINAL:
                 stuck.append(f"{job.uid} is {job.record.phase}")
         # Behind one that the ready nodes could hold, others may wait for what it has reserved.
-        first = next((job for job in waiting if self._holding_nodes(job) >= job.num_nodes), None)
-        if first is not None and (free := self._free_nodes(first.per_node)) >= first.num_nodes:
-            stuck.append(f"{first.uid} waits, and {free} nodes are free")
+        first = next((job for job in waiting if self._fits(job, given={})), None)
+        if first is not None and self._fits(first):
+            stuck.append(f"{first.uid} waits, and enough nodes are free")
         reasons = self._contenders.waits
         stuck += [f"{job.uid} waits without a reason" for job in waiting if job.uid not in reasons]
         for entry in self._api.ledger.entries:
@@ -278,22 +284,23 @@ class _Simulation:
                 stuck.append(f"{entry.job_uid}/{entry.attempt} is in the ledger")
         return stuck
 
-    def _holding_nodes(self, job: JobObject) -> int:
-        """How many nodes are ready and could hold a pod of this job, were there no others."""
-        return self._free_nodes(job.per_node, given={})
-
-    def _free_nodes(self, per_node: Amounts, given: Mapping[str, Amounts] | None = None) -> int:
-        """How many nodes are ready and have room for a pod of this size beside what is ``given``
-        away, in truth."""
+    def _fits(self, job: JobObject, given: Mapping[str, Amounts] | None = None) -> bool:
+        """Whether the ready nodes could hold all pods of the job beside what is ``given`` away, in
+        truth: largest pods first, each on the fullest node that holds it and no other of its
+        role."""
         given = invariants.given_away(self._api.facts()) if given is None else given
-        free = 0
-        for name, has in self._api.free().items():
-            taken = given.get(name, {})
-            free += self._api.nodes.objects[name].ready and all(
-                taken.get(resource, 0) + amount <= has.get(resource, 0)
-                for resource, amount in per_node.items()
-            )
-        return free
+        free = {
+            name: has[GPU] - given.get(name, {}).get(GPU, 0)
+            for name, has in self._api.free().items()
+            if self._api.nodes.objects[name].ready
+        }
+        for role in sorted(job.roles, key=lambda role: -role.per_pod[GPU]):
+            holding = [name for name in free if free[name] >= role.per_pod[GPU]]
+            if len(holding) < role.replicas:
+                return False
+            for name in sorted(holding, key=free.__getitem__)[: role.replicas]:
+                free[name] -= role.per_pod[GPU]
+        return True
 
     def _is_on_dead_node(self, node: str) -> bool:
         return node in self._machines.down_since_s and node in self._api.nodes.objects

@@ -32,7 +32,7 @@ from railwright_scheduler.cluster_state import (
     Progress,
 )
 from railwright_scheduler.invariants import PodFact
-from railwright_scheduler.model.snapshot import Amounts, Job, Node, Unavailable
+from railwright_scheduler.model.snapshot import Amounts, Job, Node, Role, Unavailable
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.api import Api, placement_name
 from railwright_scheduler.simulator.executor import Executor
@@ -205,11 +205,19 @@ class View:
                 priority=0,
                 submitted_s=job.submitted_s,
                 attempt=job.record.attempt + 1,
-                num_nodes=job.num_nodes,
-                per_node=job.per_node,
-                ranks_per_node=RANKS_PER_NODE,
-                workload=self._network.workload(job.num_nodes)
-                or self._pre_runs.workload(job.num_nodes),
+                roles=tuple(
+                    Role(
+                        replicas=role.replicas,
+                        per_pod=role.per_pod,
+                        name=role.name,
+                        ranks_per_pod=RANKS_PER_NODE,
+                        workload=None
+                        if at
+                        else self._network.workload(role.replicas)
+                        or self._pre_runs.workload(role.replicas),
+                    )
+                    for at, role in enumerate(job.roles)
+                ),
             ),
             suspend=job.suspend,
             failure_policy=job.failure_policy,

@@ -28,6 +28,7 @@ from typing import TypeVar
 
 from railwright_topology.parts import (
     LINKS_MAX,
+    AdapterRole,
     Distance,
     HardwareReport,
     HardwareReports,
@@ -36,7 +37,6 @@ from railwright_topology.parts import (
     Link,
     Pair,
     Part,
-    Role,
     Technology,
     pair,
 )
@@ -158,9 +158,11 @@ def _link(record: Fields, found: _Description) -> None:
 
 def _adapter(record: Fields, found: _Description) -> None:
     name = record["name"].name("an adapter's name")
-    role, rail = record.get("role", _one_of(Role), None), record.get("rail", _number, None)
-    if rail is not None and role != Role.RAIL:
-        record.omissions.add(record["rail"].error(f"a rail is there where role is {Role.RAIL}"))
+    role, rail = record.get("role", _one_of(AdapterRole), None), record.get("rail", _number, None)
+    if rail is not None and role != AdapterRole.RAIL:
+        record.omissions.add(
+            record["rail"].error(f"a rail is there where role is {AdapterRole.RAIL}")
+        )
         rail = None
     part = Part(
         name,
@@ -172,7 +174,7 @@ def _adapter(record: Fields, found: _Description) -> None:
         bytes_per_s=record.get("speed", _speed, 0),
         layer=record.get("layer", _one_of(Layer), None),
         rail=rail,
-        role=None if role == Role.UNDECIDED else role,
+        role=None if role == AdapterRole.UNDECIDED else role,
     )
     found.add(record.value, part)
     for accelerator in _accelerators(record, "beside", found):

@@ -33,6 +33,7 @@ from railwright_topology.parts import (
     LINKS_MAX,
     NAMES_MAX,
     PARTS_MAX,
+    AdapterRole,
     Benchmarks,
     DeviceBenchmark,
     Distance,
@@ -43,7 +44,6 @@ from railwright_topology.parts import (
     Link,
     Pair,
     Part,
-    Role,
     Technology,
     pair,
 )
@@ -329,7 +329,7 @@ _PART: Decoders = {
     "layer": one_of(Layer, Layer.OTHER),
     "up": JsonValue.truth,
     "rail": JsonValue.whole,
-    "role": one_of(Role, Role.UNDECIDED),
+    "role": one_of(AdapterRole, AdapterRole.UNDECIDED),
 }
 _LINK: Decoders = {
     "technology": _TECHNOLOGY,
