@@ -1,7 +1,7 @@
 """Seed after seed on all cores, until so many steps are done or one seed breaks an invariant.
 
 In odd seeds the control plane is cut off from all nodes now and then; in half of the even ones
-ranks report their steps, and hang.
+ranks report their steps, and hang. In every fifth seed some jobs have two roles.
 
 ``python soak.py`` tells on stderr how far it is; the last line on stdout is one JSON object. A seed
 that broke something is printed with what happened, and the exit code is 1: it belongs in seeds.txt.
@@ -54,6 +54,7 @@ def soak(first: int, count: int) -> Total:
                 hangs=seed % 4 == 2,
                 pre_runs=seed % 3 == 0,
                 crashes=seed % 8 == 0,
+                roles=seed % 5 == 0,
             )
         except RunError as broken:
             total.broken[seed] = str(broken)

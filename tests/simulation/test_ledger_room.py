@@ -21,8 +21,8 @@ STEPS = 300
 @pytest.fixture
 def small_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 700)
-    monkeypatch.setattr(ledger_budget, "ABORTING_SIZE_MAX", 600)
-    monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 1500)
+    monkeypatch.setattr(ledger_budget, "ABORTING_SIZE_MAX", 800)
+    monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 1700)
 
 
 @pytest.mark.usefixtures("small_ledger")

@@ -46,6 +46,15 @@ def test_cuts_of_the_control_plane_lose_no_living_node() -> None:
     assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 4
 
 
+def test_gangs_of_several_roles_commit_and_settle() -> None:
+    """Every invariant holds for jobs of one or two roles, with all other faults."""
+    outcomes = [
+        run(seed, steps=STEPS, roles=True, hangs=seed % 4 == 2, pre_runs=seed % 3 == 0)
+        for seed in range(SEEDS // 2)
+    ]
+    assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 4
+
+
 def test_chance_is_splitmix64() -> None:
     # The numbers that Rosetta Code publishes for this seed.
     source = SeededRandom(1234567)

@@ -10,7 +10,8 @@ A gang of one role is placed by ``NodeSelector`` alone. In a gang of several rol
 - The role with the fewest nodes to spare is placed first. If a later role does not fit beside it,
   the gang is placed again with that role first; if one domain is too small for all, in the next
   domain that could hold each of them.
-- Each role is placed as near to the roles before it as it fits.
+- Each role is placed as near to the roles before it as it fits. If the gang does not fit that way,
+  each role takes the nodes on which it displaces the fewest of the roles after it.
 
 Placing roles one after the other may miss a placement that a joint search would find: with several
 resources that search is a vector bin packing problem, which is NP-hard.
@@ -18,6 +19,7 @@ resources that search is a vector bin packing problem, which is NP-hard.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,8 +34,8 @@ from railwright_scheduler.policy.ranks import RankedNodes
 from railwright_scheduler.policy.selection import NodeSelector
 from railwright_scheduler.policy.shared_constraints import beside_shared
 
-DOMAINS_MAX = 8
-"""Domains that are tried one after the other for a gang of several roles."""
+ORDERS_MAX, DOMAINS_MAX = 3, 3
+"""Orders of the roles, and domains besides the best, that are tried before a gang waits."""
 
 Allowed = Callable[[SchedulingSignature, ResolvedConstraints, Sequence[Taken]], Mask]
 """The nodes that a role may have now, beside what other roles of its gang take."""
@@ -77,21 +79,20 @@ class GangPlacer:
             allowed = self._allowed(demands[0].signature, limits[0], ())
             return (self._selector.select(demands[0].role, allowed, limits[0], work),)
         limits = _one_rail_order(demands, limits)
-        order = self._scarcest_first(demands, limits)
-        unplaced: UnplacedRole | None = None
-        for _ in demands:
-            for domain in self._domains(demands, limits):
-                found = self._attempt(order, demands, limits, domain, work)
+        orders = [self._scarcest_first(demands, limits)]
+        domains = [None, *itertools.islice(self._domains(demands, limits), DOMAINS_MAX)]
+        unplaced: list[UnplacedRole] = []
+        for order in orders:
+            for domain, spares in itertools.product(domains, (False, True)):
+                found = self._attempt(order, demands, limits, domain, work, spares=spares)
                 if not isinstance(found, UnplacedRole):
                     return found
-                unplaced = unplaced or found
-            assert unplaced is not None
-            first = next(at for at in order if demands[at] is unplaced.demand)
-            if first == order[0]:
-                break
-            order = [first, *(at for at in order if at != first)]
-        assert unplaced is not None
-        return unplaced
+                unplaced.append(found)
+                first = next(at for at in order if demands[at] is found.demand)
+                other = [first, *(at for at in order if at != first)]
+                if other not in orders and len(orders) < ORDERS_MAX:
+                    orders.append(other)
+        return unplaced[0]
 
     def _attempt(
         self,
@@ -100,9 +101,11 @@ class GangPlacer:
         limits: Sequence[ResolvedConstraints],
         domain: Mask | None,
         work: WorkBudget,
+        *,
+        spares: bool,
     ) -> tuple[RankedNodes, ...] | UnplacedRole:
         gang = _Gang([], [], {})
-        for at in order:
+        for position, at in enumerate(order):
             demand, its = demands[at], limits[at]
             allowed = self._allowed(demand.signature, its, gang.taken)
             if demand.role.shares_topology:
@@ -111,6 +114,9 @@ class GangPlacer:
             free = placement.capacity(self._cluster.domains, allowed, its)
             if free < demand.role.replicas:
                 return UnplacedRole(demand, free)
+            if spares:
+                later = [(demands[other], limits[other]) for other in order[position + 1 :]]
+                allowed = self._sparing(allowed, demand, its, later, gang)
             near = self._nearest(allowed, its, gang, demand.role.replicas)
             found = self._selector.select(demand.role, near, its, work)
             gang.placed[at] = found
@@ -132,10 +138,8 @@ class GangPlacer:
 
     def _domains(
         self, demands: Sequence[RoleDemand], limits: Sequence[ResolvedConstraints]
-    ) -> Iterator[Mask | None]:
-        """The domains to place the gang in: first the one that suits the first role, then those
-        that could hold each role by itself, the smallest first."""
-        yield None
+    ) -> Iterator[Mask]:
+        """The domains that could hold each role by itself, the smallest first."""
         shared = [at for at, demand in enumerate(demands) if demand.role.shares_topology]
         level = max((limits[at].within for at in shared), default=0)
         if not level or len(shared) < 2:
@@ -149,8 +153,30 @@ class GangPlacer:
             able &= caps >= demands[at].role.replicas
             size += caps
         smallest = np.flatnonzero(able)[np.argsort(size[able], kind="stable")]
-        for domain in smallest[:DOMAINS_MAX].tolist():
+        for domain in smallest.tolist():
             yield domains.of_node[level] == domain
+
+    def _sparing(
+        self,
+        allowed: Mask,
+        demand: RoleDemand,
+        limits: ResolvedConstraints,
+        later: Sequence[tuple[RoleDemand, ResolvedConstraints]],
+        gang: _Gang,
+    ) -> Mask:
+        """Of these nodes those on which the fewest later roles lose their place, as many as the
+        role needs; all if these do not meet its constraints."""
+        columns = np.flatnonzero(allowed)
+        beside = [*gang.taken, demand.taken(columns)]
+        lost = np.zeros(len(columns), dtype=np.int64)
+        for other, its in later:
+            before = self._allowed(other.signature, its, gang.taken)
+            after = self._allowed(other.signature, its, beside)
+            lost += (before & ~after)[columns]
+        chosen = np.zeros_like(allowed)
+        chosen[columns[np.argsort(lost, kind="stable")[: demand.role.replicas]]] = True
+        free = placement.capacity(self._cluster.domains, chosen, limits)
+        return chosen if free >= demand.role.replicas else allowed
 
     def _nearest(self, allowed: Mask, limits: ResolvedConstraints, gang: _Gang, count: int) -> Mask:
         """Of these nodes those in the domains of the roles before, at the finest level at which

@@ -1,0 +1,139 @@
+"""Gangs of several roles: all pods are placed or none, within what nodes have and constraints say.
+
+What is checked is written out here pod by pod, on drawn clusters with taken, tainted and
+unavailable nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from fixtures import GPU, cluster, job, node, outcome, table
+from fixtures.examples import examples
+from fixtures.strategies import nodes
+from railwright_scheduler import Admit, Job, Node, Role, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.placement import domains
+
+LEVELS = ("block", "rack")
+_REQUESTS = ({GPU: 1}, {GPU: 4, "cpu": 8_000}, {GPU: 8}, {"cpu": 48_000}, {"cpu": 1_000, "pods": 1})
+_CONSTRAINTS = (
+    TopologyConstraints(),
+    TopologyConstraints(required="rack"),
+    TopologyConstraints(required="block"),
+    TopologyConstraints(spread=2, spread_tier="rack"),
+    TopologyConstraints(required="block", spread=3, spread_tier="rack"),
+)
+
+
+@st.composite
+def _roles(draw: DrawFn, name: str, shared: TopologyConstraints) -> Role:
+    shares = draw(st.booleans())
+    return Role(
+        name=name,
+        replicas=draw(st.integers(1, 4)),
+        per_pod=draw(st.sampled_from(_REQUESTS)),
+        constraints=shared if shares else draw(st.sampled_from(_CONSTRAINTS)),
+        shares_topology=shares,
+    )
+
+
+@st.composite
+def _gangs(draw: DrawFn, jobs_max: int = 3) -> Snapshot:
+    gangs = []
+    for at in range(draw(st.integers(1, jobs_max))):
+        shared = draw(st.sampled_from(_CONSTRAINTS))
+        roles = tuple(draw(_roles(f"r{i}", shared)) for i in range(draw(st.integers(1, 4))))
+        gangs.append(replace(job(f"j{at}"), roles=roles, submitted_s=at))
+    count = draw(st.integers(1, 10))
+    machines = tuple(draw(nodes(f"n{i}", len(LEVELS))) for i in range(count))
+    return cluster(*machines, jobs=tuple(gangs), levels=LEVELS)
+
+
+@settings(max_examples=examples(400))
+@given(_gangs())
+def test_admitted_gangs_fit_with_all_roles(snapshot: Snapshot) -> None:
+    """No node is given away twice, pods of a role are on distinct nodes, and constraints hold."""
+    note(table(snapshot))
+    decided = decide(snapshot)
+    note(outcome(decided))
+    by_name = {each.name: each for each in snapshot.nodes}
+    used = {name: Counter(each.used) for name, each in by_name.items()}
+    for admit in decided.admitted:
+        gang = next(each for each in snapshot.jobs if each.uid == admit.job_uid)
+        assert len(admit.nodes) == gang.num_pods
+        for role, pods in zip(gang.roles, gang.pod_ranges, strict=True):
+            chosen = admit.nodes[pods]
+            assert len(set(chosen)) == role.replicas
+            for name in chosen:
+                assert by_name[name].unavailable is None
+                used[name].update(role.per_pod)
+        _check_topology(gang, admit, by_name)
+    for name, amounts in used.items():
+        allocatable = by_name[name].allocatable
+        taken = {key for key, value in amounts.items() if value > by_name[name].used.get(key, 0)}
+        assert all(amounts[key] <= allocatable.get(key, 0) for key in taken), (name, amounts)
+
+
+def test_roles_start_where_an_exhaustive_search_fits() -> None:
+    """Of gangs that some assignment of pods to nodes satisfies, at most one in a hundred waits."""
+    rng, fitting, missed = Random(20261125), 0, []
+    for _ in range(1_000):
+        free = [rng.randint(0, 8) for _ in range(rng.randint(1, 5))]
+        roles = tuple(
+            Role(rng.randint(1, 4), {GPU: rng.randint(1, 6)}, name=f"r{at}")
+            for at in range(rng.randint(2, 4))
+        )
+        machines = [node(f"n{at}", used={GPU: 8 - left}) for at, left in enumerate(free)]
+        is_admitted = bool(decide(cluster(*machines, jobs=(replace(job(), roles=roles),))).admitted)
+        fits = _fits(roles, free)
+        assert fits or not is_admitted, (free, roles)
+        fitting += fits
+        missed += [(free, roles)] * (fits and not is_admitted)
+    assert fitting > 100
+    assert len(missed) * 100 <= fitting, missed
+
+
+def _fits(roles: tuple[Role, ...], free: list[int]) -> bool:
+    if not roles:
+        return True
+    need = roles[0].per_pod[GPU]
+    able = [at for at, left in enumerate(free) if left >= need]
+    return any(
+        _fits(roles[1:], [left - need * (at in chosen) for at, left in enumerate(free)])
+        for chosen in combinations(able, roles[0].replicas)
+    )
+
+
+def _check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
+    shared = [
+        pods for role, pods in zip(gang.roles, gang.pod_ranges, strict=True) if role.shares_topology
+    ]
+    groups = [
+        (role.constraints, [pods])
+        for role, pods in zip(gang.roles, gang.pod_ranges, strict=True)
+        if not role.shares_topology
+    ]
+    if shared:
+        its = next(role.constraints for role in gang.roles if role.shares_topology)
+        groups.append((its, shared))
+    for constraints, ranges in groups:
+        chosen = [by_name[name] for pods in ranges for name in admit.nodes[pods]]
+        if constraints.required:
+            depth = LEVELS.index(constraints.required)
+            assert domains.spans(chosen, len(LEVELS))[depth] == 1
+        if constraints.spread:
+            depth = LEVELS.index(constraints.spread_tier) + 1
+            counts = Counter(_domain(each, depth) for each in chosen)
+            assert max(counts.values()) <= constraints.spread
+
+
+def _domain(each: Node, depth: int) -> tuple[str, ...]:
+    path = each.domains[:depth]
+    return (*path, each.name) if "" in path else path

@@ -1,0 +1,87 @@
+"""Gangs of several roles: who shares nodes, what topology holds for whom, and why a gang waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fixtures import GPU, cluster, job, node
+from railwright_scheduler import (
+    Job,
+    Node,
+    NotEnoughNodes,
+    Role,
+    TopologyConstraints,
+    decide,
+    sentence,
+)
+
+WORKERS = Role(2, {GPU: 8}, name="worker")
+EVALUATOR = Role(1, {"cpu": 4_000}, name="evaluator")
+RACK = TopologyConstraints(required="rack")
+
+
+def _gang(*roles: Role) -> Job:
+    return replace(job(), roles=roles)
+
+
+def _with_cpu(name: str, *domains: str, gpus: int = 8) -> Node:
+    return node(name, *domains, allocatable={GPU: gpus, "cpu": 8_000, "pods": 110})
+
+
+def test_pods_of_two_roles_share_a_node() -> None:
+    machines = [_with_cpu("n0"), _with_cpu("n1")]
+    (admit,) = decide(cluster(*machines, jobs=(_gang(WORKERS, EVALUATOR),))).admitted
+    assert set(admit.nodes[:2]) == {"n0", "n1"}
+    assert admit.nodes[2] in {"n0", "n1"}
+
+
+def test_gang_waits_whole_when_one_role_does_not_fit() -> None:
+    machines = [node("n0"), node("n1")]
+    decided = decide(cluster(*machines, jobs=(_gang(WORKERS, replace(WORKERS, name="actor")),)))
+    assert not decided.admitted
+    (waiting,) = decided.waiting
+    assert isinstance(waiting.reason, NotEnoughNodes)
+    assert waiting.reason.is_beside_roles
+    assert "beside the pods of its other roles" in sentence(waiting.reason)
+
+
+def test_required_rack_holds_for_all_roles_together() -> None:
+    """Each role fits in rack a by itself; only rack b holds both."""
+    small = [_with_cpu(f"a{at}", "a") for at in range(2)]
+    large = [_with_cpu(f"b{at}", "b") for at in range(4)]
+    others = replace(WORKERS, name="actor")
+    roles = [replace(role, constraints=RACK) for role in (WORKERS, others)]
+    snapshot = cluster(*small, *large, jobs=(_gang(*roles),), levels=("rack",))
+    (admit,) = decide(snapshot).admitted
+    assert sorted(admit.nodes) == ["b0", "b1", "b2", "b3"]
+
+
+def test_own_topology_replaces_that_of_the_job() -> None:
+    """The workers' rack is full with them; the evaluator, free of it, runs in the other."""
+    machines = [node("a0", "a"), node("a1", "a"), _with_cpu("b0", "b", gpus=0)]
+    workers = replace(WORKERS, constraints=RACK)
+    together = replace(EVALUATOR, constraints=RACK)
+    apart = replace(EVALUATOR, shares_topology=False)
+    shared = decide(cluster(*machines, jobs=(_gang(workers, together),), levels=("rack",)))
+    assert not shared.admitted
+    (admit,) = decide(cluster(*machines, jobs=(_gang(workers, apart),), levels=("rack",))).admitted
+    assert admit.nodes[2] == "b0"
+
+
+def test_role_takes_nodes_that_later_roles_cannot_use() -> None:
+    """Two roles of two pods on 8, 3 and 3 free devices: the large node takes one pod of each."""
+    machines = [node(f"n{at}", used={GPU: 8 - free}) for at, free in enumerate((8, 3, 3))]
+    roles = [Role(2, {GPU: 2}, name=name) for name in ("a", "b")]
+    (admit,) = decide(cluster(*machines, jobs=(_gang(*roles),))).admitted
+    assert admit.nodes.count("n0") == 2
+
+
+def test_reservation_of_a_gang_covers_all_roles() -> None:
+    """The larger gang is first in the queue: the job behind it takes none of its nodes."""
+    busy = [node(f"n{at}", used={GPU: 8}) for at in range(2)]
+    machines = [*busy, _with_cpu("n2", gpus=0)]
+    first = replace(_gang(WORKERS, EVALUATOR), priority=1)
+    behind = replace(job("behind", per_pod={"cpu": 8_000}))
+    decided = decide(cluster(*machines, jobs=(first, behind)))
+    assert not decided.admitted
+    assert decide(cluster(*machines, jobs=(behind,))).admitted
