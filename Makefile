@@ -26,7 +26,7 @@ help: ## list the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: $(SETUP) ## install everything Python needs into .venv, as locked
+setup: $(SETUP) ## install the locked Python packages into .venv
 
 $(SETUP): pyproject.toml requirements.lock
 	$(call say,installing Python packages into .venv (torch is large: minutes the first time))
@@ -53,7 +53,7 @@ lock: ## resolve pyproject.toml into requirements.lock again
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock --quiet
 
 .PHONY: check
-check: lint types ## what must hold before every commit: lint, types, architecture, unit, property; < 2 min
+check: lint types ## before every commit: lint, types, architecture, unit and property tests; < 2 min
 	$(call say,architecture, unit and property tests, these with a third of their examples)
 	@RAILWRIGHT_EXAMPLES_PERCENT=33 $(PYTEST) --numprocesses 2 tests/architecture tests/unit tests/property
 
@@ -69,18 +69,18 @@ types: $(SETUP) ## mypy, strict, on everything
 	@$(BIN)/mypy --no-error-summary $(TYPED)
 
 .PHONY: test
-test: lint types binaries ## everything: lint, types and all tests, real control plane and nodes included
+test: lint types binaries ## lint, types and all tests, with real control planes and nodes
 	$(call say,all tests)
 	@$(PYTEST) --numprocesses 2 tests/architecture tests/unit tests/property tests/simulation
 	@$(PYTEST) -m alone tests/e2e tests/integration
 	@$(SIDE_BY_SIDE) -m "not alone" tests/e2e tests/integration
 
 .PHONY: architecture
-architecture: $(SETUP) ## the rules of the code alone
+architecture: $(SETUP) ## architecture tests alone: the rules of the code
 	@$(PYTEST) tests/architecture
 
 .PHONY: code-report
-code-report: $(SETUP) ## size and language of the code, as one JSON object
+code-report: $(SETUP) ## size and names of the code, as one JSON object
 	@cd tests && ../$(PYTHON) -m architecture.code_report
 
 .PHONY: unit
@@ -96,12 +96,12 @@ simulation: $(SETUP) ## the simulator's scenarios
 	@$(PYTEST) tests/simulation
 
 .PHONY: soak
-soak: binaries ## generated objects before an API server, ten million steps of the simulator; an hour
+soak: binaries ## generated objects on an API server, ten million steps of the simulator; an hour
 	@cd tests && ../$(PYTHON) -m fixtures.generated_report --accepted 10000
 	@$(PYTHON) tests/simulation/soak.py
 
 .PHONY: mutants
-mutants: $(SETUP) ## plant each mutant of core and shell: the simulator or a named test must fail; minutes
+mutants: $(SETUP) ## plant each mutant in the code: the simulator or a named test must fail; minutes
 	@$(PYTHON) tests/simulation/mutants.py
 
 .PHONY: integration
@@ -114,7 +114,7 @@ test-failpoints: binaries ## the operator killed at every failpoint of a commit 
 	@RAILWRIGHT_ALL_FAILPOINTS=1 $(PYTEST) tests/integration/test_operator_failpoints.py
 
 .PHONY: test-outage
-test-outage: binaries ## ten minutes without an API server
+test-outage: binaries ## the operator through ten minutes without an API server
 	@RAILWRIGHT_OUTAGE_S=600 $(PYTEST) tests/integration/test_operator_running.py -k without_an_api_server
 
 .PHONY: e2e
@@ -131,19 +131,19 @@ generate: $(SETUP) ## write crds/ from the models
 	@$(PYTHON) -m railwright_api.generate crds
 
 .PHONY: demo
-demo: $(SETUP) ## a job loses its node and goes on, on a real Kubernetes on this machine
+demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root
 	@$(PYTHON) -m railwright_demo
 
 .PHONY: demo-simulated
-demo-simulated: $(SETUP) ## the same story on simulated nodes; needs no root
+demo-simulated: $(SETUP) ## the same scenario on simulated nodes; needs no root
 	@$(PYTHON) -m railwright_demo --simulated
 
 .PHONY: cluster
-cluster: $(SETUP) ## start a Kubernetes on this machine and say how to use it
+cluster: $(SETUP) ## start a Kubernetes on this machine, and print how to use it; needs root
 	@$(PYTHON) -m railwright_testbed up
 
 .PHONY: cluster-down
-cluster-down: $(SETUP) ## take that Kubernetes away
+cluster-down: $(SETUP) ## remove that Kubernetes
 	@$(PYTHON) -m railwright_testbed down
 
 .PHONY: bench-decide
@@ -151,32 +151,32 @@ bench-decide: $(SETUP) ## CPU time of one decision, as one JSON object on stdout
 	@$(PYTHON) tests/bench/bench_decide.py
 
 .PHONY: bench-planning
-bench-planning: $(SETUP) ## what planning one job costs at the bounds of its schema; minutes
+bench-planning: $(SETUP) ## counted work and CPU time of planning one job at the bounds of its schema; minutes
 	$(call say,counted work and CPU time of generated jobs)
 	@cd tests && ../$(PYTHON) -m bench.bench_planning
 
 .PHONY: bench-discovery
-bench-discovery: $(SETUP) ## networks told in every form, cabled, told wrongly, and probed; minutes, needs root
+bench-discovery: $(SETUP) ## discovery from every kind of source, with planted errors, and probes; minutes, needs root
 	@cd tests && ../$(PYTHON) -m bench.bench_discovery
 
 .PHONY: bench-model
-bench-model: $(SETUP) ## errors of the model of a step's time on published runs, as one JSON object
+bench-model: $(SETUP) ## errors of the cost model on published runs, as one JSON object
 	@$(PYTHON) tests/bench/bench_model.py
 
 .PHONY: bench-profile
-bench-profile: $(SETUP) ## bytes that real trainings send, derived beside recorded; about 2 minutes
+bench-profile: $(SETUP) ## bytes that real trainings send, derived and recorded; about 2 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_profile
 
 .PHONY: bench-reference
-bench-reference: $(SETUP) ## a published cluster predicted, beside what it reached, as one JSON object
+bench-reference: $(SETUP) ## predictions of a published cluster, with its published figures, as one JSON object
 	@cd tests && ../$(PYTHON) -m bench.bench_reference
 
 .PHONY: bench-remap
-bench-remap: $(SETUP) ## real steps in network namespaces, by chance, by default and by us; minutes, needs root
+bench-remap: $(SETUP) ## real steps in network namespaces: random, network's order, mapped; minutes, needs root
 	@cd tests && ../$(PYTHON) -m bench.bench_remap
 
 .PHONY: bench-gang
-bench-gang: binaries ## seconds until gangs run, beside a plain client's; about 10 minutes
+bench-gang: binaries ## time until gangs run, compared with a plain client; about 10 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_gang
 
 .PHONY: bench-scale
@@ -184,7 +184,7 @@ bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
 .PHONY: bench-bulk
-bench-bulk: binaries ## a leader that takes over 1,000 large jobs, and one that loses 2,000 attempts at once
+bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk
 
 .PHONY: bench-heartbeats
@@ -192,10 +192,10 @@ bench-heartbeats: $(SETUP) ## CPU of heartbeats, failover and floods of connecti
 	@cd tests && ../$(PYTHON) -m bench.bench_heartbeats
 
 .PHONY: bench-mapping
-bench-mapping: $(SETUP) ## our mappings beside those of Scotch and others, by cost and time of a step; about 12 minutes
+bench-mapping: $(SETUP) ## mappings compared with Scotch and others, by distance and step time; about 12 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_mapping
 
 .PHONY: clean
-clean: ## remove what was made here, not the shared caches
+clean: ## remove build outputs, not the shared caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
