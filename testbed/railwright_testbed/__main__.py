@@ -64,7 +64,7 @@ def _up(name: str, racks: dict[str, int], *, gpus_per_node: int) -> int:
     for folder in state_folder.named(name):
         if not state_folder.is_crashed(folder):
             print(
-                f"error: testbed {name} runs already, in {folder.path}; use it, take it away "
+                f"error: testbed {name} runs already, in {folder.path}; use it, remove it "
                 f"with `down --name {name}`, or choose another --name",
                 file=sys.stderr,
             )
@@ -78,13 +78,13 @@ def _up(name: str, racks: dict[str, int], *, gpus_per_node: int) -> int:
         launcher_image=bed.launcher_image,
     )
     operator.start()
-    _say_how_to_use(bed, name)
+    _print_usage(bed, name)
     operator.release()
     bed.detach()
     return 0
 
 
-def _say_how_to_use(bed: Testbed, name: str) -> None:
+def _print_usage(bed: Testbed, name: str) -> None:
     example = bed.shared_directory / "example.yaml"
     checkpoints = bed.shared_directory / "checkpoints"
     checkpoints.mkdir()
@@ -99,11 +99,11 @@ def _say_how_to_use(bed: Testbed, name: str) -> None:
     print(f"kubectl: {kubectl}")
     print(f"pod image: {bed.image}; pods reach this machine at {bed.host_address}")
     print(f"volume for checkpoints (hostPath): {checkpoints}")
-    print("The operator runs. A first job, its story, and a node to lose:")
+    print("The operator runs. To apply a job, describe it, and kill a node:")
     print(f"  {kubectl} apply -f {example}")
     print(f"  {kubectl} describe tj ddp")
     print(f"  {program} kill-node {bed.nodes[0].name} --name {name}")
-    print(f"take it away: {program} down --name {name}")
+    print(f"To remove it: {program} down --name {name}")
 
 
 def _down(name: str | None) -> int:
@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--name", default="demo")
     up.add_argument("--racks", nargs="*", default=[], metavar="NAME=NODES")
     up.add_argument("--gpus-per-node", type=int, default=8)
-    down = commands.add_parser("down", help="take testbeds away that are detached or crashed")
+    down = commands.add_parser("down", help="remove detached or crashed testbeds")
     down.add_argument("--name", default="demo")
     down.add_argument("--all", action="store_true", help="whatever their names")
     commands.add_parser("list", help="the testbeds of this user")

@@ -76,7 +76,9 @@ def test_every_setting_is_documented_and_every_variable_exists() -> None:
 
 def test_every_label_that_is_named_exists() -> None:
     code = "\n".join(tree.text_of(path) for path in tree.python_files(*tree.PRODUCT))
-    defined = {f"railwright.dev/{name}" for name in re.findall(r"\{GROUP\}/([a-z-]+)", code)}
+    defined = {
+        f"railwright.dev/{name}" for name in re.findall(r"\{(?:names\.)?GROUP\}/([a-z-]+)", code)
+    }
     policies = "\n".join(tree.text_of(path) for path in (tree.ROOT / "deploy").rglob("*.yaml"))
     defined |= set(LABEL.findall(code)) | set(LABEL.findall(policies))
     findings = [
