@@ -146,6 +146,10 @@ class TrainingJobSpec(Part):
     """Number of seconds in which all ranks must reach the start barrier, counted from the last
     image pull, or from the binding of the pods if no image was pulled. The attempt then ends as
     StartTimedOut."""
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=TEN_YEARS_S)] | None = None
+    """Number of seconds for which the job may be active, counted from status.startedAt. Its attempt
+    then ends, and the job fails as DeadlineExceeded. Recovery and waiting for nodes after the first
+    start count. Suspending the job resets the time. No limit if not set."""
     progress_timeout_seconds: (
         Annotated[int, Field(ge=PROGRESS_TIMEOUT_S_MIN, le=TEN_YEARS_S)] | None
     ) = None

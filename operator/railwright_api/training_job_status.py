@@ -186,6 +186,7 @@ class TrainingJobStatus(Part):
     last_termination: Termination | None = None
     """How the last attempt that did not succeed ended. For a failed job, its first failing rank."""
     started_at: Time | None = None
-    """Time at which every rank first passed the start barrier."""
+    """Time at which every rank first passed the start barrier since the job was created or resumed.
+    activeDeadlineSeconds is counted from it. Not set while the job is suspended."""
     finished_at: Time | None = None
     """Time at which the job succeeded or failed."""

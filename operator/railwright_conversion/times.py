@@ -14,3 +14,8 @@ def render(time_s: int) -> str:
     """The instant as objects have it."""
     moment = datetime.fromtimestamp(time_s, UTC)
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def render_known(time_s: int | None) -> str | None:
+    """The same of an instant that may be unknown."""
+    return None if time_s is None else render(time_s)

@@ -255,6 +255,7 @@ class StateBuilder:
             job=self._job_of(cached),
             suspend=spec.suspend,
             failure_policy=failure_policies.convert(spec.failure_policy),
+            active_deadline_s=spec.active_deadline_seconds,
             start_timeout_s=spec.start_timeout_seconds,
             record=record,
             ranks=ranks,

@@ -1,4 +1,4 @@
-"""Which change of a job's spec cancels its attempt, before it is bound or while it runs."""
+"""What cancels a job's attempt, before it is bound or while it runs: its spec, or its deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHANGED = Cause(
 )
 
 
-def cancels_commit(entry: Entry, seen: ObservedJob | None) -> Cause | None:
+def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cause | None:
     """The cause that cancels an attempt that is being bound; None if nothing does."""
     if seen is None:
         return _DELETED
@@ -24,7 +24,9 @@ def cancels_commit(entry: Entry, seen: ObservedJob | None) -> Cause | None:
         return _SUSPENDED
     # A job that cannot be read any more has no hash: its spec may have changed.
     unknown = bool(entry.spec_hash) and not seen.spec_hash
-    return _CHANGED if unknown or _differ(entry.spec_hash, seen.spec_hash) else None
+    if unknown or _differ(entry.spec_hash, seen.spec_hash):
+        return _CHANGED
+    return exceeds_deadline(seen, now_s=now_s)
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:
@@ -38,6 +40,19 @@ def cancels_run(seen: ObservedJob) -> Cause | None:
     if seen.job.num_pods != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
         return _SPEC_CHANGED
     return None
+
+
+def exceeds_deadline(seen: ObservedJob, *, now_s: int) -> Cause | None:
+    """The cause that fails a job which has been active for as long as it may be; None before, and
+    for a job that has not started since it was created or resumed."""
+    started_s, deadline_s = seen.record.started_s, seen.active_deadline_s
+    if started_s is None or deadline_s is None or now_s - started_s < deadline_s:
+        return None
+    return Cause(
+        CauseCode.DEADLINE_EXCEEDED,
+        f"the job has been active for {now_s - started_s} s, and its activeDeadlineSeconds is "
+        f"{deadline_s}",
+    )
 
 
 def _differ(one: str, other: str) -> bool:

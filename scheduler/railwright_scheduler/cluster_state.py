@@ -43,7 +43,8 @@ class ObservedPreRun:
 class ObservedJob:
     """One job in the API, and its live attempt by all sources.
 
-    ``record`` is the one in its status. ``held`` keeps it out of the queue. ``ranks`` has one row
+    ``record`` is the one in its status. ``active_deadline_s`` is how long after its start it may
+    last; None for as long as it takes. ``held`` keeps it out of the queue. ``ranks`` has one row
     for each node rank of the live attempt; ``bound_age_s`` counts since its gang was first observed
     bound (its ranks may take ``start_timeout_s`` to the barrier), ``ended_age_s`` since the end of
     the last attempt was first observed. ``spec_hash`` (version-digest) changes whenever its pods
@@ -57,6 +58,7 @@ class ObservedJob:
     suspend: bool
     failure_policy: FailurePolicy
     record: JobRecord
+    active_deadline_s: int | None = None
     ranks: tuple[ObservedRank, ...] = ()
     started: bool = False
     bound_age_s: float = 0.0

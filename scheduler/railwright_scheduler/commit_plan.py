@@ -10,7 +10,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from railwright_scheduler import assume, cancellation, revalidation
+from railwright_scheduler import assume, cancellation, pending, revalidation
 from railwright_scheduler.attempt import gang, ledger_budget
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -20,7 +20,7 @@ from railwright_scheduler.attempt.ledger_budget import LedgerBudget
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Job, Purpose
 from railwright_scheduler.policy.admission import LedgerCapacity
 from railwright_scheduler.revalidation import InvalidNodes
 
@@ -109,7 +109,7 @@ class CommitPlan:
     def revoke(self, seen: ObservedJob, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
         if verdict is not None and not isinstance(verdict, Succeeded):
-            cause = cancellation.cancels_run(seen) or cause
+            cause = cancellation.cancels_run(seen) or cause or self._exceeds_deadline(seen)
         if cause is not None:
             self.end(seen, cause)
 
@@ -117,6 +117,22 @@ class CommitPlan:
         """Revoke the live attempt for this cause, if the ledger has room for it."""
         record, dated = seen.record, replace(cause, time_s=self._state.now_s)
         self.add(entry_of(seen, record.nodes, record.attempt, dated), seen)
+
+    def fail_idle(self, seen: ObservedJob, before: Sequence[Entry]) -> None:
+        """Fail a job that reached its deadline without an attempt; ``before`` are its entries.
+
+        The ledger gets an aborting attempt without pods: so no other leader, whose clock may be
+        another, begins one that the job's status does not have.
+        """
+        cause = self._exceeds_deadline(seen) if pending.is_idle(seen) else None
+        if cause is None or any(entry.attempt > seen.record.ended for entry in before):
+            return
+        dated = replace(cause, time_s=self._state.now_s)
+        entry = entry_of(seen, (), seen.record.attempt + 1, dated)
+        self.add(replace(entry, purpose=Purpose.TRAINING), seen)
+
+    def _exceeds_deadline(self, seen: ObservedJob) -> Cause | None:
+        return cancellation.exceeds_deadline(seen, now_s=self._state.now_s)
 
     def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.
@@ -152,7 +168,7 @@ class CommitPlan:
         return ObservedGang(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=cancellation.cancels_commit(entry, seen),
+            stop=cancellation.cancels_commit(entry, seen, now_s=self._state.now_s),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             invalid_nodes=self._invalid_nodes.get(entry.key, {}),

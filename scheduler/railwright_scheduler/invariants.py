@@ -21,17 +21,19 @@ Numbers are those of the design.
     I20  without faults an attempt costs three requests a pod and one for its Placement
     I24  a job fails when it has more failures in a window than it may have, and not before
     I22  no attempt ends as NodeLost because of a silent node that is alive
+    I25  a job is DeadlineExceeded once it was active for so long, and not before
     I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
-makes no requests, depend on time: the simulator's last phase checks them. I16, that a plan does not
+makes no requests, depend on time, as does that no job outlives its deadline: the simulator's last
+phase checks them. I16, that a plan does not
 depend on the order of its input, compares two plans: a property test. I9 has no quotas yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railwright_scheduler import double_booking, job_budgets
 from railwright_scheduler.attempt.assessment import PodState
@@ -83,7 +85,8 @@ class PodFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One revision. ``pods`` are ours; ``policies`` say how often a job may fail.
+    """One revision. ``pods`` are ours; ``policies`` say how often a job may fail, ``deadlines_s``
+    for how long it may be active, if known.
 
     ``allocatable`` is what each node has for our pods. It may shrink (a node shrinks, a foreign pod
     is bound); amounts that were reserved before count as present until they are released. ``down``
@@ -104,6 +107,7 @@ class Facts:
     down: Collection[str] = ()
     news: int | None = None
     hung: Collection[AttemptKey] | None = None
+    deadlines_s: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def check(facts: Facts) -> None:
@@ -386,3 +390,5 @@ def _budgets(facts: Facts) -> Iterator[str]:
         causes = [facts.revoked[key] for key in its if key not in facts.pre_runs]
         policy = facts.policies[uid]
         yield from job_budgets.violations(uid, record, policy, causes, news=facts.news)
+        if uid in facts.deadlines_s:
+            yield from job_budgets.deadline_violations(uid, record, facts.deadlines_s[uid])

@@ -1,6 +1,6 @@
-"""Invariants I7, I18 and I24 of one job: what its record counts, against the causes for which its
-attempts were revoked. A job fails when it has more failures in a window than its policy allows, and
-not before."""
+"""Invariants I7, I18, I24 and I25 of one job: what its record counts, against the causes for which
+its attempts were revoked. A job fails when it has more failures in a window than its policy allows,
+or was active for as long as its deadline, and not before."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ def violations(
     if record.restarts > len(causes):
         yield f"I7: {uid} has {record.restarts} restarts, {len(causes)} attempts were revoked"
     yield from _window(uid, record, policy, causes)
+
+
+def deadline_violations(uid: str, record: JobRecord, deadline_s: int | None) -> Iterator[str]:
+    """The violations of I25 that one revision of a job's record shows, by the clocks of leaders."""
+    started_s, last = record.started_s, record.last_termination
+    if record.phase is Phase.SUSPENDED and started_s is not None:
+        yield f"I25: {uid} is suspended, and started at {started_s}"
+    exceeded = last is not None and last.code is CauseCode.DEADLINE_EXCEEDED
+    if last is None or not exceeded or record.phase is not Phase.FAILED:
+        return
+    if started_s is None or deadline_s is None or last.time_s - started_s < deadline_s:
+        yield f"I25: {uid} failed after {last}, started at {started_s}, deadline {deadline_s}"
 
 
 def _window(

@@ -116,6 +116,7 @@ class _Cycle:
         assessments = {uid: self.assess(uid, seen) for uid, seen in jobs.items()}
         for uid, verdict in assessments.items():
             commits.revoke(jobs[uid], verdict)
+            commits.fail_idle(jobs[uid], self.before.get(uid, ()))
         commits.sweep(jobs)
         schedule = self.schedule()
         migrations = self.migrate(assessments, schedule)
@@ -262,11 +263,13 @@ class _Cycle:
         """The job's record after this cycle; the old one if deriving it raises."""
 
         def derive() -> JobRecord:
-            now = record.fold(seen.record, entries, seen.failure_policy)
+            now_s = self.state.now_s
+            now = record.correct_start(seen.record, now_s=now_s)
+            now = record.fold(now, entries, seen.failure_policy)
             if isinstance(verdict, Succeeded) and now.live:
                 return record.succeeded(now)
             if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
-                now = record.started(now)
+                now = record.started(now, now_s=now_s)
             drains = pending.is_draining(entries, self.state.attempts, self.live_nodes)
             return record.derive_waiting(now, suspend=seen.suspend, waits=waits and not drains)
 

@@ -75,6 +75,7 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
     [
         ("tj.spec.numNodes", ["<integer>", "one pod on each; all start together or none"]),
         ("tj.spec.resourcesPerNode", ["<map[string]Object>", "such as nvidia.com/gpu 8"]),
+        ("tj.spec.activeDeadlineSeconds", ["<integer>", "Suspending the job resets the time"]),
         ("tj.spec.template.spec.affinity", ["Reserved: Railwright places by the network"]),
         ("tj.status.progress.percent", ["for example 42%"]),
         ("queues", ["waits in the queue default"]),

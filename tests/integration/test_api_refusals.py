@@ -36,6 +36,8 @@ Changes = dict[str, Any]
             {"backoffLimit": 4, "windowSeconds": 1199},
             ["spec.failurePolicy.windowSeconds", "windowSeconds is 1199: expected at least 1200"],
         ),
+        ("activeDeadlineSeconds", 0, ["spec.activeDeadlineSeconds", "equal to 1"]),
+        ("activeDeadlineSeconds", 315_360_001, ["activeDeadlineSeconds", "equal to 315360000"]),
         ("startTimeoutSeconds", 9, ["spec.startTimeoutSeconds", "greater than or equal to 10"]),
         ("ttlSecondsAfterFinished", -1, ["ttlSecondsAfterFinished", "greater than or equal to 0"]),
         ("ttlSecondsAfterFinished", 315_360_001, ["315360001", "less than or equal to 315360000"]),

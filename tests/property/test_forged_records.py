@@ -46,6 +46,7 @@ def claims(draw: DrawFn) -> JobRecord:
         hangs=draw(st.integers(0, 9)),
         failure_times_s=tuple(draw(st.lists(st.integers(-9, 10**12), max_size=101))),
         last_termination=draw(st.none() | CAUSES),
+        started_s=draw(st.none() | st.integers(-9, 10**12)),
     )
 
 
@@ -65,7 +66,8 @@ def worlds(draw: DrawFn) -> ClusterState:
     record = draw(claims())
     ranks = tuple(rank(r, node=name) for r, name in enumerate(record.nodes))
     suspend, started = draw(st.booleans()), draw(st.booleans())
-    job = seen(record, ranks=ranks, suspend=suspend, started=started)
+    deadline_s = draw(st.none() | st.integers(1, 99))
+    job = seen(record, ranks=ranks, suspend=suspend, started=started, active_deadline_s=deadline_s)
     entries = draw(in_flight())
     attempts = {
         ("a", number): ObservedAttempt(

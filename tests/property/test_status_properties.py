@@ -62,6 +62,7 @@ RECORDS = st.builds(
     restarts=COUNTS,
     failures=COUNTS,
     failure_times_s=st.lists(TIMES_S, max_size=101).map(tuple),
+    started_s=st.none() | TIMES_S,
     last_termination=st.none() | CAUSES,
     checkpoints=POINTS,
 )

@@ -262,17 +262,17 @@ def counts_twice(original: Original) -> Original:
 
 
 def ignores_suspend(original: Original) -> Original:
-    return lambda entry, seen: original(
-        entry, seen and replace(seen, suspend=False, spec_hash=entry.spec_hash)
+    return lambda entry, seen, **now: original(
+        entry, seen and replace(seen, suspend=False, spec_hash=entry.spec_hash), **now
     )
 
 
 def ignores_deletion(original: Original) -> Original:
-    return lambda entry, seen: None if seen is None else original(entry, seen)
+    return lambda entry, seen, **now: None if seen is None else original(entry, seen, **now)
 
 
 def ignores_changes(original: Original) -> Original:
-    return lambda entry, seen: original(entry, seen and replace(seen, spec_hash=entry.spec_hash))
+    return lambda e, seen, **now: original(e, seen and replace(seen, spec_hash=e.spec_hash), **now)
 
 
 def takes_final(original: Original) -> Original:

@@ -55,6 +55,7 @@ def soak(first: int, count: int) -> Total:
                 pre_runs=seed % 3 == 0,
                 crashes=seed % 8 == 0,
                 roles=seed % 5 == 0,
+                deadlines=seed % 7 == 0,
             )
         except RunError as broken:
             total.broken[seed] = str(broken)

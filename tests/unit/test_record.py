@@ -103,7 +103,7 @@ def test_ends_before_the_barrier_are_counted_in_a_row() -> None:
     assert record.fold(QUEUED, [refused], FailurePolicy(3, DAY_S)).start_failures == 1
     assert record.fold(starting, [refused], FailurePolicy(3, DAY_S)).start_failures == 5
     assert record.fold(RUNNING, [entry(cause=FAILED)], FailurePolicy(3, DAY_S)).start_failures == 0
-    assert record.started(starting).start_failures == 0
+    assert record.started(starting, now_s=7).start_failures == 0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_success_is_final_and_keeps_its_nodes() -> None:
 
 def test_a_way_that_is_not_in_the_table_is_refused() -> None:
     with pytest.raises(AssertionError, match="no edge Queued -> Running"):
-        record.started(QUEUED)
+        record.started(QUEUED, now_s=7)
 
 
 def test_checkpoints_are_kept_by_attempt_the_newest_first() -> None:

@@ -352,11 +352,11 @@ def test_success_keeps_the_end_of_the_attempt_before_it() -> None:
 
 @pytest.mark.parametrize("phase", sorted(FINAL))
 def test_times_are_written_once(phase: Phase) -> None:
-    running = status.render(inputs(attempts.RUNNING))
+    started = replace(attempts.RUNNING, started_s=times.parse(NOW))
+    running = status.render(inputs(started))
     assert running["startedAt"] == NOW
     assert "finishedAt" not in running
-    over = replace(attempts.RUNNING, phase=phase, ended=1)
-    ended = status.render(inputs(over, before=running, now=LATER))
+    ended = status.render(inputs(replace(started, phase=phase, ended=1), before=running, now=LATER))
     assert (ended["startedAt"], ended["finishedAt"]) == (NOW, LATER)
 
 

@@ -42,7 +42,7 @@ def changes(
     if cause is not None:
         note, is_wanted = _end(after.ended, cause), cause.code is CauseCode.PROFILED
         yield JobEvent(job, cause.code.value, note, warning=not is_wanted)
-    if after.attempt > before.attempt:
+    if _is_placed(before, after):
         yield JobEvent(job, "Scheduled", _placement(after))
     phase, reason, message = after.phase, status["reason"], status["message"]
     notes = {
@@ -72,6 +72,11 @@ def _end(attempt: int, cause: Cause) -> str:
     lines = cause.last_lines.strip().splitlines()[-LAST_LINES_QUOTED:]
     quoted = f"; its last lines: {' | '.join(lines)}" if lines else ""
     return f"attempt {attempt}: {cause.message}{quoted}"
+
+
+def _is_placed(before: JobRecord, after: JobRecord) -> bool:
+    """Whether an attempt got its nodes, and has them still."""
+    return after.attempt > before.attempt and after.nodes != ()
 
 
 def _placement(record: JobRecord) -> str:

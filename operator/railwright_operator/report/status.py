@@ -110,17 +110,17 @@ def render(given: StatusInput) -> Status:
         "preRun": _pre_run(given),
         "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
         "lastTermination": _last_termination(given),
-        "startedAt": _time(given, "startedAt", holds=record.phase is Phase.RUNNING),
-        "finishedAt": _time(given, "finishedAt", holds=record.phase in FINAL),
+        "startedAt": times.render_known(record.started_s),
+        "finishedAt": _finished_at(given),
         "conditions": _conditions(given, reason, message),
     }
     later = {name: value for name, value in given.before.items() if name not in status}
     return later | {name: value for name, value in status.items() if value not in (None, [], "")}
 
 
-def _time(given: StatusInput, name: str, *, holds: bool) -> str | None:
-    """The time at which this first held; None before."""
-    return given.before.get(name) or (given.now if holds else None)
+def _finished_at(given: StatusInput) -> str | None:
+    is_final = given.record.phase in FINAL
+    return given.before.get("finishedAt") or (given.now if is_final else None)
 
 
 def _profile(given: StatusInput) -> str | None:
@@ -218,7 +218,7 @@ def _going_on(given: StatusInput) -> tuple[str, str]:
 def _ended(given: StatusInput, cause: Cause) -> str:
     record = given.record
     if record.phase is Phase.FAILED and cause.code in FINAL_CAUSES:
-        return f"{cause.message}; another attempt would fail too"
+        return f"{cause.message}; no other attempt follows"
     if record.phase is Phase.FAILED:
         return f"{cause.message}; {given.failures_used}"
     if record.backoff_s:
@@ -330,7 +330,7 @@ def _last_termination(given: StatusInput) -> Status | None:
         if cause.signal is None
         else protocol.fitted(bounds.plain(cause.signal), training_job_status.SIGNAL_LENGTH_MAX),
         "lastLines": bounds.last_lines(cause.last_lines) or None,
-        "time": times.render(cause.time_s) if cause.time_s else None,
+        "time": times.render_known(cause.time_s or None),
     }
     later = {name: value for name, value in before.items() if name not in facts} if same else {}
     return later | {name: value for name, value in facts.items() if value is not None}

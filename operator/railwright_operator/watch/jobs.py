@@ -336,6 +336,7 @@ def record_of(raw: Raw) -> JobRecord:
     status = raw.get("status") or {}
     last_termination = status.get("lastTermination")
     points, pre_run = status.get("checkpoints", ()), status.get("preRun")
+    started = status.get("startedAt")
     record = JobRecord(
         phase=_phase(status),
         attempt=status.get("attempt", 0),
@@ -352,6 +353,7 @@ def record_of(raw: Raw) -> JobRecord:
         checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
         pre_run=pre_run
         and PreRunRecord(pre_run["specHash"], pre_run["attempts"], pre_run.get("message", "")),
+        started_s=None if started is None else times.parse(started),
     )
     _check(record)
     return record

@@ -40,6 +40,7 @@ class CauseCode(StrEnum):
     START_TIMED_OUT = "StartTimedOut"
     COMMIT_REFUSED = "CommitRefused"
     COMMIT_TIMED_OUT = "CommitTimedOut"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
     STATE_UNKNOWN = "StateUnknown"
 
     @classmethod
@@ -63,7 +64,7 @@ HANGS_FREE = 3
 """So many hangs without a later checkpoint between them spend no budget: the network or a device
 may be at fault. A job that hangs again and again and comes no further is the user's to mend."""
 
-FINAL_CAUSES = frozenset({CauseCode.IMAGE_NOT_FOUND})
+FINAL_CAUSES = frozenset({CauseCode.DEADLINE_EXCEEDED, CauseCode.IMAGE_NOT_FOUND})
 """Causes that every further attempt would have too: the job fails, whatever its budget."""
 
 NEVER_RAN = frozenset({CauseCode.COMMIT_REFUSED, CauseCode.COMMIT_TIMED_OUT})

@@ -25,18 +25,20 @@ EDGES: dict[tuple[Phase, Phase], str] = {
     (Phase.QUEUED, Phase.SUSPENDED): "spec.suspend is set",
     (Phase.QUEUED, Phase.PROFILING): "a pre-run of it is in the ledger, committing",
     (Phase.PROFILING, Phase.QUEUED): "the pre-run is in the ledger, aborting",
+    (Phase.PROFILING, Phase.FAILED): "the pre-run is revoked, and the job's deadline has passed",
     (Phase.PROFILING, Phase.SUSPENDED): "spec.suspend is set and the pre-run is revoked",
     (Phase.STARTING, Phase.RUNNING): "every rank passed the barrier",
     (Phase.STARTING, Phase.QUEUED): "the gang was rolled back before all of it was bound",
     (Phase.STARTING, Phase.RECOVERING): "the attempt is in the ledger, aborting",
     (Phase.STARTING, Phase.SUSPENDED): "spec.suspend is set and the attempt is revoked",
     (Phase.STARTING, Phase.SUCCEEDED): "every rank ended with 0",
-    (Phase.STARTING, Phase.FAILED): "the attempt is revoked, and the budget is spent or its image "
-    "does not exist",
+    (Phase.STARTING, Phase.FAILED): "the attempt is revoked, and the budget is spent, its image "
+    "does not exist or its deadline has passed",
     (Phase.RUNNING, Phase.RECOVERING): "the attempt is in the ledger, aborting",
     (Phase.RUNNING, Phase.SUSPENDED): "spec.suspend is set and the attempt is revoked",
     (Phase.RUNNING, Phase.SUCCEEDED): "every rank ended with 0",
-    (Phase.RUNNING, Phase.FAILED): "the attempt is revoked and the budget is spent",
+    (Phase.RUNNING, Phase.FAILED): "the attempt is revoked, and the budget is spent or the "
+    "job's deadline has passed",
     (Phase.RECOVERING, Phase.STARTING): "the next attempt is in the ledger, committing",
     (Phase.RECOVERING, Phase.QUEUED): "the next attempt has to wait for nodes",
     (Phase.RECOVERING, Phase.SUSPENDED): "spec.suspend is set",

@@ -80,7 +80,8 @@ class JobRecord:
     before every rank was there, ``hangs`` those that hung since a checkpoint of a later step than
     all before was committed. ``checkpoints`` runs from the newest attempt to the oldest. None of
     these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run`` is None as long
-    as the job needs none.
+    as the job needs none. ``started_s`` is when every rank first passed the barrier since the job
+    was created or resumed, in seconds since 1970; None before.
     """
 
     phase: Phase = Phase.QUEUED
@@ -97,6 +98,7 @@ class JobRecord:
     last_termination: Cause | None = None
     checkpoints: tuple[ResumePoint, ...] = ()
     pre_run: PreRunRecord | None = None
+    started_s: int | None = None
 
     @property
     def live(self) -> bool:
@@ -157,9 +159,21 @@ def fold(record: JobRecord, entries: Iterable[Entry], policy: FailurePolicy) -> 
     return record
 
 
-def started(record: JobRecord) -> JobRecord:
+def started(record: JobRecord, *, now_s: int) -> JobRecord:
     """Every rank of the live attempt passed the barrier."""
-    return replace(record, phase=move(record.phase, Phase.RUNNING), start_failures=0)
+    return replace(
+        record,
+        phase=move(record.phase, Phase.RUNNING),
+        start_failures=0,
+        started_s=now_s if record.started_s is None else record.started_s,
+    )
+
+
+def correct_start(record: JobRecord, *, now_s: int) -> JobRecord:
+    """The record, started now if it says later: a leader whose clock was ahead wrote that. The
+    job's deadline would be as much later."""
+    is_later = record.started_s is not None and record.started_s > now_s
+    return replace(record, started_s=now_s) if is_later else record
 
 
 def succeeded(record: JobRecord) -> JobRecord:
@@ -178,7 +192,7 @@ def derive_waiting(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecor
     if record.live or record.phase in FINAL:
         return record
     if suspend:
-        return replace(record, phase=move(record.phase, Phase.SUSPENDED))
+        return replace(record, phase=move(record.phase, Phase.SUSPENDED), started_s=None)
     if record.phase is Phase.SUSPENDED or (record.phase is Phase.RECOVERING and waits):
         return replace(record, phase=move(record.phase, Phase.QUEUED))
     return record
@@ -226,7 +240,7 @@ def _began(record: JobRecord, entry: Entry) -> JobRecord:
 
 
 def _revoked(record: JobRecord, attempt: int, cause: Cause, policy: FailurePolicy) -> JobRecord:
-    if record.phase is Phase.PROFILING:
+    if record.phase is Phase.PROFILING and cause.code is not CauseCode.DEADLINE_EXCEEDED:
         return _profiled(record, attempt, cause)
     hangs = record.hangs + (cause.code is CauseCode.HUNG)
     counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > HANGS_FREE)
@@ -276,4 +290,5 @@ def _ended(record: JobRecord, attempt: int, cause: Cause, phase: Phase) -> JobRe
         nodes=(),
         spec_hash="",
         last_termination=cause,
+        started_s=None if phase is Phase.SUSPENDED else record.started_s,
     )

@@ -88,6 +88,7 @@ class Api:
             ledger=self.ledger,
             records={uid: job.record for uid, job in jobs.items()},
             policies={uid: job.failure_policy for uid, job in jobs.items()},
+            deadlines_s={uid: job.active_deadline_s for uid, job in jobs.items()},
             whole=self.whole.keys(),
             pre_runs=self.profiling.keys(),
             revoked=self.revoked,

@@ -23,6 +23,7 @@ FAILURE_POLICIES = tuple(
     FailurePolicy(limit, window_s)
     for limit, window_s in ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
 )
+DEADLINES_S = (None, 1, 5, 60, 400)
 NAMES = ("a", "b", "c", "d")
 
 ALWAYS = {
@@ -66,7 +67,8 @@ CUTS = {"cut": 1, "cut healed": 2}
 
 class Disturbances:
     """The users' and the machines' part of a run. With ``cuts`` the control plane is cut off from
-    all nodes now and then. With ``roles_rng`` some jobs have a second role, drawn by it."""
+    all nodes now and then. With ``roles_rng`` some jobs have a second role, drawn by it;
+    ``deadlines`` draws how long jobs may be active."""
 
     def __init__(
         self,
@@ -76,11 +78,13 @@ class Disturbances:
         *,
         cuts: bool = False,
         roles_rng: SeededRandom | None = None,
+        deadlines: SeededRandom | None = None,
     ) -> None:
         self._random = rng
         self._roles_random = roles_rng
         self._api = api
         self._machines = machines
+        self._deadlines = deadlines
         self._made = 0
         self.weights = ALWAYS | {
             name: weight * rng.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
@@ -266,6 +270,9 @@ class Disturbances:
             name=name,
             roles=self._roles(),
             failure_policy=self._failure_policy,
+            active_deadline_s=None
+            if self._deadlines is None
+            else self._deadlines.pick(DEADLINES_S),
             submitted_s=now_s,
             wants_pre_run=self._api.pre_runs.is_wanted(),
         )

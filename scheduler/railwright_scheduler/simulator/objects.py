@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
+from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
@@ -64,10 +65,17 @@ class JobObject:
     roles: tuple[EntryRole, ...]
     failure_policy: FailurePolicy
     submitted_s: int
+    active_deadline_s: int | None = None
     suspend: bool = False
     wants_pre_run: bool = False
     profiled: bool = False
     record: JobRecord = field(default_factory=JobRecord)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the time runs that its deadline bounds."""
+        is_over = self.suspend or self.record.phase in FINAL
+        return self.record.started_s is not None and not is_over
 
     @property
     def spec_hash(self) -> str:

@@ -42,6 +42,8 @@ PROMPT_ROUNDS = 3
 CHANGED_ROUNDS = 40
 CHANGED_ROUND_S = 40
 """While jobs run in peace, and only what is known of links changes, or ranks hang."""
+DEADLINE_SLACK_S = 60
+"""How much later than its deadline a job may fail, where time passes in jumps of up to 40 s."""
 LONG_S = 10_000
 """Longer than any deadline: what rests is not waiting for one."""
 
@@ -49,8 +51,8 @@ LONG_S = 10_000
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run went through: its steps, the writes that landed, the jobs that were moved, the
-    attempts that ended as hung, how often a pre-run ended for which cause, and how often what was
-    done."""
+    attempts that ended as hung, how often a pre-run ended for which cause, the jobs that succeeded,
+    failed, and failed by their deadline, and how often what was done."""
 
     steps: int
     writes: int
@@ -59,6 +61,7 @@ class Outcome:
     pre_runs: dict[str, int]
     succeeded: int
     failed: int
+    overran: int
     counts: dict[str, int]
 
 
@@ -76,6 +79,7 @@ def run(
     cuts: bool = False,
     pre_runs: bool = False,
     roles: bool = False,
+    deadlines: bool = False,
 ) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
@@ -83,14 +87,16 @@ def run(
     then, by a random source of its own. With ``hangs`` ranks report their steps, and some hang.
     With ``crashes`` ranks crash again and again, once the other faults are over. With ``cuts`` the
     control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one. With
-    ``roles`` some jobs have two roles.
+    ``roles`` some jobs have two roles. With ``deadlines`` most jobs have one, and ranks crash too.
     """
+    crashes = crashes or (deadlines and not hangs)
     simulation = _Simulation(
         SeededRandom(seed),
         Network(SeededRandom(~seed)) if links else Network(),
         Hangs(SeededRandom(~seed), crashes=crashes) if hangs or crashes else Hangs(),
         PreRuns(SeededRandom(~seed)) if pre_runs else PreRuns(),
         cuts=cuts,
+        deadlines=SeededRandom(seed ^ 2) if deadlines else None,
         # How often a job hung without a later checkpoint is not seen in what is stored.
         clocks=None if hangs else SeededRandom(seed ^ 1),
         roles_rng=SeededRandom(~seed) if roles else None,
@@ -113,6 +119,7 @@ class _Simulation:
         pre_runs: PreRuns,
         *,
         cuts: bool,
+        deadlines: SeededRandom | None,
         clocks: SeededRandom | None,
         roles_rng: SeededRandom | None,
     ) -> None:
@@ -123,7 +130,12 @@ class _Simulation:
         self._api.pre_runs = pre_runs
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(
-            rng, self._api, self._machines, cuts=cuts, roles_rng=roles_rng
+            rng,
+            self._api,
+            self._machines,
+            cuts=cuts,
+            roles_rng=roles_rng,
+            deadlines=deadlines,
         )
         self._contenders = Contenders(
             self._api, self._machines, rng, self._disturbances.faults, clocks=clocks
@@ -131,6 +143,7 @@ class _Simulation:
         self._now_s = 0
         self._checked = 0
         self._steps = 0
+        self._active_since_s: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self.trace: list[str] = []
 
@@ -148,6 +161,9 @@ class _Simulation:
             ),
             succeeded=phases.count(Phase.SUCCEEDED),
             failed=phases.count(Phase.FAILED),
+            overran=sum(
+                cause.code is CauseCode.DEADLINE_EXCEEDED for cause in self._api.revoked.values()
+            ),
             counts=self._counts,
         )
 
@@ -238,7 +254,18 @@ class _Simulation:
             self._machines.kubelet(pod, may_end=True)
         for node in list(self._api.nodes.objects.values()):
             self._machines.watch_node(node)
+        self._check_deadlines()
         self._check()
+
+    def _check_deadlines(self) -> None:
+        """The other half of I25, while no leader is replaced: no job outlives its deadline."""
+        active = {job.uid: job for job in self._api.jobs.objects.values() if job.is_active}
+        since_s = {uid: self._active_since_s.get(uid, self._now_s) for uid in active}
+        self._active_since_s = since_s
+        for uid, job in active.items():
+            lasts_s, deadline_s = self._now_s - since_s[uid], job.active_deadline_s
+            if deadline_s is not None and lasts_s > deadline_s + DEADLINE_SLACK_S:
+                raise ViolationError(f"I25: {uid} is active for {lasts_s} s: {job.record}")
 
     def _note(self, line: str) -> None:
         self.trace.append(f"{self._now_s:5d}s {line}")
@@ -266,6 +293,8 @@ class _Simulation:
             if job.suspend and job.record.phase not in FINAL:
                 if job.record.phase is not Phase.SUSPENDED:
                     stuck.append(f"{job.uid} is {job.record.phase}")
+            elif job.is_active and job.active_deadline_s is not None:
+                stuck.append(f"{job.uid} has yet to reach its deadline")
             elif job.record.phase is Phase.QUEUED:
                 waiting.append(job)
             elif job.record.phase not in FINAL:

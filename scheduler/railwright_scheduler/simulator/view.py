@@ -221,6 +221,7 @@ class View:
             ),
             suspend=job.suspend,
             failure_policy=job.failure_policy,
+            active_deadline_s=job.active_deadline_s,
             record=job.record,
             ranks=tuple(
                 self._rank(key, rank, node, pods.get(rank), now_s=now_s)
