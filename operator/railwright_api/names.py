@@ -10,6 +10,7 @@ TRAINING_JOBS = "trainingjobs"
 QUEUES = "queues"
 FABRICS = "fabrics"
 PLACEMENTS = "placements"
+PROFILES = "profiles"
 LEDGERS = "ledgers"
 
 SCHEDULER = "railwright"

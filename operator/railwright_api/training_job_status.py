@@ -21,7 +21,6 @@ from railwright_api.schema import (
     Sentence,
     Time,
 )
-from railwright_api.workload import PROFILE_LENGTH_MAX
 
 CHECKPOINTS_MAX = 16
 LAST_LINES_LENGTH_MAX = 4096
@@ -175,9 +174,6 @@ class TrainingJobStatus(Part):
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
     """The newest committed checkpoint of each attempt, newest attempt first. The next attempt
     resumes from one of them."""
-    profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
-    """Traffic that the ranks recorded, as `railwright profile` prints it. The next attempt is
-    mapped by it if it fits the parallelism of the job and workload.profile is not set."""
     pre_run: PreRun | None = None
     """The pre-run that the job needs before it starts, or that failed. Not set if it needs none."""
     scheduling_backoff: SchedulingBackoff | None = None

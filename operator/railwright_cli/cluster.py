@@ -59,11 +59,13 @@ class ClusterReader:
         """A job as it runs; without nodes if it does not. Raises ApiException if there is none."""
         get = functools.partial(self._kinds.get_namespaced_custom_object, namespace=namespace)
         found = _object(get, names.TRAINING_JOBS, name, is_optional=False)
-        job, placement = schema.read(Manifest, found), ABSENT
+        job, placement, profile = schema.read(Manifest, found), ABSENT, ABSENT
         if job.status.nodes:
-            found = _object(get, names.PLACEMENTS, f"{name}-{job.status.attempt}")
+            found = _object(get, names.PLACEMENTS, names.placement_name(name, job.status.attempt))
             placement = schema.read(Manifest, found) if found else ABSENT
-        return gang.of(job, placement)
+            found = _object(get, names.PROFILES, name)
+            profile = schema.read(Manifest, found) if found else ABSENT
+        return gang.of(job, placement, profile)
 
 
 def _object(get: Callable[..., Any], plural: str, name: str, *, is_optional: bool = True) -> Any:

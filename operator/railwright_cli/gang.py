@@ -39,6 +39,7 @@ class _Spec(Part):
     attempt: int = 0
     nodes: NodeList = ()
     mapping: RankMapping | None = None
+    document: str = ""
 
 
 class _Status(Part):
@@ -47,7 +48,7 @@ class _Status(Part):
 
 
 class Manifest(Part):
-    """A TrainingJob, a Placement or a List, as far as a picture needs it."""
+    """A TrainingJob, a Placement, a Profile or a List, as far as a picture needs it."""
 
     kind: str = ""
     metadata: _Metadata = _Metadata()
@@ -112,24 +113,28 @@ class Gang:
 NO_JOB = Gang("")
 
 
-def of(job: Manifest, placement: Manifest) -> Gang:
-    """The gang of a TrainingJob and its Placement; either may be ABSENT. Raises UsageError."""
+def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
+    """The gang of a TrainingJob and its Placement and Profile; each may be ABSENT. Raises
+    UsageError."""
     metadata = job.metadata if job.metadata.name else placement.metadata
     placed = placement.metadata.labels.get(names.LABEL_JOB_NAME, placement.metadata.name)
     name = job.metadata.name or placed
     nodes, per_node = placement.spec.nodes or job.status.nodes, job.spec.num_proc_per_node
+    stated, mapping = job.spec.workload, placement.spec.mapping
+    if stated and not stated.profile and mapping and mapping.communication == "measured":
+        stated = stated.model_copy(update={"profile": profile.spec.document or None})
     try:
-        workload = workloads.workload(job.spec.workload) if job.spec.workload else None
+        workload = workloads.workload(stated) if stated else None
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
     if workload and workload.split.ranks + workload.split.servers != per_node * len(nodes):
         workload = None  # The spec has changed since the gang started.
-    return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, placement.spec.mapping)
+    return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, mapping)
 
 
 def read(path: Path) -> Gang:
-    """The job in a file, as ``kubectl get tj/NAME placement/NAME-1 -o yaml`` prints it. Of several
-    Placements the one of the newest attempt counts."""
+    """The job in a file, as ``kubectl get tj/NAME placement/NAME-1 -o yaml`` prints it. A Profile
+    may be beside it. Of several Placements the one of the newest attempt counts."""
     manifest = yaml_files.read(path, Manifest)
     objects = manifest.items if manifest.kind == "List" else (manifest,)
     jobs = [each for each in objects if each.kind == "TrainingJob"]
@@ -138,7 +143,8 @@ def read(path: Path) -> Gang:
         kinds = ", ".join(sorted({each.kind for each in objects} - {""})) or "nothing"
         raise UsageError(f"{path} has {kinds}: expected one TrainingJob, its Placement, or both")
     newest = max(placements, key=lambda each: each.spec.attempt, default=ABSENT)
-    return of(jobs[0] if jobs else ABSENT, newest)
+    profile = next((each for each in objects if each.kind == "Profile"), ABSENT)
+    return of(jobs[0] if jobs else ABSENT, newest, profile)
 
 
 def crossing_bytes(fabric: Fabric, gang: Gang) -> dict[tuple[int, str], int]:

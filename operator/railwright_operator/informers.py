@@ -20,7 +20,7 @@ from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
-from railwright_operator.watch.owned import OwnedObjects, PlacementRecord
+from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
@@ -52,6 +52,7 @@ class Informers:
     discovery: Discovery
     job_objects: Reflector[JobObject]
     placement_objects: Reflector[PlacementRecord]
+    profiles: Reflector[ProfileRecord]
     site_objects: Mapping[str, KopfInformer]
     classes: Reflector[SiteObject]
     pods: VerifiedReflector[PodRecord]
@@ -68,7 +69,7 @@ class Informers:
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
         """The informers that start once this process leads."""
-        ours = self.job_objects, self.placement_objects
+        ours = self.job_objects, self.placement_objects, self.profiles
         return self.pods, *ours, self.classes, *self.site_objects.values()
 
     def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
@@ -167,6 +168,9 @@ def assemble(
         discovery=discovery,
         job_objects=_job_objects(watching, jobs),
         placement_objects=_placement_objects(watching, placements),
+        profiles=watching.reflect(
+            paths.kind(names.PROFILES), owned.PROFILES, owned.profile, jobs.profile_changed
+        ),
         site_objects=_kopf_informers(watching, chosen),
         classes=_classes(watching, chosen),
         pods=reflected,

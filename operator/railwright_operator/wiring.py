@@ -3,7 +3,7 @@
     Leadership   a thread: holds the Lease; only its holder may write
     KopfThread   a thread: watches Queues and Fabrics
     Api          the one client to the API server
-    Informers    caches of TrainingJobs, Placements, Pods, Nodes, Queues, Fabrics, …
+    Informers    caches of TrainingJobs, Placements, Profiles, Pods, Nodes, Queues, …
     Discovery    the fabric, assembled from labels, files and reports of agents
     NodeLeaseChecker  the Leases of suspected nodes
     heartbeats   the server for messages of launchers and agents
@@ -51,9 +51,10 @@ from railwright_operator.state_builder import StateBuilder
 from railwright_operator.surveys import busy
 from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.verification import Verification
+from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker, lease_of
 from railwright_operator.watchdog import CycleWatchdog
-from railwright_operator.write import pods, probes
+from railwright_operator.write import pods, probes, profiles
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
@@ -191,6 +192,7 @@ class OperatorParts:
             faults=faults,
             metrics=counts,
             state_builder=self.state_builder,
+            store_profile=self._store_profile,
             wake=wake,
             clock=clock,
             rng=rng(),
@@ -213,6 +215,10 @@ class OperatorParts:
             violations=counts.violations,
             clock=clock,
         )
+
+    async def _store_profile(self, cached: CachedJob, attempt: int, document: str) -> None:
+        stored = await profiles.store(self.api, cached, attempt, document)
+        self.informers.profiles.absorb(stored)
 
     def _construct_server(self) -> None:
         copied, received = self.informers.pods, self.received

@@ -10,7 +10,6 @@ from typing import Any
 
 from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training
-from railwright import profile
 from railwright.profile import Operation
 
 Run = Callable[[Training], LiveJob]
@@ -71,8 +70,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
     """The recorded traffic of the first attempt decides the order of ranks of the second."""
     spec = {"profiling": {"steps": 3}, "workload": WORKLOAD}
     job = run(replace(_fsdp("seen", checkpoints("seen")), spec=spec))
-    status = job.until(lambda status: "profile" in status, "what its ranks recorded")
-    found = profile.profile(status["profile"].encode())
+    found = job.until_profile()
     assert (found.ranks, found.steps) == (2, 3)
     gathered = {
         each.operation: each.size // found.steps for kind in found.kinds for each in kind.traffic
@@ -107,7 +105,7 @@ def test_four_ranks_are_mapped_by_pre_run_of_two(
     job = run(replace(_fsdp("four", volume), nodes=4, spec=spec))
     job.until(lambda status: status.get("phase") == "Profiling", "a pre-run")
     status = job.until(lambda status: _step(status) >= EVERY, "steps, and a checkpoint")
-    found = profile.profile(status["profile"].encode())
+    found = job.until_profile()
     assert (found.ranks, found.steps) == (2, 3)
     assert (status["attempt"], status["failures"], "preRun" in status) == (2, 0, False)
     pre_run, training = job.placement(1), job.placement(2)

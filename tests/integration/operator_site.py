@@ -263,8 +263,8 @@ class Floor:
 
     def left(self) -> list[str]:
         """What there is of jobs in the namespace, and in the ledger."""
-        paths = [self.path(names.TRAINING_JOBS), self.path(names.PLACEMENTS)]
-        paths.append(f"/api/v1/namespaces/{self.name}/pods")
+        kinds = (names.TRAINING_JOBS, names.PLACEMENTS, names.PROFILES)
+        paths = [*map(self.path, kinds), f"/api/v1/namespaces/{self.name}/pods"]
         found = [
             f"{path.rpartition('/')[2]}/{item['metadata']['name']}"
             for path in paths

@@ -43,7 +43,7 @@ def alice(site: Site) -> Iterator[ApiClient]:
         yield client
 
 
-_KINDS = (names.TRAINING_JOBS, names.PLACEMENTS)
+_KINDS = (names.TRAINING_JOBS, names.PLACEMENTS, names.PROFILES)
 
 
 def _allow(site: Site, name: str, *rules: str) -> None:
@@ -204,11 +204,19 @@ def test_a_ledger_is_written_by_the_operator_alone(site: Site) -> None:
     site.admin.patch(f"{path}/{names.SINGLETON}", annotations, content_type=MERGE_PATCH)
 
 
-def test_a_placement_is_made_by_the_operator_alone(alice: ApiClient) -> None:
-    spec = {"jobUID": "u", "attempt": 1, "epoch": 1, "nodes": ["n"], "reason": "mine"}
-    forged = manifests.cluster_object("Placement", "forged-1", **spec)
-    with pytest.raises(ApiError, match="placements: the operator alone writes it"):
-        alice.post(manifests.path(names.PLACEMENTS, TENANT), forged)
+@pytest.mark.parametrize(
+    ("kind", "plural", "spec"),
+    [
+        ("Placement", names.PLACEMENTS, {"epoch": 1, "nodes": ["n"], "reason": "mine"}),
+        ("Profile", names.PROFILES, {"document": "{}"}),
+    ],
+)
+def test_objects_of_jobs_are_made_by_the_operator_alone(
+    alice: ApiClient, kind: str, plural: str, spec: dict[str, Any]
+) -> None:
+    forged = manifests.cluster_object(kind, "forged-1", jobUID="u", attempt=1, **spec)
+    with pytest.raises(ApiError, match=f"{plural}: the operator alone writes it"):
+        alice.post(manifests.path(plural, TENANT), forged)
 
 
 def _pod(name: str, **labels: str) -> Changes:

@@ -47,7 +47,9 @@ def test_large_job_is_mapped_by_its_pre_run(site: Site, floor: Floor) -> None:
     operator_site.start_again(site)
     with SimulatedLaunchers(site.plane, PLAYED):
         status = job.until_phase("Running")
-    found = profile.profile(status["profile"].encode())
+    stored = site.admin.get(f"{floor.path(names.PROFILES)}/large")
+    assert stored["spec"]["attempt"] == 1
+    found = profile.profile(stored["spec"]["document"].encode())
     assert (found.ranks, status["attempt"], len(status["nodes"])) == (2, 2, 4)
     assert (status["failures"], status["restarts"], "preRun" in status) == (0, 0, False)
     purposes = [placement(floor, attempt)["purpose"] for attempt in (1, 2)]

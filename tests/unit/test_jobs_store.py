@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.jobs import Jobs, record_of
+from railwright_operator.watch.job_records import record_of
+from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase

@@ -17,7 +17,8 @@ from railwright_conversion import profiles
 from railwright_operator.kube.client import Api
 from railwright_operator.report import status
 from railwright_operator.report.cycle_metrics import CycleMetrics
-from railwright_operator.watch.jobs import Jobs, record_of
+from railwright_operator.watch.job_records import record_of
+from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.site import Site
 from railwright_operator.write import ledger as store
 from railwright_operator.write import pods

@@ -15,25 +15,27 @@ PROFILING = {"phase": "Profiling", "attempt": 1, "nodes": ["n0", "n1"]}
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"),
+    ("status", "profile", "expected"),
     [
-        ({}, ObservedPreRun("")),
-        ({"profile": recorded(2)}, ObservedPreRun("", profiled=True)),
-        ({"profile": recorded(1)}, ObservedPreRun("")),
-        (
-            PROFILING | {"profile": recorded(1)},
-            ObservedPreRun("", error="the profile is of one replica"),
-        ),
+        ({}, "", ObservedPreRun("")),
+        ({}, recorded(2), ObservedPreRun("", profiled=True)),
+        ({}, recorded(1), ObservedPreRun("")),
+        (PROFILING, recorded(1), ObservedPreRun("", error="the profile is of one replica")),
+        (PROFILING | {"attempt": 2, "endedAttempt": 1}, recorded(1), ObservedPreRun("")),
     ],
-    ids=["nothing", "recorded", "no longer fits", "recorded what does not fit"],
+    ids=["nothing", "recorded", "no longer fits", "recorded what does not fit", "older"],
 )
-def test_profile_of_a_job_is_observed(status: dict[str, Any], expected: ObservedPreRun) -> None:
-    found = pre_runs.requested(profiled_jobs.cached(large(status=status)))
+def test_profile_of_a_job_is_observed(
+    status: dict[str, Any], profile: str, expected: ObservedPreRun
+) -> None:
+    """The profile is that of attempt 1; an error is one of the live pre-run."""
+    found = pre_runs.requested(profiled_jobs.cached(large(status=status), profile))
     assert found is not None
     assert found.error.startswith(expected.error)
+    assert bool(found.error) is bool(expected.error)
     assert found.profiled is expected.profiled
     never = large(status=status, spec={"profiling": {"preRun": "Never"}})
-    assert pre_runs.requested(profiled_jobs.cached(never)) is None
+    assert pre_runs.requested(profiled_jobs.cached(never, profile)) is None
 
 
 def test_pre_run_hash_follows_what_it_is_made_from() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +19,7 @@ from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.owned import ProfileRecord
 from railwright_operator.write import pods
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.pre_run import RANKS_MAX
@@ -129,8 +131,8 @@ async def test_large_jobs_are_not_put_together_here() -> None:
         await Recording().take(part(0, ranks=RANKS_MAX + 1), ranks=RANKS_MAX + 1)
 
 
-def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) -> dict[str, Any]:
-    """A job of so many replicas; ``own`` is its user's profile, ``seen`` the status's."""
+def job(*, data: int = 4, own: str = "", generation: int = 1) -> dict[str, Any]:
+    """A job of so many replicas; ``own`` is its user's profile."""
     workload: dict[str, Any] = {
         "transformer": MODEL,
         "parallelism": {"data": data},
@@ -139,11 +141,8 @@ def job(*, data: int = 4, own: str = "", seen: str = "", generation: int = 1) ->
     if own:
         workload["profile"] = own
     spec = {"workload": workload, "numNodes": data}
-    version = str(generation * 10 + bool(seen))
-    metadata = {"generation": generation, "resourceVersion": version}
-    return reporting.raw_job(
-        "a", spec=spec, metadata=metadata, status={"profile": seen} if seen else {}
-    )
+    metadata = {"generation": generation, "resourceVersion": str(generation)}
+    return reporting.raw_job("a", spec=spec, metadata=metadata)
 
 
 def workload(jobs: Jobs) -> Workload:
@@ -158,20 +157,41 @@ def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
     jobs.absorb(job())
     assert workload(jobs).profile is None
-    jobs.absorb(job(seen=recorded()))
+    jobs.profile_changed(None, reporting.profile_of("a", recorded()))
     found = workload(jobs).profile
     assert found is not None
     assert found.ranks == 4
     # The user's own comes first; of another shape it is recorded again.
-    jobs.absorb(job(own=recorded(2), seen=recorded(), generation=2))
+    jobs.absorb(job(own=recorded(2), generation=2))
     found = workload(jobs).profile
     assert found is not None
     assert found.ranks == 2
-    jobs.absorb(job(data=2, seen=recorded(), generation=3))
+    jobs.absorb(job(data=2, generation=3))
     assert workload(jobs).profile is None
 
 
-def test_what_is_in_the_status_and_no_profile_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    "stored",
+    [
+        reporting.profile_of("a", json.dumps({"ranks": 4})),
+        reporting.profile_of("a", recorded(), uid="of a deleted job"),
+        replace(reporting.profile_of("a", recorded()), namespace="others"),
+    ],
+    ids=["malformed", "of a deleted job", "of another namespace"],
+)
+def test_profile_of_another_job_changes_nothing(stored: ProfileRecord) -> None:
     jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
-    jobs.absorb(job(seen=json.dumps({"ranks": 4})))
+    jobs.absorb(job())
+    jobs.profile_changed(None, stored)
+    assert workload(jobs).profile is None
+
+
+def test_profile_listed_before_its_job_counts() -> None:
+    """A new leader lists both kinds at the same time."""
+    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    stored = reporting.profile_of("a", recorded())
+    jobs.profile_changed(None, stored)
+    jobs.absorb(job())
+    assert workload(jobs).profile is not None
+    jobs.profile_changed(stored, None)
     assert workload(jobs).profile is None

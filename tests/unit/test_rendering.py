@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from fixtures import attempts, reporting
-from fixtures.profiled_jobs import LARGE, large, recorded
-from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import pods, pre_runs
+from fixtures.profiled_jobs import LARGE, jobs_with, large, recorded
+from railwright_operator.write import pre_runs
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.snapshot import Purpose
@@ -19,32 +18,21 @@ STEPS = "RAILWRIGHT_PROFILE_STEPS"
 POINTS = {"checkpoints": [{"attempt": 1, "step": 7}], "attempt": 1, "endedAttempt": 1}
 
 
-def jobs_with(raw: dict[str, Any]) -> Jobs:
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
-    jobs.absorb(raw)
-    assert jobs.get(LARGE) is not None, jobs.why_unreadable(LARGE)
-    return jobs
-
-
 @pytest.mark.parametrize(
-    ("parts", "score", "steps"),
+    ("parts", "profile", "score", "steps"),
     [
-        ({}, None, pre_runs.STEPS),
-        ({"status": {"profile": recorded(2)}}, None, None),
-        ({"status": {"profile": recorded(2)}}, OTHERS, pre_runs.STEPS),
-        (
-            {"status": {"profile": recorded(2)}, "spec": {"profiling": {"preRun": "Never"}}},
-            OTHERS,
-            None,
-        ),
-        ({"data": 2 * 256}, None, None),
+        ({}, "", None, pre_runs.STEPS),
+        ({}, recorded(2), None, None),
+        ({}, recorded(2), OTHERS, pre_runs.STEPS),
+        ({"spec": {"profiling": {"preRun": "Never"}}}, recorded(2), OTHERS, None),
+        ({"data": 2 * 256}, "", None, None),
     ],
     ids=["nothing known", "recorded", "recorded on others", "not asked for", "too large"],
 )
 def test_job_wanting_a_pre_run_without_profile_records_itself(
-    parts: dict[str, Any], score: PlacementScore | None, steps: int | None
+    parts: dict[str, Any], profile: str, score: PlacementScore | None, steps: int | None
 ) -> None:
-    jobs = jobs_with(large(**parts))
+    jobs = jobs_with(large(**parts), profile)
     cached = jobs.get(LARGE)
     assert cached is not None
     entry = attempts.entry(job_uid=LARGE, job_name="large", spec_hash=cached.spec_hash, score=score)

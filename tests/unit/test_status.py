@@ -19,7 +19,7 @@ from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_operator.watch.jobs import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_scheduler.attempt.assessment import Ongoing, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
@@ -123,28 +123,6 @@ def test_progress_alone_is_a_refresh_in_any_phase() -> None:
     further = bodies.merge_patch(first, first | {"progress": {"step": 7}})
     assert status.is_refresh(first, further)
     assert not status.is_refresh(first, further | {"restarts": 1})
-
-
-def test_what_was_recorded_outlives_its_attempt() -> None:
-    seen = replace(session(), profile="{}")
-    first = status.render(inputs(STARTING, session=seen))
-    assert first["profile"] == "{}"
-    assert status.render(inputs(STARTING, before=first, session=session()))["profile"] == "{}"
-    assert status.render(inputs(STARTING, before=first))["profile"] == "{}"
-    assert "profile" not in status.render(inputs(STARTING, session=session()))
-
-
-def test_profile_while_profiling_is_that_of_the_pre_run() -> None:
-    """So an older one, which did not fit, is not taken for what the pre-run recorded."""
-    profiling = replace(STARTING, phase=Phase.PROFILING)
-    before = {"phase": "Queued", "profile": '{"older": 1}'}
-    first = status.render(inputs(profiling, before=before, session=session()))
-    assert "profile" not in first
-    recorded = replace(session(), profile='{"newer": 1}')
-    second = status.render(inputs(profiling, before=first, session=recorded))
-    assert second["profile"] == '{"newer": 1}'
-    # Another leader knows no more of the ranks than the status says.
-    assert status.render(inputs(profiling, before=second))["profile"] == '{"newer": 1}'
 
 
 def test_profiling_shows_its_step_and_no_progress() -> None:

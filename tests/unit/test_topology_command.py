@@ -10,6 +10,8 @@ import networkx as nx
 import pytest
 
 from fixtures.command import run
+from fixtures.profiled_jobs import large, recorded
+from railwright_cli import gang
 
 CONF = """\
 SwitchName=leaf-1 Nodes=gpu[01-04]
@@ -210,3 +212,19 @@ def test_file_without_a_job_is_refused(
 ) -> None:
     (site / "job.yaml").write_text(content)
     assert why in refused(capsys, "topology.conf", "--job", "job.yaml")
+
+
+@pytest.mark.parametrize(("communication", "counts"), [("measured", True), ("derived", False)])
+def test_job_file_has_profile_if_mapped_by_it(
+    tmp_path: Path, communication: str, counts: bool
+) -> None:
+    job = large(data=2) | {"kind": "TrainingJob"}
+    job["spec"]["numProcPerNode"] = 1
+    mapping = {"communication": communication}
+    placement = {"kind": "Placement", "spec": {"nodes": ["a", "b"], "mapping": mapping}}
+    profile = {"kind": "Profile", "spec": {"document": recorded(2)}}
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps({"kind": "List", "items": [job, placement, profile]}))
+    workload = gang.read(path).workload
+    assert workload is not None
+    assert (workload.profile is not None) is counts

@@ -15,7 +15,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from railwright_conversion import failure_policies, times
 from railwright_operator.backoff import Pauses
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
+from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
 from railwright_operator.kube.lanes import Lane
@@ -36,6 +37,7 @@ from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import CachedJob, Jobs, Unreadable
+from railwright_operator.watch.owned import ProfileRecord
 from railwright_operator.yielding import TimeSlice
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
@@ -47,6 +49,8 @@ from railwright_scheduler.plan import Plan
 logger = logging.getLogger(__name__)
 
 StatusWrite = Coroutine[Any, Any, None]
+StoreProfile = Callable[[CachedJob, int, str], Awaitable[None]]
+"""Stores the profile that the ranks of an attempt recorded. Raises RequestFailed."""
 
 REFRESH_S = 3.0
 REFRESHES_PER_S_MAX = 10
@@ -98,6 +102,7 @@ class Reporter:
     faults: JobFaults
     metrics: CycleMetrics
     state_builder: StateBuilder
+    store_profile: StoreProfile
     wake: Callable[[], None]
     clock: Callable[[], float]
     rng: Random
@@ -206,22 +211,29 @@ class Reporter:
             self.wake()  # The job changed during this cycle: the next one has its newest version.
             return None
         given = self._status_input(cached, record, plan, now_s)
-        if self._quiet.get(uid) == given:
+        profile = new_profile(record, given.session, cached.profile)
+        if self._quiet.get(uid) == given and not profile:
             self.commits.recorded(uid, cached.record)
             return None
         after = status.render(given)
         patch = bodies.merge_patch(given.before, after)
         if not patch:
             self._quiet[uid] = given
-        if not patch or (status.is_refresh(given.before, patch) and not self._is_due_again(uid)):
+        is_early = status.is_refresh(given.before, patch) and not self._is_due_again(uid)
+        if not profile and (not patch or is_early):
             self.commits.recorded(uid, cached.record)
             return None
-        return self._record(cached, given, after, patch)
+        return self._record(cached, given, after, patch, profile)
 
     async def _record(
-        self, cached: CachedJob, given: StatusInput, after: status.Status, patch: status.Status
+        self,
+        cached: CachedJob,
+        given: StatusInput,
+        after: status.Status,
+        patch: status.Status,
+        profile: str,
     ) -> None:
-        if not await self._write(cached.raw, patch):
+        if patch and not await self._write(cached.raw, patch):
             return
         self._written_s[cached.uid] = self.clock()
         self.commits.recorded(cached.uid, given.record)
@@ -234,6 +246,8 @@ class Reporter:
             status_changed=(given.before, after),
         ):
             self.events.add(event)
+        if profile:
+            await self.store_profile(cached, given.record.attempt, profile)
 
     def _unreadable(self, found: Unreadable) -> StatusWrite | None:
         """Publish once why the job cannot be read."""
@@ -343,3 +357,15 @@ async def _in_lane(lane: Lane, write: StatusWrite) -> None:
 def _path(raw: Mapping[str, Any]) -> str:
     metadata = raw["metadata"]
     return paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
+
+
+def new_profile(
+    record: JobRecord, session: SessionView | None, stored: ProfileRecord | None
+) -> str:
+    """The profile that the ranks of the newest attempt recorded; empty if it is stored already."""
+    # The profile of an ended attempt may not fit the next one.
+    is_next = not record.live and record.phase not in FINAL
+    if session is None or not session.profile or is_next:
+        return ""
+    key = (record.attempt, session.profile)
+    return "" if stored and (stored.attempt, stored.document) == key else session.profile

@@ -106,7 +106,6 @@ def render(given: StatusInput) -> Status:
         "racks": given.racks if record.nodes else None,
         "progress": _progress(given),
         "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in checkpoints],
-        "profile": _profile(given),
         "preRun": _pre_run(given),
         "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
         "lastTermination": _last_termination(given),
@@ -121,15 +120,6 @@ def render(given: StatusInput) -> Status:
 def _finished_at(given: StatusInput) -> str | None:
     is_final = given.record.phase in FINAL
     return given.before.get("finishedAt") or (given.now if is_final else None)
-
-
-def _profile(given: StatusInput) -> str | None:
-    """The newest profile of any attempt; while a pre-run is live, its own alone."""
-    # The profile of an ended attempt may not fit the next one.
-    is_next = not given.record.live and given.record.phase not in FINAL
-    newest = "" if given.session is None or is_next else given.session.profile
-    is_first = given.record.phase is Phase.PROFILING and given.before.get("phase") != PROFILING
-    return newest or (None if is_first else given.before.get("profile"))
 
 
 def _pre_run(given: StatusInput) -> Status | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,11 +21,11 @@ from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import times, tolerations, topology_constraints, workloads
 from railwright_operator.kube import body_limits
-from railwright_operator.watch import amounts, causes, job_objects, projections
+from railwright_operator.watch import amounts, job_objects, projections
 from railwright_operator.watch.job_objects import JobObject
-from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
+from railwright_operator.watch.job_records import StatusError, record_of
+from railwright_operator.watch.owned import OwnedObjects, ProfileRecord
+from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.decisions import TooLarge
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
@@ -48,6 +47,7 @@ class CachedJob:
     job: TrainingJob
     roles: tuple[Role, ...]
     submitted_s: int
+    profile: ProfileRecord | None
     spec_hash: str
     pre_run_hash: str
     record: JobRecord
@@ -61,11 +61,6 @@ class CachedJob:
     def too_large(self) -> TooLarge | None:
         """Why no pod can be created from the spec; None if one can."""
         return self.object.too_large
-
-    @property
-    def profile(self) -> str:
-        """The profile in its status; empty if there is none."""
-        return _profile(self.raw)
 
     @property
     def workload(self) -> Workload | None:
@@ -101,23 +96,10 @@ class Unreadable:
         return str(self.raw["metadata"]["uid"])
 
 
-class StatusError(ValueError):
-    """A status that the operator does not write."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"its status was not written by the operator: {what}")
-
-
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
 RESOURCES_MAX = 32
 """The limit of the ledger for one entry."""
-
-ATTEMPT_MAX = 999_999
-"""Two months with an attempt every five seconds. Names of pods have room for these digits."""
-
-NODES_SIZE_MAX = 1_000_000
-"""An aborting entry repeats them, and must fit in the ledger."""
 
 HASHED_FIELDS = (
     "numNodes",
@@ -133,10 +115,6 @@ HASH_VERSION = 2
 """Raise it with every change of ``HASHED_FIELDS`` and of the defaults that the API server sets
 in these fields. Hashes of two versions are not compared, so that an upgrade ends no running job."""
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-"""Names of nodes that the API server accepts. The schema of a status accepts others, which would be
-another path, or have another meaning in the ledger."""
-
 
 class Jobs:
     """All jobs by UID.
@@ -150,6 +128,7 @@ class Jobs:
         self._render = render
         self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, Unreadable] = {}
+        self._profiles = OwnedObjects[ProfileRecord]()
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
 
     def __repr__(self) -> str:
@@ -188,6 +167,16 @@ class Jobs:
             if self.why_unreadable(uid) != why:
                 logger.exception("job not readable", extra={"job_uid": uid})
             self._set_aside(found, held, why)
+
+    def profile_changed(self, old: ProfileRecord | None, new: ProfileRecord | None) -> None:
+        """Take in a change of a Profile from the watch; None means absent."""
+        self._profiles.change(old, new)
+        for uid in {record.job_uid for record in (old, new) if record}:
+            held = self._cached.get(uid)
+            if held is not None:
+                profile = self._profiles.of(held.raw["metadata"], held.raw["metadata"]["name"])
+                changed = replace(held, profile=profile)
+                self._cached[uid] = changed.with_workload(_workload(held.job, profile))
 
     def _held_version(self, uid: str) -> int:
         held = (self._cached.get(uid), self._unreadable.get(uid))
@@ -242,10 +231,7 @@ class Jobs:
         readable = found.uid not in self._unreadable
         if held is not None and readable and held.generation == found.generation:
             found = job_objects.with_held_spec(held.object, found)
-            same = replace(held, object=found, record=record_of(raw))
-            if _profile(raw) == _profile(held.raw):
-                return same
-            return same.with_workload(_workload(same.job, _profile(raw)))
+            return replace(held, object=found, record=record_of(raw))
         if found.too_deep:
             raise QuantityError(f"its spec is nested deeper than {body_limits.DEPTH_MAX} levels")
         whole = found.whole
@@ -257,6 +243,7 @@ class Jobs:
         # The status is read separately, as the record.
         desired = {name: value for name, value in whole.items() if name != "status"}
         job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "template": template}})
+        profile = self._profiles.of(raw["metadata"], raw["metadata"]["name"])
         return CachedJob(
             uid=found.uid,
             object=found,
@@ -269,10 +256,11 @@ class Jobs:
                     selector=pod.get("nodeSelector", {}),
                     tolerations=tolerations.convert(pod),
                     ranks_per_pod=job.spec.num_proc_per_node,
-                    workload=_workload(job, _profile(raw)),
+                    workload=_workload(job, profile),
                     constraints=topology_constraints.convert(job.spec.topology),
                 ),
             ),
+            profile=profile,
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
             pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
@@ -286,12 +274,7 @@ def _why(error: Exception) -> str:
     return protocol.fitted(f"the job cannot be read: {kind}{text}", WHY_BYTES_MAX)
 
 
-def _profile(raw: Raw) -> str:
-    """The profile in the status; empty if there is none."""
-    return str((raw.get("status") or {}).get("profile", ""))
-
-
-def _workload(job: TrainingJob, recorded: str) -> Workload | None:
+def _workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | None:
     """The workload, with the profile of the spec, or else the recorded one if that fits the
     parallelism; otherwise the next attempt records a new one. Raises ValueError."""
     workload = job.spec.workload
@@ -299,7 +282,7 @@ def _workload(job: TrainingJob, recorded: str) -> Workload | None:
         return None
     if recorded and not workload.profile:
         try:
-            return workloads.workload(workload.model_copy(update={"profile": recorded}))
+            return workloads.workload(workload.model_copy(update={"profile": recorded.document}))
         except ValueError as error:
             logger.info("recorded profile dropped", extra={"why": str(error)})
     return workloads.workload(workload)
@@ -326,73 +309,3 @@ def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
     except Exception:
         logger.exception("status not readable", extra={"job_uid": raw["metadata"]["uid"]})
         return held
-
-
-def record_of(raw: Raw) -> JobRecord:
-    """The record in a job's status; a job without one is new.
-
-    Raises ValueError for a status that the operator does not write.
-    """
-    status = raw.get("status") or {}
-    last_termination = status.get("lastTermination")
-    points, pre_run = status.get("checkpoints", ()), status.get("preRun")
-    started = status.get("startedAt")
-    record = JobRecord(
-        phase=_phase(status),
-        attempt=status.get("attempt", 0),
-        ended=status.get("endedAttempt", 0),
-        nodes=tuple(status.get("nodes", ())),
-        spec_hash=status.get("specHash", ""),
-        moves=status.get("moves", 0),
-        restarts=status.get("restarts", 0),
-        failures=status.get("failures", 0),
-        failure_times_s=tuple(map(times.parse, status.get("failureTimes", ()))),
-        start_failures=status.get("startFailures", 0),
-        hangs=status.get("hangs", 0),
-        last_termination=None if last_termination is None else _cause(last_termination),
-        checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
-        pre_run=pre_run
-        and PreRunRecord(pre_run["specHash"], pre_run["attempts"], pre_run.get("message", "")),
-        started_s=None if started is None else times.parse(started),
-    )
-    _check(record)
-    return record
-
-
-def _phase(status: Raw) -> Phase:
-    """The phase. A phase of a later version is mapped to one of this version.
-
-    A live attempt counts as starting until its launchers report that it runs, a finished job as
-    failed, and any other as queued. Raises ValueError for a value that is not a string.
-    """
-    value = status.get("phase", Phase.QUEUED.value)
-    if not isinstance(value, str):
-        raise StatusError(f"phase is {value!r}, expected a string")
-    if value in list(Phase):
-        return Phase(value)
-    if status.get("attempt", 0) > status.get("endedAttempt", 0):
-        return Phase.STARTING
-    return Phase.FAILED if status.get("finishedAt") else Phase.QUEUED
-
-
-def _check(record: JobRecord) -> None:
-    """Refuse a record that contradicts itself, or that no ledger could hold."""
-    live = record.phase in (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
-    if record.attempt != record.ended + live:
-        expected = "the one after endedAttempt" if live else "endedAttempt"
-        raise StatusError(
-            f"phase {record.phase} with attempt {record.attempt} and endedAttempt {record.ended}, "
-            f"expected attempt to be {expected}"
-        )
-    if record.attempt > ATTEMPT_MAX:
-        raise StatusError(f"attempt is {record.attempt}, expected at most {ATTEMPT_MAX}")
-    if bool(record.nodes) is not live and record.phase is not Phase.SUCCEEDED:
-        raise StatusError(f"phase {record.phase} with {len(record.nodes)} nodes")
-    if not all(map(_NAME.fullmatch, record.nodes)):
-        raise StatusError("nodes has what is no name of a node")
-    if (size := sum(map(len, record.nodes))) > NODES_SIZE_MAX:
-        raise StatusError(f"nodes has {size} bytes, expected at most {NODES_SIZE_MAX}")
-
-
-def _cause(last_termination: Raw) -> Cause:
-    return causes.parse({**last_termination, "code": last_termination["cause"]})

@@ -1,7 +1,7 @@
-"""The Placements of jobs, for the state of a cycle.
+"""The Placements and Profiles of jobs, for the state of a cycle.
 
-Such an object has the name of an attempt of its job. It counts only for the job whose UID it
-states: one of a deleted job of this name may still exist.
+Such an object has the name of its job, or of an attempt of it. It counts only for the job whose UID
+it states: one of a deleted job of this name may still exist.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from railwright_operator.watch.projections import Metadata
 
 
 class OwnedSpec(Struct, rename="camel", frozen=True):
-    """The decoded fields of the spec of a Placement."""
+    """The decoded fields of the spec of a Placement or a Profile."""
 
     job_uid: str = field(name="jobUID", default="")
+    attempt: int = 0
     topology_hash: str = ""
+    document: str = ""
 
 
 class OwnedObject(Struct, frozen=True):
-    """The decoded fields of a Placement."""
+    """The decoded fields of a Placement or a Profile."""
 
     metadata: Metadata
     spec: OwnedSpec
 
 
 PLACEMENTS = projections.of(OwnedObject, "Placement")
+PROFILES = projections.of(OwnedObject, "Profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,30 @@ class PlacementRecord(OwnedRecord):
     topology_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileRecord(OwnedRecord):
+    """The Profile of a job: the ``document`` that the ranks of this attempt recorded."""
+
+    attempt: int
+    document: str
+
+
 Owned = TypeVar("Owned", bound=OwnedRecord)
 
 
 def placement(found: OwnedObject) -> PlacementRecord:
     """The record of a Placement."""
     return PlacementRecord(*_identity(found), found.spec.topology_hash)
+
+
+def profile(found: OwnedObject) -> ProfileRecord:
+    """The record of a Profile."""
+    return ProfileRecord(*_identity(found), found.spec.attempt, found.spec.document)
+
+
+def answered(raw: Mapping[str, Any]) -> OwnedObject:
+    """The object from the response to a request. Raises ValueError if it is invalid."""
+    return projections.converted(raw, OwnedObject)
 
 
 def _identity(found: OwnedObject) -> tuple[str, str, str, int, str]:

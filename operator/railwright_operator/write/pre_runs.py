@@ -19,11 +19,8 @@ def requested(cached: CachedJob) -> ObservedPreRun | None:
     if cached.job.spec.profiling.pre_run == "Never" or cached.workload is None:
         return None
     is_profiled = cached.workload.profile is not None
-    # While a pre-run is live, the status has the profile of that alone.
-    is_unfit = cached.record.phase is Phase.PROFILING and cached.profile and not is_profiled
-    return ObservedPreRun(
-        cached.pre_run_hash, profiled=is_profiled, error=_profile_error(cached) if is_unfit else ""
-    )
+    error = "" if is_profiled else _profile_error(cached)
+    return ObservedPreRun(cached.pre_run_hash, profiled=is_profiled, error=error)
 
 
 def steps(cached: CachedJob, entry: Entry) -> int:
@@ -43,11 +40,15 @@ def steps(cached: CachedJob, entry: Entry) -> int:
 
 
 def _profile_error(cached: CachedJob) -> str:
-    """Why the recorded profile does not fit the job."""
-    workload = cached.job.spec.workload
+    """Why the profile that a live pre-run recorded does not fit the job; empty if it has not
+    recorded one."""
+    workload, profile, record = cached.job.spec.workload, cached.profile, cached.record
     assert workload is not None, cached.uid
+    is_own = profile is not None and profile.attempt == record.attempt
+    if profile is None or not is_own or record.phase is not Phase.PROFILING:
+        return ""
     try:
-        workloads.workload(workload.model_copy(update={"profile": cached.profile}))
+        workloads.workload(workload.model_copy(update={"profile": profile.document}))
     except ValueError as error:
         return str(error)
     return ""

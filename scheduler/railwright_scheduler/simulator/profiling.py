@@ -50,7 +50,7 @@ class PreRuns:
 
     def record(self, jobs: Table[str, JobObject], key: AttemptKey) -> bool:
         """Whether the ranks of this attempt, which are about to end, have recorded now: a leader
-        wrote it to the status of their job."""
+        wrote the Profile of their job."""
         job = jobs.objects.get(key[0])
         if self._random is None or job is None or job.profiled:
             return False

@@ -1,0 +1,34 @@
+"""Store the profile that the ranks of a job recorded. The reporter calls this."""
+
+from __future__ import annotations
+
+from railwright_api import names
+from railwright_operator.kube import paths
+from railwright_operator.kube.client import Api
+from railwright_operator.watch import owned
+from railwright_operator.watch.jobs import CachedJob
+from railwright_operator.watch.owned import ProfileRecord
+from railwright_operator.write import pods
+
+
+async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> ProfileRecord:
+    """Create the Profile of a job, or replace its spec.
+
+    Raises RequestFailed, also while the Profile of a deleted job of this name exists.
+    """
+    metadata, held = cached.raw["metadata"], cached.profile
+    name, namespace = metadata["name"], metadata["namespace"]
+    spec = {"jobUID": cached.uid, "attempt": attempt, "document": document}
+    if held is not None:
+        path = paths.one(names.PROFILES, name, namespace=namespace)
+        written = await api.patch(path, {"metadata": {"uid": held.uid}, "spec": spec})
+        return owned.profile(owned.answered(written))
+    owner = pods.owner_reference(name, uid=cached.uid)
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "Profile",
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
+        "spec": spec,
+    }
+    made = await api.create(paths.kind(names.PROFILES, namespace), body)
+    return owned.profile(owned.answered(made))

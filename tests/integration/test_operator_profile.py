@@ -1,0 +1,28 @@
+"""The Profile of a job outlives the operator that stored it, and is deleted with its job."""
+
+from __future__ import annotations
+
+from integration import manifests, operator_site
+from integration.operator_site import Floor, Site
+from railwright_api import names
+from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
+
+PLAYED = Played(steps=1_000_000, checkpoint_interval_steps=100)
+
+
+def test_profile_maps_the_next_attempt_after_a_restart(site: Site, floor: Floor) -> None:
+    """Another operator process than the one that stored the profile maps the next attempt."""
+    job = floor.apply("seen", nodes=4, profiling={"preRun": "Auto"}, workload=manifests.PARALLEL)
+    with SimulatedLaunchers(site.plane, PLAYED):
+        status = job.until_phase("Running")
+    stored = site.admin.get(f"{floor.path(names.PROFILES)}/seen")
+    uid = job.object()["metadata"]["uid"]
+    assert stored["spec"]["jobUID"] == stored["metadata"]["ownerReferences"][0]["uid"] == uid
+    operator_site.start_again(site)
+    attempt = status["attempt"]
+    pod = f"seen-{attempt}-0"
+    site.plane.kubectl("-n", floor.name, "delete", "pod", pod, "--wait=false")
+    job.until_bound(attempt + 1)
+    assert job.placement(attempt + 1)["mapping"]["communication"] == "measured"
+    job.delete()
+    floor.until_nothing_is_left()

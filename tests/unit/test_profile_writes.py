@@ -1,0 +1,86 @@
+"""The reporter stores what ranks recorded in the Profile of their job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures import attempts, reporting
+from fixtures.reporting import Desk
+from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.kube import paths
+from railwright_operator.report import reporter
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+
+PATH = paths.one("profiles", "job", namespace="team")
+RECORD = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
+STATUS = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
+
+
+def session(profile: str) -> SessionView:
+    return SessionView("job-uid", 1, 1, (), (), 1.0, revoked=False, profile=profile)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """The ranks of its running job recorded a profile."""
+    desk = Desk()
+    desk.add(reporting.raw_job("job", status=STATUS))
+    records(desk, monkeypatch, "first")
+    return desk
+
+
+def records(desk: Desk, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
+    monkeypatch.setattr(desk.sessions, "attempt", lambda uid, number: session(profile))
+
+
+def test_recorded_profile_is_new_until_it_is_stored() -> None:
+    stored = reporting.profile_of("job", "{}")
+    assert reporter.new_profile(RECORD, session("{}"), None) == "{}"
+    assert reporter.new_profile(RECORD, session("{}"), replace(stored, document="older")) == "{}"
+    assert reporter.new_profile(RECORD, session("{}"), stored) == ""
+    assert reporter.new_profile(RECORD, session(""), stored) == ""
+    assert reporter.new_profile(RECORD, None, None) == ""
+
+
+def test_profile_of_an_ended_attempt_is_not_stored() -> None:
+    """The next attempt may have another workload."""
+    queued = replace(RECORD, phase=Phase.QUEUED, ended=1, nodes=())
+    assert reporter.new_profile(queued, session("{}"), None) == ""
+
+
+def test_pre_run_stores_a_profile_equal_to_an_older_one() -> None:
+    """Only its attempt says that the pre-run recorded it."""
+    second = replace(RECORD, phase=Phase.PROFILING, attempt=2, ended=1)
+    assert reporter.new_profile(second, session("{}"), reporting.profile_of("job", "{}")) == "{}"
+
+
+async def test_recorded_profile_is_stored_and_replaced(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await desk.run_cycle()
+    stored = desk.store.objects[PATH]
+    assert stored["spec"] == {"jobUID": "job-uid", "attempt": 1, "document": "first"}
+    assert stored["metadata"]["ownerReferences"][0]["uid"] == "job-uid"
+    assert desk.store.count("create", "profiles") == 1
+    records(desk, monkeypatch, "second")
+    await desk.run_cycle()
+    assert desk.store.objects[PATH]["spec"]["document"] == "second"
+
+
+async def test_profile_of_a_deleted_job_is_not_overwritten(desk: Desk) -> None:
+    """The garbage collector deletes it; then that of the new job is stored."""
+    left = {"metadata": {"name": "job"}, "spec": {"jobUID": "older", "document": "left"}}
+    desk.store.put(PATH, left)
+    await desk.run_cycle()
+    assert desk.store.objects[PATH]["spec"]["document"] == "left"
+    # The status does not wait for it.
+    job = paths.one("trainingjobs", "job", namespace="team")
+    assert desk.store.objects[job]["status"]["observedGeneration"] == 1
+    del desk.store.objects[PATH]
+    desk.now_s += reporter.PAUSE_CAP_S
+    await desk.run_cycle()
+    assert desk.store.objects[PATH]["spec"]["document"] == "first"
