@@ -13,6 +13,7 @@ from railwright_api.schema import (
     Code,
     Column,
     Count,
+    Decimal,
     Definition,
     NodeList,
     Part,
@@ -38,23 +39,23 @@ class LevelCrossing(Part):
 
 
 class Predicted(Part):
-    """How long a training step is predicted to take."""
+    """How long a training step is predicted to take, in seconds as decimal numbers."""
 
     machines: Annotated[
         tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
     ] = ()
     """Kinds of the machines."""
-    step_seconds: Annotated[float, Field(ge=0)]
+    step_seconds: Decimal
     """With ranks as they are placed."""
-    network_order_seconds: Annotated[float, Field(ge=0)]
+    network_order_seconds: Decimal
     """If ranks were in the network's order: domain after domain, as schedulers number them that
     know the network and not the job."""
-    next_best_seconds: Annotated[float, Field(ge=0)]
+    next_best_seconds: Decimal
     """In the next best of the orders that were looked at."""
-    other_jobs_seconds: Annotated[float, Field(ge=0)] = 0.0
+    other_jobs_seconds: Decimal = "0"
     """How much of it, with ranks as they are placed, goes to what other jobs were known to send
     over the same links by then."""
-    slow_nodes_seconds: Annotated[float, Field(ge=0)] = 0.0
+    slow_nodes_seconds: Decimal = "0"
     """How much of it, with ranks as they are placed, goes to nodes that were measured to be slower
     than most of their kind."""
 
@@ -134,12 +135,12 @@ DEFINITION = Definition(
     categories=("railwright",),
     columns=(
         Column("Attempt", ".spec.attempt", "integer"),
-        Column("Step s", ".spec.mapping.predicted.stepSeconds", "number"),
-        Column("Unmapped s", ".spec.mapping.predicted.networkOrderSeconds", "number"),
+        Column("Step s", ".spec.mapping.predicted.stepSeconds"),
+        Column("Unmapped s", ".spec.mapping.predicted.networkOrderSeconds"),
         Column("Reason", ".spec.reason"),
         AGE,
-        Column("Others s", ".spec.mapping.predicted.otherJobsSeconds", "number", wide=True),
-        Column("Slow s", ".spec.mapping.predicted.slowNodesSeconds", "number", wide=True),
+        Column("Others s", ".spec.mapping.predicted.otherJobsSeconds", wide=True),
+        Column("Slow s", ".spec.mapping.predicted.slowNodesSeconds", wide=True),
         Column("Nodes", ".spec.nodes", wide=True),
     ),
     has_status=False,

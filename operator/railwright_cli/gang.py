@@ -101,10 +101,12 @@ class Gang:
             shown += f", {count(split.servers, 'server')}" if split.servers else ""
             yield f"{count(split.ranks, 'rank')}, {self.ranks_per_node} a node: {shown}"
         if self.mapping is not None and (step := self.mapping.predicted) is not None:
-            placed, network = seconds(step.step_seconds), seconds(step.network_order_seconds)
-            shown = f"predicted step {placed}, in the network's order {network}"
-            if step.other_jobs_seconds:
-                shown += f"; {seconds(step.other_jobs_seconds)} of it from other jobs' traffic"
+            times_s = (step.step_seconds, step.network_order_seconds, step.other_jobs_seconds)
+            placed_s, network_s, others_s = map(float, times_s)
+            shown = f"predicted step {seconds(placed_s)}, in the network's order "
+            shown += seconds(network_s)
+            if others_s:
+                shown += f"; {seconds(others_s)} of it from other jobs' traffic"
             yield shown
         if self.mapping is not None and self.mapping.truncated is not None:
             yield f"the search for an order of ranks ended early: {self.mapping.truncated}"

@@ -66,7 +66,7 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
         assert (predicted is not None) is (product is not None)
         if predicted is not None:
             assert predicted.machines == ("DGX A100",)
-            assert 0 < predicted.step_seconds <= predicted.network_order_seconds
+            assert 0 < float(predicted.step_seconds) <= float(predicted.network_order_seconds)
             listed = site.plane.kubectl("-n", floor.name, "get", "placements")
             assert f"laid-out-1   1         {predicted.step_seconds} " in listed
         _is_drawn(site, floor)

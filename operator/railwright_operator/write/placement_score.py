@@ -48,7 +48,7 @@ def render(score: PlacementScore) -> dict[str, Any]:
         )
         fields["predicted"] = {"machines": list(predicted.machines)}
         fields["predicted"] |= {
-            name: time_us / _MICRO for name, time_us in zip(_SECONDS, times_us, strict=True)
+            name: str(time_us / _MICRO) for name, time_us in zip(_SECONDS, times_us, strict=True)
         }
     return fields
 
@@ -62,7 +62,7 @@ def parse(found: Mapping[str, Any]) -> PlacementScore:
     prediction = found.get("predicted") or {}
     predicted = None
     if {"machines", *_SECONDS} <= prediction.keys():
-        times_us = (round(prediction[name] * _MICRO) for name in _SECONDS)
+        times_us = (round(float(prediction[name]) * _MICRO) for name in _SECONDS)
         predicted = PredictedStep(tuple(prediction["machines"]), *times_us)
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
