@@ -118,7 +118,7 @@ def explain(
     file: Annotated[Path, typer.Argument(help="workload: model, parallelism, training")],
     machine: Annotated[
         list[Machine],
-        one_of(MACHINES, "--machine", "nodes; of several kinds as many each, one after the other"),
+        one_of(MACHINES, "--machine", "kind of the nodes; several kinds have as many nodes each"),
     ],
     network: Annotated[
         Switches | None, one_of(NETWORKS, "--network", "switches between machines")
@@ -132,11 +132,11 @@ def explain(
         float | None, typer.Option(metavar="N", help="show how many days N tokens take")
     ] = None,
     scale: Annotated[
-        str, typer.Option(metavar="NODES,…", help="predict the same on other numbers of nodes")
+        str, typer.Option(metavar="NODES,…", help="also predict these numbers of nodes")
     ] = "",
     output: Annotated[Literal["text", "json", "graphml"], typer.Option("-o", "--output")] = "text",
 ) -> None:
-    """Predict the time of a training step, and show what it consists of."""
+    """Predict the time of a training step."""
     workload = _workload(file, profile)
     case = Case(workload, *_machines(machine, network, tiers, sharp=sharp))
     _check(case)

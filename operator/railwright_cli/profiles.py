@@ -17,9 +17,9 @@ Read = TypeVar("Read")
 
 
 def profile(folder: Annotated[Path, typer.Argument(help="folder with each rank's file")]) -> None:
-    """Merge what the ranks of a pre-run recorded into one document.
+    """Merge the recordings of all ranks into a profile.
 
-    A pre-run's ranks each leave a file in the folder that RAILWRIGHT_PROFILE_FOLDER names.
+    Each rank writes a file to the folder in RAILWRIGHT_PROFILE_FOLDER.
     """
     parts = [_read(path, recorded.recorded) for path in sorted(folder.glob(recorded.FILES))]
     try:

@@ -52,11 +52,11 @@ def topology(
     ] = "tree",
     job: Annotated[str, typer.Option(metavar="NAMESPACE/NAME", help=_JOB)] = "",
 ) -> None:
-    """Show levels, rails, conflicts and faults of a network, and a job on it.
+    """Show the network, and a job on it.
 
-    Without files it is that of the cluster: the labels of its nodes, and the files that its
-    operator has. The reader of a file follows from its name (topology.conf); a file of another name
-    is given as topology.conf=FILE.
+    Levels, rails, conflicts and faults are those of the files, or without files those of the
+    cluster, by the labels of its nodes and the operator's topology files. The name of a file
+    determines its format. For a file of another name, use topology.conf=FILE.
     """
     view = _of_files(files, job) if files else _of_the_cluster(job)
     if output == "tree":
