@@ -28,24 +28,24 @@ def sentence(
     named = ", ".join(f"{rank} to {after[rank]}" for rank in moved[:_NAMED_MAX])
     more = ", …" if len(moved) > _NAMED_MAX else ""
     return (
-        f"{why}; a step is predicted to take {cost.now_s:.3g} s as ranks stand, and "
-        f"{cost.then_s:.3g} s if {len(moved)} of {len(after)} node ranks move ({named}{more}): "
-        f"of {_time(cost.left * cost.now_s)} left {_time(cost.saved_s)} are saved for "
+        f"{why}; a step is predicted to take {cost.now_s:.3g} s now, and {cost.then_s:.3g} s if "
+        f"{len(moved)} of {len(after)} node ranks move ({named}{more}): this saves "
+        f"{_time(cost.saved_s)} of the remaining {_time(cost.left * cost.now_s)}, and costs "
         f"{_time(cost.cost_s)}"
     )
 
 
 def _why(floor: Cluster, nodes: Ints) -> str:
-    """The narrowest border between its nodes, and the slowest of them."""
+    """The uplinks with the least bandwidth between its nodes, and the slowest node."""
     found = [*_narrowest(floor, nodes)][-1:]
     slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_rate)
     if _rate(slowest) < WORTH:
         found.append(f"{slowest.name} runs at {_rate(slowest):.2g} of the rate of its kind")
-    return " and ".join(found) or "other is known of links and nodes than when it was placed"
+    return " and ".join(found) or "links or nodes changed since the job was placed"
 
 
 def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
-    """The borders that let out less than its nodes send, each narrower than those before."""
+    """The uplinks with less bandwidth than the job's nodes below, each less than those before."""
     least = 1.0
     for level, tier in enumerate(floor.uplinks):
         here, counts = np.unique(tier.domains[nodes], return_counts=True)
@@ -54,11 +54,9 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
             at = int(shares.argmin())
             least = float(shares[at])
             members = nodes[tier.domains[nodes] == here[at]]
-            name, capacity = (
-                floor.nodes[int(members[0])].domains[level],
-                float(tier.capacity[here[at]]),
-            )
-            yield f"the uplinks of {name} let out {capacity:.3g} of its {len(members)} nodes there"
+            domain = floor.nodes[int(members[0])].domains[level]
+            bandwidth = f"the bandwidth of {float(tier.capacity[here[at]]):.3g} nodes"
+            yield f"the uplinks of {domain} have {bandwidth}, for {len(members)} nodes of the job"
 
 
 def _rate(node: Node) -> float:

@@ -100,7 +100,10 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
         assert (after["restarts"], after["moves"], after["failures"]) == (1, 1, 0)
         end = after["lastTermination"]
         assert (end["cause"], end["attempt"]) == ("Remapped", 1)
-        assert "let out 0.25 of its 4 nodes there; a step is predicted to take " in end["message"]
+        assert (
+            "the bandwidth of 0.25 nodes, for 4 nodes of the job; a step is predicted to take "
+            in end["message"]
+        )
         assert after["nodes"][:4] == before["nodes"][:4]
         assert sorted(after["nodes"][4:]) == racks.nodes[8:]
         spec = job.placement(2)

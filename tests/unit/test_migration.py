@@ -101,7 +101,7 @@ def evaluated_topology(seen_now: ClusterState, uid: str = "a") -> str:
 
 def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
     message = moved(world(running()))
-    assert message.startswith("the uplinks of r1 let out 0.1 of its 2 nodes there; a step is ")
+    assert message.startswith("the uplinks of r1 have the bandwidth of 0.1 nodes, for 2 ")
     assert "if 2 of 4 node ranks move (2 to r2a, 3 to r2b)" in message
     record = scheduling.plan(world(running())).records["a"]
     assert (record.phase, record.moves, record.restarts, record.failures) == (
@@ -297,7 +297,7 @@ def test_job_on_unknown_machines_stays() -> None:
 
 
 def test_an_unknown_end_is_taken_to_be_a_day_away() -> None:
-    assert " of 24.0 h left " in moved(world(running(progress=Progress(1000))))
+    assert " of the remaining 24.0 h, " in moved(world(running(progress=Progress(1000))))
 
 
 def spread(count: int, **changes: Any) -> list[ObservedJob]:
@@ -363,7 +363,10 @@ def test_profile_of_other_devices_causes_no_migration() -> None:
         replace(each, device="other" if each.name.startswith("r2") else "ours")
         for each in racks(*HERE)
     )
-    for capacity, message in ((0.1, "the uplinks of r1 let out 0.1 "), (0.9, "")):
+    for capacity, message in (
+        (0.1, "the uplinks of r1 have the bandwidth of 0.1 nodes"),
+        (0.9, ""),
+    ):
         seen_now = world(job_seen, nodes=nodes, links=NARROW | {"r1": capacity})
         assert moved(seen_now).startswith(message)
         assert bool(moved(seen_now)) is bool(message)
