@@ -23,8 +23,9 @@ LABEL_JOB_NAME = f"{GROUP}/job-name"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_NODE_RANK = f"{GROUP}/node-rank"
+LABEL_ROLE = f"{GROUP}/role"
 LABEL_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-"""Mirrors the node rank, for dashboards that know Indexed Jobs."""
+"""Index of the pod in its role, for dashboards that know Indexed Jobs."""
 
 LABEL_BLOCK = f"{GROUP}/block"
 LABEL_RACK = f"{GROUP}/rack"
@@ -35,7 +36,7 @@ LABEL_FABRIC = f"{GROUP}/fabric"
 PROBES = "railwright-probes"
 """The ConfigMap beside the operator in which it keeps what surveys by probes found."""
 
-JOB_NAME_LENGTH_MAX = 52
+JOB_AND_ROLE_LENGTH_MAX = 51
 POD_NAME_LENGTH_MAX = 63
 
 RESERVED_PREFIX = "railwright"
@@ -57,6 +58,6 @@ def placement_name(job_name: str, attempt: int) -> str:
     return f"{job_name}-{attempt}"
 
 
-def pod_name(job_name: str, attempt: int, node_rank: int) -> str:
-    """The pod of one node rank of one attempt, within 63 characters up to attempt 9,999."""
-    return f"{job_name}-{attempt}-{node_rank}"
+def pod_name(job_name: str, role: str, index: int, attempt: int) -> str:
+    """The pod of a role in an attempt, within 63 characters up to attempt 9,999."""
+    return f"{job_name}-{role}-{index}-{attempt}"

@@ -76,6 +76,19 @@ Amounts = Annotated[
 ]
 
 
+_UNEQUAL = (
+    f"self.requests.filter(k, !(k in {_SPLIT}) && "
+    "(!has(self.limits) || !(k in self.limits) || "
+    "string(self.limits[k]) != string(self.requests[k])))"
+)
+_DEVICES_EQUAL = Rule(
+    f"!has(self.requests) || {_UNEQUAL}.size() == 0",
+    "requests has %s: expected the same amount in limits, as devices cannot be shared; set limits "
+    "alone, which are the requests then",
+    seen=(f"{_UNEQUAL}[0]",),
+)
+
+
 class EnvVar(Part):
     """An environment variable; valueFrom works as in any pod."""
 
@@ -88,9 +101,9 @@ class EnvVar(Part):
 
 
 class Resources(Part):
-    """What a sidecar or an init container asks for."""
+    """What a container requests, and its limits."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_DEVICES_EQUAL))
 
     requests: Amounts | None = None
     """Reserved for this container."""
@@ -125,7 +138,7 @@ class Container(Part):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] | None = None
     """Environment. RANK, WORLD_SIZE, MASTER_ADDR and the like are set by Railwright."""
     resources: Resources | None = None
-    """For sidecars and init containers. The first container gets spec.resourcesPerNode instead."""
+    """What the container requests, and its limits. The pod needs the requests of its containers."""
     volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64)] | None = None
     """Volumes to mount."""
 
@@ -163,14 +176,14 @@ _RESERVED_IN_POD: Mapping[str, tuple[Json, str]] = {
     "nodeName": (_TEXT, "Railwright chooses the nodes: use nodeSelector to narrow the choice"),
     "schedulerName": (_TEXT, "Railwright schedules the pods itself: remove it"),
     "schedulingGates": (_LIST, "Railwright binds a gang's pods at once: set spec.suspend instead"),
-    "hostname": (_TEXT, "pods are named by job, attempt and rank: remove it"),
+    "hostname": (_TEXT, "pods are named by job, role, index and attempt: remove it"),
     "affinity": (_OBJECT, "Railwright places by the network: use nodeSelector"),
     "topologySpreadConstraints": (_LIST, "Railwright places by the network: use nodeSelector"),
     "priorityClassName": (_TEXT, "a gang has one priority: use spec.priorityClassName of the job"),
     "priority": (_NUMBER, "a gang has one priority: use spec.priorityClassName of the job"),
-    "resources": (_OBJECT, "use spec.resourcesPerNode of the job"),
     "overhead": (_OBJECT, "the API server sets it by the RuntimeClass: remove it"),
-    "resourceClaims": (_LIST, "claims are not allocated yet: use spec.resourcesPerNode of the job"),
+    "resources": (_OBJECT, "use the resources of its containers"),
+    "resourceClaims": (_LIST, "claims are not allocated yet: use the resources of its containers"),
 }
 _RESERVED_IN_METADATA: Mapping[str, tuple[Json, str]] = {
     "ownerReferences": (_LIST, "the job owns its pods: remove it"),
@@ -200,12 +213,6 @@ _COMMAND_GIVEN = Rule(
     seen=("self.containers[0].name",),
     field=".containers",
 )
-_RESOURCES_ELSEWHERE = Rule(
-    "size(self.containers) == 0 || !has(self.containers[0].resources)",
-    'containers[0].resources is reserved in "%s": use spec.resourcesPerNode of the job',
-    seen=("self.containers[0].name",),
-    field=".containers",
-)
 _NEVER_RESTARTED = Rule(
     "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
     'restartPolicy is "%s", only "Never" works: Railwright restarts whole attempts, see '
@@ -216,13 +223,11 @@ _NEVER_RESTARTED = Rule(
 
 
 class PodSpec(Part):
-    """The pod of each node; every field of a pod that is not reserved works as it does there."""
+    """The pod of each replica; every field of a pod that is not reserved works as it does there."""
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra=_reserving(
-            _RESERVED_IN_POD, _COMMAND_GIVEN, _RESOURCES_ELSEWHERE, _NEVER_RESTARTED
-        ),
+        json_schema_extra=_reserving(_RESERVED_IN_POD, _COMMAND_GIVEN, _NEVER_RESTARTED),
     )
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1, max_length=8)]
@@ -268,9 +273,9 @@ class TemplateMetadata(Part):
 
 
 class PodTemplate(Part):
-    """The pod that runs on each node of the job."""
+    """The pod that runs for each replica of a role."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
     """Labels and annotations of each pod."""
     spec: PodSpec
-    """The pod of each node."""
+    """The pod of each replica."""

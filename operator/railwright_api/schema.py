@@ -119,7 +119,7 @@ def field_names(model: type[Part]) -> frozenset[str]:
 class Rule:
     """A CEL rule of the API server.
 
-    ``field`` is the path below the object that the error is reported at, such as ``.numNodes``.
+    ``field`` is the path below the object that the error is reported at, such as ``.roles``.
     The words are fixed (``message``), or have a ``%s`` or ``%d`` for each CEL expression in
     ``seen``: the API server estimates the cost of ``format`` by the words alone, while a sum of
     strings of unknown length exceeds its budget.

@@ -18,7 +18,7 @@ class Segment(Part):
     tier: Tier
     """Tier of which one domain must hold all nodes of a segment."""
     nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
-    """Number of nodes in each segment. numNodes must be a multiple of it."""
+    """Number of nodes in each segment. The replicas of a role must be a multiple of it."""
 
 
 class Spread(Part):

@@ -8,17 +8,14 @@ from pydantic import ConfigDict, Field, model_validator
 
 from railwright_api import names
 from railwright_api.failure_policy import FailurePolicy
-from railwright_api.pod_template import Amounts, PodTemplate
+from railwright_api.role import Role
 from railwright_api.schema import (
     AGE,
-    NODES_MAX,
-    PROCESSES_MAX,
     Column,
     Definition,
     Part,
     Resource,
     Rule,
-    name_length,
     rules,
 )
 from railwright_api.topology import Topology
@@ -50,6 +47,10 @@ def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> 
     )
 
 
+_SHARING = "self.roles.filter(r, !has(r.topology))"
+"""The roles that share the topology constraints of the job."""
+
+
 def _both(value: str) -> tuple[str, ...]:
     return value.replace("self.", "oldSelf."), value
 
@@ -61,38 +62,48 @@ _IMMUTABLE = (
         seen=_both("has(self.priorityClassName) ? self.priorityClassName : 'none'"),
         optional=True,
     ),
-    _held("numNodes", seen=_both("string(self.numNodes)")),
-    _held("numProcPerNode", seen=_both("string(self.numProcPerNode)")),
-    _held("resourcesPerNode"),
-    _held("template"),
+    _held("roles"),
     _held("topology", optional=True),
 )
 
 
 _SEGMENTS = Rule(
     "!has(self.topology) || !has(self.topology.segment) || "
-    "self.numNodes % self.topology.segment.nodes == 0",
-    "numNodes is %d: expected a multiple of topology.segment.nodes, which is %d",
-    seen=("self.numNodes", "self.topology.segment.nodes"),
-    field=".numNodes",
+    f"{_SHARING}.all(r, r.replicas % self.topology.segment.nodes == 0)",
+    "topology.segment.nodes is %d: expected a divisor of the replicas of every role, but %s has %d",
+    seen=(
+        "self.topology.segment.nodes",
+        *(
+            f"{_SHARING}.filter(r, r.replicas % self.topology.segment.nodes != 0)[0].{field}"
+            for field in ("name", "replicas")
+        ),
+    ),
+    field=".topology",
+)
+_TRAINING = "self.roles.filter(r, !has(self.workload.role) || r.name == self.workload.role)"
+_WORKLOAD_ROLE = Rule(
+    f"!has(self.workload) || {_TRAINING}.size() > 0",
+    'workload.role is "%s", which is no role of this job: expected one of its roles, such as %s',
+    seen=("self.workload.role", "self.roles[0].name"),
+    field=".workload",
 )
 _AXES = [f"self.workload.parallelism.{axis}" for axis in ("tensor", "context", "pipeline", "data")]
-_TOLD = " * ".join(_AXES)
+_PRODUCT = " * ".join(_AXES)
+_RANKS_OF_ROLE = f"({_TRAINING}[0].replicas * {_TRAINING}[0].processesPerReplica)"
 # Products of part of them first: all four together need not fit a number.
 _RANKS = Rule(
-    "!has(self.workload) || ("
-    + " && ".join(
-        f"{' * '.join(_AXES[:count])} <= self.numNodes * self.numProcPerNode" for count in (2, 3)
-    )
-    + f" && {_TOLD} + self.workload.parallelism.servers == self.numNodes * self.numProcPerNode)",
-    "workload.parallelism has %d ranks and %d servers, but %d nodes of %d processes are %d: these "
-    "two must be equal",
+    f"!has(self.workload) || {_TRAINING}.size() == 0 || ("
+    + " && ".join(f"{' * '.join(_AXES[:count])} <= {_RANKS_OF_ROLE}" for count in (2, 3))
+    + f" && {_PRODUCT} + self.workload.parallelism.servers == {_RANKS_OF_ROLE})",
+    "workload.parallelism has %d ranks and %d servers, but role %s has %d replicas of %d processes "
+    "each, which are %d: these two must be equal",
     seen=(
-        _TOLD,
+        _PRODUCT,
         "self.workload.parallelism.servers",
-        "self.numNodes",
-        "self.numProcPerNode",
-        "self.numNodes * self.numProcPerNode",
+        f"{_TRAINING}[0].name",
+        f"{_TRAINING}[0].replicas",
+        f"{_TRAINING}[0].processesPerReplica",
+        _RANKS_OF_ROLE,
     ),
     field=".workload",
 )
@@ -105,6 +116,9 @@ _PRE_RUN = Rule(
     "pre-run is sized; add a workload, or set profiling.preRun: Never",
     field=".profiling",
 )
+
+
+_NAMES = "(self.metadata.name.size() + r.name.size())"
 
 
 class Profiling(Part):
@@ -122,23 +136,28 @@ class Profiling(Part):
 class TrainingJobSpec(Part):
     """Specification of the desired behavior of a TrainingJob."""
 
-    model_config = ConfigDict(json_schema_extra=rules(*_IMMUTABLE, _SEGMENTS, _RANKS, _PRE_RUN))
+    model_config = ConfigDict(
+        json_schema_extra=rules(*_IMMUTABLE, _SEGMENTS, _WORKLOAD_ROLE, _RANKS, _PRE_RUN)
+    )
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
     """Name of the Queue in which the job waits. Can change only while the job is suspended."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Name of the PriorityClass of all pods of the job. If it is not set, the priority is that of
     the cluster's default class, or 0. Can change only while the job is suspended."""
-    num_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
-    """Number of nodes, one pod on each; all start together or none. Can change only while the job
+    roles: Annotated[
+        tuple[Role, ...],
+        Field(
+            min_length=1,
+            max_length=1,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ]
+    """Pods of the job. All pods of all roles start together or none. Can change only while the job
     is suspended."""
-    num_proc_per_node: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
-    """Number of ranks on each node, one process each, commonly one for each device. Can change only
-    while the job is suspended."""
-    resources_per_node: Amounts = Field(default={})
-    """What the ranks of one node need together: cpu, memory, ephemeral-storage, and devices by full
-    name in whole numbers, such as nvidia.com/gpu 8. Requests and limits are both set to it. Can
-    change only while the job is suspended."""
     failure_policy: FailurePolicy = FailurePolicy()
     """Number of failures that are retried. Only failures of the job itself count, such as a rank
     that exits with an error. Lost nodes and evictions do not count."""
@@ -173,22 +192,31 @@ class TrainingJobSpec(Part):
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=TEN_YEARS_S)] | None = None
     """Number of seconds after which a finished job is deleted. If it is not set, the job is
     kept."""
-    template: PodTemplate
-    """The pod that runs on each node. Can change only while the job is suspended."""
 
     @model_validator(mode="after")
-    def _comes_out_even(self) -> TrainingJobSpec:
-        nodes, processes = self.num_nodes, self.num_proc_per_node
+    def _is_consistent(self) -> TrainingJobSpec:
         segment = self.topology.segment if self.topology else None
-        if segment and nodes % segment.nodes:
-            raise ValueError(_SEGMENTS.message % (nodes, segment.nodes))
+        for role in self.roles:
+            if segment and role.topology is None and role.replicas % segment.nodes:
+                raise ValueError(_SEGMENTS.message % (segment.nodes, role.name, role.replicas))
         split = self.workload.parallelism if self.workload else None
-        if split and split.ranks + split.servers != nodes * processes:
-            counts = (split.ranks, split.servers, nodes, processes, nodes * processes)
-            raise ValueError(_RANKS.message % counts)
+        if split:
+            role = self.training_role
+            counts = role.replicas, role.processes_per_replica, role.ranks
+            if split.ranks + split.servers != role.ranks:
+                raise ValueError(_RANKS.message % (split.ranks, split.servers, role.name, *counts))
         if self.profiling.pre_run == "Auto" and (split is None or split.servers):
             raise ValueError(_PRE_RUN.message)
         return self
+
+    @property
+    def training_role(self) -> Role:
+        """The role whose ranks the workload describes. Raises ValueError if there is none."""
+        name = self.workload.role if self.workload else None
+        found = [role for role in self.roles if name is None or role.name == name]
+        if not found:
+            raise ValueError(_WORKLOAD_ROLE.message % (name, self.roles[0].name))
+        return found[0]
 
 
 class TrainingJob(Resource):
@@ -197,10 +225,12 @@ class TrainingJob(Resource):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            name_length(
-                names.JOB_NAME_LENGTH_MAX,
-                "pods are named job-attempt-rank, and that must stay within "
-                f"{names.POD_NAME_LENGTH_MAX}",
+            Rule(
+                f"self.spec.roles.all(r, {_NAMES} <= {names.JOB_AND_ROLE_LENGTH_MAX})",
+                'metadata.name: "%s" and its longest role name have %d characters, at most '
+                f"{names.JOB_AND_ROLE_LENGTH_MAX}: pods are named job-role-index-attempt, and that "
+                f"must stay within {names.POD_NAME_LENGTH_MAX}",
+                seen=("self.metadata.name", f"self.spec.roles.map(r, {_NAMES}).max()"),
             ),
             Rule(
                 "!self.metadata.name.contains('.')",

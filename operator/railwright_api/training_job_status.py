@@ -142,7 +142,7 @@ class TrainingJobStatus(Part):
     """Current state of the job: Scheduled, Running, Healthy, Checkpointed, ProfileApplied,
     Suspended, Complete, Failed."""
     attempt: Count = 0
-    """Number of the newest attempt. Its pods are named job-attempt-rank."""
+    """Number of the newest attempt. Its pods are named job-role-index-attempt."""
     ended_attempt: Count = 0
     """Number of the newest attempt that has ended."""
     restarts: Count = 0
@@ -163,8 +163,8 @@ class TrainingJobStatus(Part):
     nodes: NodeList = ()
     """Node of each node rank of the live attempt."""
     spec_hash: Digest | None = None
-    """Hash of the fields of the spec that the live attempt was made from: numNodes, numProcPerNode,
-    priorityClassName, resourcesPerNode, template and topology."""
+    """Hash of the fields of the spec that the live attempt was made from: priorityClassName,
+    roles and topology."""
     nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
     """Names of the nodes of the live attempt, or their number if there are more than a few."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None

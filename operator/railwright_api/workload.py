@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from railwright_api.schema import RANKS_MAX, Part, Rule, rules
+from railwright_api.schema import RANKS_MAX, ROLE_NAME_LENGTH_MAX, Part, Rule, rules
 
 Positive = Annotated[int, Field(ge=1, le=2**40)]
 EXPERTS_MAX = 16_384
@@ -247,6 +247,8 @@ class Workload(Part):
         json_schema_extra=rules(*(each.rule for each in WHOLE), *_OTHERS),
     )
 
+    role: Annotated[str, Field(min_length=1, max_length=ROLE_NAME_LENGTH_MAX)] | None = None
+    """Role whose ranks train it; none means the first role of the job."""
     transformer: Transformer
     """Dimensions of the model."""
     parallelism: Parallelism

@@ -33,8 +33,13 @@ class _Metadata(Part):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
+class _Role(Part):
+    name: str = ""
+    processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
+
+
 class _Spec(Part):
-    num_proc_per_node: Annotated[int, Field(ge=0, le=PROCESSES_MAX)] = 0
+    roles: tuple[_Role, ...] = ()
     workload: Workload | None = None
     attempt: int = 0
     nodes: NodeList = ()
@@ -121,7 +126,8 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     metadata = job.metadata if job.metadata.name else placement.metadata
     placed = placement.metadata.labels.get(names.LABEL_JOB_NAME, placement.metadata.name)
     name = job.metadata.name or placed
-    nodes, per_node = placement.spec.nodes or job.status.nodes, job.spec.num_proc_per_node
+    nodes = placement.spec.nodes or job.status.nodes
+    per_node = job.spec.roles[0].processes_per_replica if job.spec.roles else 0
     stated, mapping = job.spec.workload, placement.spec.mapping
     if stated and not stated.profile and mapping and mapping.communication == "measured":
         stated = stated.model_copy(update={"profile": profile.spec.document or None})

@@ -146,7 +146,7 @@ def assemble(
     """Construct all informers. ``clock`` is monotonic seconds, ``reception_clock`` the same while
     messages are received; ``rng`` makes a random source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
-    jobs, chosen = Jobs(lambda raw: pods.sample(raw, launcher)), Site()
+    jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
     placements = OwnedObjects[PlacementRecord]()
     discovery = Discovery(chosen, wake, clock=clock)

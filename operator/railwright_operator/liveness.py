@@ -173,7 +173,7 @@ class Liveness:
         gone: bool,
     ) -> ObservedRank:
         name = cached.record.nodes[node_rank]
-        processes = cached.job.spec.num_proc_per_node
+        processes = cached.roles[0].ranks_per_pod
         done = _ended_well(pod, launcher, processes)
         first_rank = node_rank * processes
         return ObservedRank(
@@ -323,8 +323,9 @@ def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
 
 
 def _memory_limit(cached: CachedJob) -> int | None:
-    """The memory limit of the ranks of one node, in bytes."""
-    limit = cached.job.spec.resources_per_node.get("memory")
+    """The memory limit of the container of the ranks, in bytes."""
+    resources = cached.job.spec.roles[0].template.spec.containers[0].resources
+    limit = ((resources and resources.limits) or {}).get("memory")
     return None if limit is None else quantities.bytes_of(str(limit))
 
 

@@ -174,7 +174,7 @@ class StateBuilder:
             uid,
             record.attempt,
             nodes=record.nodes,
-            num_processes=self._cycle_jobs[uid].job.spec.num_proc_per_node,
+            num_processes=self._cycle_jobs[uid].roles[0].ranks_per_pod,
             resume=tuple(
                 protocol.Checkpoint(point.attempt, point.step)
                 for point in record.checkpoints
@@ -289,13 +289,15 @@ class StateBuilder:
         of the old job still have these names."""
         if cached.record.live:
             return None
-        metadata, need = cached.raw["metadata"], cached.job.spec.num_nodes
+        metadata, roles = cached.raw["metadata"], cached.roles
         taken = self.pods.name_conflicts(
             cached.uid,
             namespace=metadata["namespace"],
             job_name=metadata["name"],
+            roles=[role.name for role in roles],
             attempt=cached.record.attempt + 1,
         )
+        need = sum(role.replicas for role in roles)
         return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
     def _job_of(self, cached: CachedJob) -> Job:

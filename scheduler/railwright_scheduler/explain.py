@@ -173,7 +173,7 @@ def _never(reason: NeverFits) -> str:
     if not reason.candidates and reason.tolerated and reason.constraints == NO_CONSTRAINTS:
         return "no node has all of it together" + _outside(reason)
     most = reason.candidates - reason.candidates % max(1, reason.constraints.segment)
-    fix = f": numNodes <= {most}" if most else ""
+    fix = f": replicas <= {most}" if most else ""
     exist = "stand so" if reason.constraints != NO_CONSTRAINTS else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))
     return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
@@ -246,7 +246,7 @@ def _behind(reason: BlockedByReservation) -> str:
 def _ledger_full(reason: LedgerFull) -> str:
     limit = reason.free if reason.passes else reason.limit
     most = reason.need * limit // reason.size
-    fix = f"numNodes of at most about {most}"
+    fix = f"replicas of at most about {most}"
     asked = (
         f"the ledger takes about {reason.size:,} bytes to list its {_count(reason.need, 'node')}"
     )

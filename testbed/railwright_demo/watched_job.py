@@ -35,7 +35,7 @@ class WatchedJob:
         evidence: Callable[[], str],
     ) -> None:
         self.name: str = manifest["metadata"]["name"]
-        self.milestones = Milestones(manifest["spec"]["numNodes"])
+        self.milestones = Milestones(sum(role["replicas"] for role in manifest["spec"]["roles"]))
         self._plane = plane
         self._manifest = manifest
         self._screen = screen

@@ -25,11 +25,11 @@ def manifest(name: str, *, image: str, checkpoints: Path | None, min_step_s: flo
     """
     job: Json = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     job["metadata"]["name"] = name
-    spec = job["spec"]
-    spec["numNodes"] = NUM_NODES
-    spec["resourcesPerNode"] = {GPU: GPUS_PER_NODE}
-    pod = spec["template"]["spec"]
+    (role,) = job["spec"]["roles"]
+    role["replicas"] = NUM_NODES
+    pod = role["template"]["spec"]
     main = pod["containers"][0]
+    main["resources"] = {"limits": {GPU: GPUS_PER_NODE}}
     main["image"] = image
     main["command"] = [
         "python3",

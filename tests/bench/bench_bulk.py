@@ -180,7 +180,7 @@ def _until(holds: Any, what: str) -> None:
 def _large(number: int, size: int) -> Json:
     """A job that waits: no node has what it selects. Half of its spec are small objects."""
     body = gang_site.job("large", f"large-{number}", nodes=1)
-    spec = body["spec"]["template"]["spec"]
+    spec = body["spec"]["roles"][0]["template"]["spec"]
     spec["nodeSelector"] = {"example.com/none": "here"}
     source = {"secret": {"name": "some-secret"}}
     count = size // 2 // (len(orjson.dumps(source)) + 1)

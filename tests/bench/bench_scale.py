@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from bench import gang_site
-from bench.gang_site import FLOW, GPU, GangSite, Json, log_progress
+from bench.gang_site import FLOW, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
@@ -91,8 +91,8 @@ def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     # The others wait for more nodes than are free, and have a claim on these.
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
     asyncio.run(_create_all(site, "/apis/scheduling.k8s.io/v1/priorityclasses", [urgent]))
-    job = gang_site.job("bench", "first", nodes=SPARE_NODES)
-    job["spec"] |= {"priorityClassName": "urgent", "resourcesPerNode": {GPU: GANG_GPUS}}
+    job = gang_site.job("bench", "first", nodes=SPARE_NODES, gpus=GANG_GPUS)
+    job["spec"]["priorityClassName"] = "urgent"
     asyncio.run(_create_all(site, _jobs_path(), [job]))
     started_s = time.monotonic()
     operator.start()
@@ -165,9 +165,7 @@ def _others(nodes: int) -> Iterable[Json]:
 
 def _running(count: int) -> Iterable[Json]:
     for number in range(count):
-        job = gang_site.job("bench", f"running-{number:04d}", nodes=GANG)
-        job["spec"]["resourcesPerNode"] = {GPU: GANG_GPUS}
-        yield job
+        yield gang_site.job("bench", f"running-{number:04d}", nodes=GANG, gpus=GANG_GPUS)
 
 
 def _waiting() -> Iterable[Json]:

@@ -190,17 +190,21 @@ def operated(site: GangSite) -> Iterator[OperatorProcess]:
         yield process
 
 
-def job(namespace: str, name: str, *, nodes: int) -> Json:
-    """A TrainingJob that takes whole nodes."""
-    container = {"name": "train", "image": "example.com/none", "command": ["python3", "train.py"]}
+def job(namespace: str, name: str, *, nodes: int, gpus: int = GPUS) -> Json:
+    """A TrainingJob that takes these GPUs of each node."""
+    container = {
+        "name": "train",
+        "image": "example.com/none",
+        "command": ["python3", "train.py"],
+        "resources": {"limits": {GPU: gpus}},
+    }
+    template = {"spec": {"containers": [container]}}
     return {
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "numNodes": nodes,
-            "resourcesPerNode": {GPU: GPUS},
-            "template": {"spec": {"containers": [container]}},
+            "roles": [{"name": "worker", "replicas": nodes, "template": template}],
         },
     }
 

@@ -50,7 +50,7 @@ def test_sharded_training_that_lost_a_pod_has_equal_losses(
     job = run(_fsdp("interrupted", checkpoints("interrupted")))
     job.until(lambda status: _step(status) >= EVERY + 2, "steps after a checkpoint")
     plane = cluster.bed.control_plane
-    plane.kubectl("-n", job.namespace, "delete", "pod", "interrupted-1-1", "--wait=false")
+    plane.kubectl("-n", job.namespace, "delete", "pod", "interrupted-worker-1-1", "--wait=false")
     status = job.until_phase("Succeeded", deadline_s=180)
     assert (status["attempt"], status["lastTermination"]["cause"]) == (2, "PodDeleted")
     resumed = _losses(job, attempt=2)
@@ -79,7 +79,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
     assert gathered[Operation.REDUCE_SCATTER] == 4 * 119_552
     assert gathered[Operation.ALL_GATHER] == 4 * (2 * 119_552 - 19_584)
     plane = cluster.bed.control_plane
-    plane.kubectl("-n", job.namespace, "delete", "pod", "seen-1-1", "--wait=false")
+    plane.kubectl("-n", job.namespace, "delete", "pod", "seen-worker-1-1", "--wait=false")
     job.until(lambda status: status["attempt"] == 2, "another attempt")
     kept = {
         attempt: plane.kubectl(

@@ -26,11 +26,13 @@ def job(
     name: str = "train",
     *,
     spec: Manifest | None = None,
+    role: Manifest | None = None,
     metadata: Manifest | None = None,
     pod: Manifest | None = None,
     container: Manifest | None = None,
 ) -> Manifest:
-    """A TrainingJob of two nodes; each argument adds to, or replaces, fields of its part."""
+    """A TrainingJob of one role with two replicas; each argument adds to, or replaces, fields of
+    its part."""
     main = {"name": "train", "image": "python:3.12", "command": ["python3", "train.py"]}
     template: Manifest = {
         "spec": {"containers": [without_nones(main | (container or {}))]} | (pod or {})
@@ -41,8 +43,22 @@ def job(
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
         "metadata": {"name": name},
-        "spec": without_nones({"numNodes": 2, "template": template} | (spec or {})),
+        "spec": without_nones(
+            {
+                "roles": [
+                    without_nones(
+                        {"name": "worker", "replicas": 2, "template": template} | (role or {})
+                    )
+                ]
+            }
+            | (spec or {})
+        ),
     }
+
+
+def roles(pod: Manifest | None = None, **changes: Any) -> Manifest:
+    """The roles of that job, with these changes, as part of a spec."""
+    return {"roles": job(role=changes, pod=pod)["spec"]["roles"]}
 
 
 def cluster_object(kind: str, name: str = "default", **spec: object) -> Manifest:

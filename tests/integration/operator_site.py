@@ -39,6 +39,7 @@ FLOOR_LABEL = "example.com/floor"
 LAUNCHER_IMAGE = "example.com/launcher"
 HALL_NODES = 64
 COMMAND = ("python3", "train.py")
+SHAPE = {"nodes", "gpus", "processes", "volumes"}
 LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
@@ -224,25 +225,26 @@ class Floor:
         ]
         self.site.kwok.add_nodes(specs)
         self.site.until_nodes_heard()
-        made = [spec.name for spec in specs]
-        self.nodes.extend(made)
+        self.nodes.extend(made := [spec.name for spec in specs])
         return made
 
     def apply(
         self,
         name: str,
         *,
-        nodes: int = 2,
-        gpus: int = 8,
+        resources: Json | None = None,
+        beside: Sequence[Json] = (),
         annotations: Mapping[str, str] | None = None,
-        volumes: Mapping[str, str] | None = None,
-        **spec: Any,
+        **parts: Any,
     ) -> Job:
-        """Apply a job that runs on this floor only."""
-        training = Training(name, COMMAND, nodes=nodes, gpus=gpus, volumes=volumes or {}, spec=spec)
-        manifest = training.manifest(self.name)
-        template = manifest["spec"]["template"]
+        """Apply a job for this floor. ``resources`` are limits besides GPUs, ``beside`` further
+        containers; other parts are of Training, or of the spec."""
+        given = {"gpus": 8} | {part: parts.pop(part) for part in SHAPE & parts.keys()}
+        manifest = Training(name, COMMAND, spec=parts, **given).manifest(self.name)
+        template = manifest["spec"]["roles"][0]["template"]
         template["spec"]["nodeSelector"] = {FLOOR_LABEL: self.name}
+        template["spec"]["containers"][0]["resources"]["limits"] |= resources or {}
+        template["spec"]["containers"] += beside
         template["metadata"] = {"annotations": dict(annotations or {})}
         self.site.admin.post(self.path(names.TRAINING_JOBS), manifest)
         return Job(self.site.plane, self.site.admin, self.name, name)

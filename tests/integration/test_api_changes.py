@@ -16,10 +16,10 @@ POD = {"containers": [{"name": "train", "image": "python:3.13", "command": ["pyt
 SHAPE: list[tuple[str, Changes, str]] = [
     ("queue", {"queue": "other"}, "from default to other"),
     ("priorityClassName", {"priorityClassName": "high"}, "from none to high"),
-    ("numNodes", {"numNodes": 4}, "from 2 to 4"),
-    ("numProcPerNode", {"numProcPerNode": 8}, "from 1 to 8"),
-    ("resourcesPerNode", {"resourcesPerNode": {"cpu": "2"}}, "while the job is not suspended"),
-    ("template", {"template": {"spec": POD}}, "while the job is not suspended"),
+    ("roles", manifests.roles(replicas=4), "while the job is not suspended"),
+    ("roles", manifests.roles(processesPerReplica=8), "while the job is not suspended"),
+    ("roles", manifests.roles(name="other"), "while the job is not suspended"),
+    ("roles", manifests.roles(template={"spec": POD}), "while the job is not suspended"),
 ]
 
 
@@ -69,12 +69,14 @@ def test_suspend_then_change_then_resume_works(
 
 
 def test_suspending_and_changing_in_one_step_is_refused(job: Job) -> None:
-    assert "numNodes cannot change from 2 to 4" in job.refusal(suspend=True, numNodes=4)
+    answer = job.refusal(suspend=True, **manifests.roles(replicas=4))
+    assert "roles cannot change" in answer
 
 
 def test_changing_and_resuming_in_one_step_works(job: Job) -> None:
     job.change(suspend=True)
-    assert job.change(suspend=False, numNodes=4)["spec"]["numNodes"] == 4
+    stored = job.change(suspend=False, **manifests.roles(replicas=4))
+    assert stored["spec"]["roles"][0]["replicas"] == 4
 
 
 def test_budget_and_time_to_live_change_at_any_time(job: Job) -> None:
@@ -85,34 +87,36 @@ def test_budget_and_time_to_live_change_at_any_time(job: Job) -> None:
 
 def test_unknown_template_field_is_immutable_too(job: Job) -> None:
     """The schema keeps fields that Railwright does not have, and refuses their change."""
-    assert "template cannot change" in job.refusal(template={"spec": {"hostNetwork": True}})
+    host = manifests.roles({"hostNetwork": True})
+    assert "roles cannot change" in job.refusal(**host)
     job.change(suspend=True)
-    job.change(template={"spec": {"hostNetwork": True}}, suspend=False)
-    assert "template cannot change" in job.refusal(template={"spec": {"hostNetwork": False}})
-    assert "template cannot change" in job.refusal(template={"spec": {"hostNetwork": None}})
+    job.change(**host, suspend=False)
+    assert "roles cannot change" in job.refusal(**manifests.roles({"hostNetwork": False}))
+    assert "roles cannot change" in job.refusal(**manifests.roles())
 
 
 def test_the_largest_job_is_taken_and_can_still_be_changed(
     admin: ApiClient, namespace: str
 ) -> None:
     env = [{"name": f"NAME_{number}", "value": "v" * 400} for number in range(256)]
-    containers = [
+    containers: list[dict[str, Any]] = [
         {"name": f"c{number}", "image": "i", "command": ["c"], "env": env} for number in range(8)
     ]
     devices = {f"example.com/device-{number}": "999999" for number in range(16)}
-    spec = {"numNodes": 16_384, "numProcPerNode": 64, "resourcesPerNode": devices}
+    containers[0]["resources"] = {"limits": devices}
+    role = {"replicas": 16_384, "processesPerReplica": 64}
     labels = {"labels": {f"team-{number}/name": "x" * 63 for number in range(64)}}
     path = manifests.path(names.TRAINING_JOBS, namespace)
-    admin.post(path, manifests.job(spec=spec, pod={"containers": containers}, metadata=labels))
+    admin.post(path, manifests.job(role=role, pod={"containers": containers}, metadata=labels))
     admin.patch(f"{path}/train", {"spec": {"failurePolicy": {"backoffLimit": 9}}})
-    with pytest.raises(ApiError, match="numNodes cannot change from 16384 to 1 "):
-        admin.patch(f"{path}/train", {"spec": {"numNodes": 1}})
+    with pytest.raises(ApiError, match="roles cannot change"):
+        admin.patch(f"{path}/train", {"spec": manifests.roles(replicas=1)})
 
 
 def test_order_of_containers_is_immutable_too(job: Job) -> None:
     first = POD["containers"][0]
     second = {"name": "side", "image": "i", "command": ["s"]}
     job.change(suspend=True)
-    job.change(suspend=False, template={"spec": {"containers": [first, second]}})
-    answer = job.refusal(template={"spec": {"containers": [second, first]}})
-    assert "template cannot change" in answer
+    job.change(suspend=False, **manifests.roles({"containers": [first, second]}))
+    answer = job.refusal(**manifests.roles({"containers": [second, first]}))
+    assert "roles cannot change" in answer

@@ -73,10 +73,10 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("tj.spec.numNodes", ["<integer>", "one pod on each; all start together or none"]),
-        ("tj.spec.resourcesPerNode", ["<map[string]Object>", "such as nvidia.com/gpu 8"]),
+        ("tj.spec.roles", ["<[]Object>", "All pods of all roles start together or none"]),
+        ("tj.spec.roles.replicas", ["<integer>", "Number of pods, each on a node of its own"]),
         ("tj.spec.activeDeadlineSeconds", ["<integer>", "Suspending the job resets the time"]),
-        ("tj.spec.template.spec.affinity", ["Reserved: Railwright places by the network"]),
+        ("tj.spec.roles.template.spec.affinity", ["Reserved: Railwright places by the network"]),
         ("tj.status.progress.percent", ["for example 42%"]),
         ("queues", ["waits in the queue default"]),
         ("fabrics.spec.levels", ["the coarsest first"]),
@@ -92,12 +92,10 @@ def test_kubectl_explain_describes_a_field(
 
 def test_omitted_fields_get_their_defaults(admin: ApiClient) -> None:
     spec = manifests.accept(admin, manifests.job())["spec"]
-    del spec["template"]
+    del spec["roles"][0]["template"]
     assert spec == {
         "queue": "default",
-        "numNodes": 2,
-        "numProcPerNode": 1,
-        "resourcesPerNode": {},
+        "roles": [{"name": "worker", "replicas": 2, "processesPerReplica": 1}],
         "failurePolicy": {"backoffLimit": 3, "windowSeconds": 86_400},
         "startTimeoutSeconds": 600,
         "suspend": False,

@@ -77,9 +77,9 @@ MINE = {"name": "mine", "key": "k"}
 @pytest.mark.parametrize(
     ("pod", "container", "words"),
     [
-        ({"hostNetwork": True}, {}, "spec.template.spec.hostNetwork: pods of this namespace stay"),
-        ({"hostPID": True}, {}, "spec.template.spec.hostPID: pods of this namespace stay off"),
-        ({"hostIPC": True}, {}, "spec.template.spec.hostIPC: pods of this namespace stay off"),
+        ({"hostNetwork": True}, {}, "template.spec.hostNetwork: pods of this namespace stay"),
+        ({"hostPID": True}, {}, "template.spec.hostPID: pods of this namespace stay off"),
+        ({"hostIPC": True}, {}, "template.spec.hostIPC: pods of this namespace stay off"),
         (_volume({"hostPath": {"path": "/"}}), {}, "such as hostPath: use a persistentVolumeClaim"),
         (_volume({"iscsi": {"lun": 1}}), {}, "is of a kind that this namespace may not mount"),
         ({}, _security(privileged=True), "securityContext.privileged: pods of this namespace"),
@@ -128,9 +128,8 @@ def test_a_tenants_job_within_its_rights_is_taken(
 def test_template_cannot_change_into_a_refused_one(alice: ApiClient) -> None:
     """The rules for a new template apply to a change of one too."""
     alice.post(JOBS, manifests.job("held", spec={"suspend": True}))
-    template = manifests.job(pod={"hostPID": True})["spec"]["template"]
     with pytest.raises(ApiError, match="hostPID: pods of this namespace stay off the host"):
-        alice.patch(f"{JOBS}/held", {"spec": {"template": template}})
+        alice.patch(f"{JOBS}/held", {"spec": manifests.roles({"hostPID": True})})
     alice.patch(f"{JOBS}/held", {"spec": {"failurePolicy": {"backoffLimit": 7}}})
 
 
@@ -233,15 +232,15 @@ def test_pods_with_our_labels_are_made_by_operator_alone(
     mine, pods = f"/api/v1/namespaces/{TENANT}/pods", f"/api/v1/namespaces/{floor.name}/pods"
     refused = "is reserved, the operator alone sets it: remove it"
     with pytest.raises(ApiError, match=refused):
-        alice.post(mine, _pod("looks-1-0", job_uid="u", attempt="1"))
+        alice.post(mine, _pod("looks-worker-0-1", job_uid="u", attempt="1"))
     alice.post(mine, _pod("plain"))
     with pytest.raises(ApiError, match=refused):
         alice.patch(f"{mine}/plain", {"metadata": {"labels": {names.LABEL_JOB_UID: "u"}}})
     floor.apply("job", nodes=1).until_bound()
     for change in ({names.LABEL_ATTEMPT: "7"}, {names.LABEL_JOB_UID: None}):
         with pytest.raises(ApiError, match=refused):
-            site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": change}})
-    site.admin.patch(f"{pods}/job-1-0", {"metadata": {"labels": {"team": "blue"}}})
+            site.admin.patch(f"{pods}/job-worker-0-1", {"metadata": {"labels": change}})
+    site.admin.patch(f"{pods}/job-worker-0-1", {"metadata": {"labels": {"team": "blue"}}})
 
 
 @pytest.mark.parametrize(
@@ -263,12 +262,14 @@ def test_pod_of_a_job_is_guarded(
     devices would stay reserved."""
     floor.apply("job", nodes=1).until_bound()
     with pytest.raises(ApiError, match=words):
-        site.admin.patch(f"/api/v1/namespaces/{floor.name}/pods/job-1-0{subresource}", change)
+        site.admin.patch(
+            f"/api/v1/namespaces/{floor.name}/pods/job-worker-0-1{subresource}", change
+        )
 
 
 def test_pod_of_a_job_keeps_its_user_metadata_free(site: Site, floor: Floor) -> None:
     floor.apply("job", nodes=1).until_bound()
-    path = f"/api/v1/namespaces/{floor.name}/pods/job-1-0"
+    path = f"/api/v1/namespaces/{floor.name}/pods/job-worker-0-1"
     site.admin.patch(path, {"metadata": {"annotations": {"note": "mine"}}})
 
 
@@ -288,7 +289,7 @@ OF_JOBS = f"{CONTROLLERS}job-controller"
 
 def _refusal(site: Site, namespace: str, user: str, change: Changes, *more: str) -> str:
     """What the API server says to this user, who has the rights; empty if the change is taken."""
-    asked = ("patch", "pod", "job-1-0", "--dry-run=server", "-p", json.dumps(change), *more)
+    asked = ("patch", "pod", "job-worker-0-1", "--dry-run=server", "-p", json.dumps(change), *more)
     groups = ("--as-group=system:masters", "--as-group=system:authenticated")
     try:
         site.plane.kubectl("-n", namespace, *asked, f"--as={user}", *groups)

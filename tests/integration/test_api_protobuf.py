@@ -134,16 +134,18 @@ async def pods(control_plane: ControlPlane, namespace: str) -> str:
                 names.LABEL_JOB_NAME: OWNER["name"],
                 names.LABEL_ATTEMPT: "3",
                 names.LABEL_NODE_RANK: str(rank),
+                names.LABEL_ROLE: "worker",
+                names.LABEL_COMPLETION_INDEX: str(rank),
             }
             metadata = {
-                "name": f"llm-3-{rank}",
+                "name": f"llm-worker-{rank}-3",
                 "labels": LABELS | ours,
                 "ownerReferences": [OWNER],
                 "finalizers": ["example.com/held"],
             }
             await api.create(path, {"metadata": metadata, "spec": RICH})
-        await api.patch(f"{path}/llm-3-1/status", {"status": STATUS})
-        await api.delete(f"{path}/llm-3-2")
+        await api.patch(f"{path}/llm-worker-1-3/status", {"status": STATUS})
+        await api.delete(f"{path}/llm-worker-2-3")
     return path
 
 

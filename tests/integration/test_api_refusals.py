@@ -14,15 +14,41 @@ from railwright_testbed.api_client import ApiClient
 Changes = dict[str, Any]
 
 
+def _requesting(amounts: Changes) -> Changes:
+    """A job whose container has these limits, which are its requests then."""
+    return manifests.job(container={"resources": {"limits": amounts}})
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("numNodes", 0, ["spec.numNodes", "0", "greater than or equal to 1"]),
-        ("numNodes", -1, ["spec.numNodes", "-1", "greater than or equal to 1"]),
-        ("numNodes", 10**9, ["spec.numNodes", "1000000000", "less than or equal to 16384"]),
-        ("numNodes", None, ["spec.numNodes", "Required"]),
-        ("numProcPerNode", 0, ["spec.numProcPerNode", "greater than or equal to 1"]),
-        ("numProcPerNode", 65, ["spec.numProcPerNode", "less than or equal to 64"]),
+        ("replicas", 0, ["spec.roles[0].replicas", "0", "greater than or equal to 1"]),
+        ("replicas", -1, ["spec.roles[0].replicas", "-1", "greater than or equal to 1"]),
+        ("replicas", 10**9, ["replicas", "1000000000", "less than or equal to 16384"]),
+        ("replicas", None, ["spec.roles[0].replicas", "Required"]),
+        ("processesPerReplica", 0, ["processesPerReplica", "greater than or equal to 1"]),
+        ("processesPerReplica", 65, ["processesPerReplica", "less than or equal to 64"]),
+        ("name", "Worker", ["spec.roles[0].name", "should match"]),
+        ("name", "w" * 33, ["spec.roles[0].name", "32"]),
+        ("name", None, ["spec.roles[0].name", "Required"]),
+        ("template", None, ["spec.roles[0].template", "Required"]),
+    ],
+)
+def test_role_field_out_of_its_range_is_refused(
+    admin: ApiClient, field: str, value: object, words: list[str]
+) -> None:
+    answer = refusal(admin, manifests.job(role={field: value}))
+    assert all(word in answer for word in words), answer
+
+
+@pytest.mark.parametrize("roles", [[], None, 2 * manifests.roles()["roles"]], ids=str)
+def test_job_has_one_role(admin: ApiClient, roles: object) -> None:
+    assert "spec.roles" in refusal(admin, manifests.job(spec={"roles": roles}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
         ("failurePolicy", {"backoffLimit": -1}, ["Policy.backoffLimit", "equal to 0"]),
         (
             "failurePolicy",
@@ -54,7 +80,7 @@ def test_a_field_out_of_its_range_is_refused_with_the_limit(
 
 @pytest.mark.parametrize("amount", ["8.5", "-1", -1, "1e30", "0x8", " 8", "", "1k", "٨", "1000000"])
 def test_devices_come_in_whole_numbers(admin: ApiClient, amount: object) -> None:
-    answer = refusal(admin, manifests.job(spec={"resourcesPerNode": {"nvidia.com/gpu": amount}}))
+    answer = refusal(admin, _requesting({"nvidia.com/gpu": amount}))
     expected = f'nvidia.com/gpu is "{amount}", not a whole number from 0 to 999999, such as 8'
     assert expected in answer, answer
 
@@ -75,22 +101,22 @@ def test_devices_come_in_whole_numbers(admin: ApiClient, amount: object) -> None
 def test_cpu_and_bytes_are_quantities_within_bounds(
     admin: ApiClient, resource: str, amount: str, most: str, example: str
 ) -> None:
-    answer = refusal(admin, manifests.job(spec={"resourcesPerNode": {resource: amount}}))
+    answer = refusal(admin, _requesting({resource: amount}))
     assert f'{resource} is "{amount}", not a quantity from 0 to {most}, such as {example}' in answer
 
 
 @pytest.mark.parametrize("resource", ["gpu", "GPU", "pods", "hugepages-2Mi", "a/b/c", ""])
 def test_unknown_resource_name_is_refused_with_known_ones(admin: ApiClient, resource: str) -> None:
     """The message lists the resource names that are allowed."""
-    answer = refusal(admin, manifests.job(spec={"resourcesPerNode": {resource: 1}}))
+    answer = refusal(admin, _requesting({resource: 1}))
     assert f"{resource} is no resource of a pod: use cpu, memory" in answer, answer
     assert "such as nvidia.com/gpu" in answer
 
 
 def test_at_most_sixteen_resources_are_taken(admin: ApiClient) -> None:
     many = {f"example.com/d{number}": 1 for number in range(17)}
-    answer = refusal(admin, manifests.job(spec={"resourcesPerNode": many}))
-    assert "spec.resourcesPerNode: Too many: 17: must have at most 16" in answer, answer
+    answer = refusal(admin, _requesting(many))
+    assert "resources.limits: Too many: 17: must have at most 16" in answer, answer
 
 
 @pytest.mark.parametrize(
@@ -103,14 +129,40 @@ def test_at_most_sixteen_resources_are_taken(admin: ApiClient) -> None:
     ],
 )
 def test_sound_amounts_are_taken(admin: ApiClient, amounts: Changes) -> None:
-    stored = accept(admin, manifests.job(spec={"resourcesPerNode": amounts}))
-    assert stored["spec"]["resourcesPerNode"] == amounts
+    stored = accept(admin, _requesting(amounts))
+    (container,) = stored["spec"]["roles"][0]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == amounts
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"requests": {"nvidia.com/gpu": 8}}, "requests has nvidia.com/gpu"),
+        (
+            {"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 4}},
+            "expected the same amount in limits",
+        ),
+    ],
+)
+def test_devices_requested_without_equal_limits_are_refused(
+    admin: ApiClient, resources: Changes, words: str
+) -> None:
+    """The API server would refuse the pods."""
+    assert words in refusal(admin, manifests.job(container={"resources": resources}))
+
+
+def test_requests_below_limits_are_taken(admin: ApiClient) -> None:
+    resources = {
+        "requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "8"},
+        "limits": {"cpu": 2, "memory": "2Gi", "nvidia.com/gpu": 8},
+    }
+    assert accept(admin, manifests.job(container={"resources": resources}))
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("x" * 53, ["has 53 characters, at most 52", "job-attempt-rank", "within 63"]),
+        ("x" * 46, ["have 52 characters, at most 51", "job-role-index-attempt", "within 63"]),
         ("my.job", ['"my.job" holds a dot', 'use "my-job"']),
         ("My_Job", ["metadata.name", "lowercase"]),
     ],

@@ -11,7 +11,7 @@ from integration.manifests import accept, refusal
 from railwright_testbed.api_client import ApiClient
 
 Changes = dict[str, Any]
-SPEC = "spec.template.spec"
+SPEC = "spec.roles[0].template.spec"
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,12 @@ SPEC = "spec.template.spec"
         ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use nodeSelector"]),
         ({"priorityClassName": "p"}, [f"{SPEC}.priorityClassName", "spec.priorityClassName"]),
         ({"priority": 5}, [f"{SPEC}.priority:", "use spec.priorityClassName"]),
-        ({"resources": {"requests": {"cpu": 1}}}, ["use spec.resourcesPerNode of the job"]),
+        ({"resources": {"requests": {"cpu": 1}}}, ["use the resources of its containers"]),
         ({"overhead": {"cpu": "abc"}}, [f"{SPEC}.overhead", "RuntimeClass: remove it"]),
-        ({"resourceClaims": [{"name": "c"}]}, ["resourceClaims", "spec.resourcesPerNode"]),
+        (
+            {"resourceClaims": [{"name": "c"}]},
+            ["resourceClaims", "the resources of its containers"],
+        ),
         ({"containers": []}, [f"{SPEC}.containers", "at least 1"]),
         ({"containers": [{"name": "c", "image": "i", "command": ["c"]}] * 9}, ["at most 8"]),
         ({"containers": [{"name": "c", "command": ["c"]}]}, ["containers[0].image: Required"]),
@@ -53,13 +56,6 @@ def test_the_first_container_needs_a_command(admin: ApiClient, command: list[str
     answer = refusal(admin, manifests.job(container={"command": command}))
     assert 'containers[0].command is missing in "train"' in answer, answer
     assert "cannot know an image's own entrypoint" in answer
-
-
-def test_resources_of_the_first_container_are_refused(admin: ApiClient) -> None:
-    asked = {"limits": {"nvidia.com/gpu": 8}}
-    answer = refusal(admin, manifests.job(container={"resources": asked}))
-    assert 'containers[0].resources is reserved in "train"' in answer, answer
-    assert "use spec.resourcesPerNode" in answer
 
 
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
@@ -86,7 +82,7 @@ def test_sidecars_and_init_containers_request_countable_amounts(
 
 
 def test_sidecar_may_request_devices_and_parts_of_a_cpu(admin: ApiClient) -> None:
-    asked = {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}}
+    asked = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "1"}}
     beside = {"name": "side", "image": "i", "resources": asked}
     first = {"name": "train", "image": "i", "command": ["c"]}
     accept(admin, manifests.job(pod={"containers": [first, beside]}))
@@ -112,7 +108,7 @@ def test_a_value_of_more_than_32_kib_is_refused(admin: ApiClient) -> None:
 def test_labels_and_annotations_of_our_group_are_reserved(admin: ApiClient, field: str) -> None:
     metadata = {field: {"team": "a", "railwright.dev/attempt": "7"}}
     answer = refusal(admin, manifests.job(metadata=metadata))
-    assert f"spec.template.metadata.{field}" in answer, answer
+    assert f"spec.roles[0].template.metadata.{field}" in answer, answer
     assert f"{field}: railwright.dev/attempt is reserved" in answer
 
 
@@ -140,4 +136,4 @@ def test_unknown_pod_fields_are_kept(admin: ApiClient) -> None:
     }
     given = manifests.job(pod=pod, container=container, metadata={"labels": {"team": "a"}})
     stored = accept(admin, given)
-    assert stored["spec"]["template"] == given["spec"]["template"]
+    assert stored["spec"]["roles"][0]["template"] == given["spec"]["roles"][0]["template"]

@@ -30,6 +30,9 @@ SOUND: Json = {
 }
 
 
+THREE = manifests.roles(replicas=3, processesPerReplica=8)
+
+
 def changed(path: str, value: object, also: Json | None = None) -> Json:
     workload = copy.deepcopy(SOUND)
     for place, new in {path: value, **(also or {})}.items():
@@ -39,7 +42,7 @@ def changed(path: str, value: object, also: Json | None = None) -> Json:
 
 
 def spec(workload: Json, **others: object) -> Json:
-    return {"numNodes": 2, "numProcPerNode": 8, "workload": workload, **others}
+    return {**manifests.roles(processesPerReplica=8), "workload": workload, **others}
 
 
 def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
@@ -131,20 +134,20 @@ def test_what_does_not_come_out_even_is_refused_with_what_does(
 
 
 def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
-    answer = refusal(admin, manifests.job(spec=spec(SOUND) | {"numNodes": 3}))
+    answer = refusal(admin, manifests.job(spec=spec(SOUND) | THREE))
     assert (
-        "workload.parallelism has 16 ranks and 0 servers, but 3 nodes of 8 processes are 24: these "
-        "two must be equal"
+        "workload.parallelism has 16 ranks and 0 servers, but role worker has 3 replicas of 8 "
+        "processes each, which are 24: these two must be equal"
     ) in answer
     served = changed("parallelism.servers", 8)
-    assert accept(admin, manifests.job(spec=spec(served) | {"numNodes": 3}))
+    assert accept(admin, manifests.job(spec=spec(served) | THREE))
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"numNodes": 2},
-        spec(changed("parallelism.servers", 8)) | {"numNodes": 3},
+        manifests.roles(),
+        spec(changed("parallelism.servers", 8)) | THREE,
     ],
     ids=["no workload", "servers"],
 )
@@ -160,11 +163,26 @@ def test_pre_run_needs_a_workload_without_servers(admin: ApiClient, asked: Json)
     assert accept(admin, manifests.job(spec=auto))["spec"]["profiling"]["preRun"] == "Auto"
 
 
+def test_workload_names_a_role_of_the_job(admin: ApiClient) -> None:
+    assert accept(admin, manifests.job(spec=spec(SOUND | {"role": "worker"})))
+    answer = refusal(admin, manifests.job(spec=spec(SOUND | {"role": "other"})))
+    assert 'workload.role is "other", which is no role of this job' in answer
+    assert "such as worker" in answer
+
+
+def test_topology_of_a_role_replaces_the_jobs(admin: ApiClient) -> None:
+    topology = {"segment": {"tier": "nearest", "nodes": 3}}
+    role = {"replicas": 4, "topology": {"required": "second"}}
+    assert accept(admin, manifests.job(role=role, spec={"topology": topology}))
+    answer = refusal(admin, manifests.job(role=role | {"topology": topology}))
+    assert "replicas is 4: expected a multiple of topology.segment.nodes, which is 3" in answer
+
+
 def test_segments_come_out_even(admin: ApiClient) -> None:
     topology = {"segment": {"tier": "nearest", "nodes": 3}, "required": "second"}
-    answer = refusal(admin, manifests.job(spec={"numNodes": 4, "topology": topology}))
-    assert "numNodes is 4: expected a multiple of topology.segment.nodes, which is 3" in answer
-    assert accept(admin, manifests.job(spec={"numNodes": 6, "topology": topology}))
+    answer = refusal(admin, manifests.job(role={"replicas": 4}, spec={"topology": topology}))
+    assert "topology.segment.nodes is 3: expected a divisor of the replicas" in answer
+    assert accept(admin, manifests.job(role={"replicas": 6}, spec={"topology": topology}))
 
 
 def test_aligned_rails_can_be_required(admin: ApiClient) -> None:

@@ -17,7 +17,7 @@ def test_double_booked_node_takes_nothing_more(floor: Floor) -> None:
     (other_node,) = other.until_bound()["nodes"]
     _create_pod(floor, "foreign", other_node, {})
     stray = _identity(other, attempt=7)
-    floor.site.forge(lambda: _create_pod(floor, "other-7-0", node, stray), "operator-pods")
+    floor.site.forge(lambda: _create_pod(floor, "other-worker-0-7", node, stray), "operator-pods")
     for job in (holder, other):
         _until_healthy(job, "False", "NodeDoubleBooked")
         assert f"hold 16 {GPU} on {node}, which has 8" in _healthy(job)["message"]

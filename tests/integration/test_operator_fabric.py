@@ -226,7 +226,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in reported
     topology = {"rails": "Aligned"}
     all_of_them = bare.apply("all", nodes=16, topology=topology)
-    all_of_them.until_said("at most 15 such nodes stand so: numNodes <= 15; astray: rail 1 on 1 no")
+    all_of_them.until_said("at most 15 such nodes stand so: replicas <= 15; astray: rail 1 on 1 no")
     topology["required"] = "nearest"
     jobs = (bare.apply(name, nodes=7, topology=topology) for name in ("one", "other"))
     bound = [job.until_bound()["nodes"] for job in jobs]

@@ -43,7 +43,7 @@ def test_the_history_holds_a_jobs_whole_life_and_is_sound(site: Site) -> None:
         pod["metadata"]["labels"][names.LABEL_ATTEMPT]
         for rank in (0, 1)
         for attempt in (1, 2)
-        for pod in _versions(revisions, f"pods/{floor.name}/job-{attempt}-{rank}")[-1:]
+        for pod in _versions(revisions, f"pods/{floor.name}/job-worker-{rank}-{attempt}")[-1:]
         if pod["spec"].get("nodeName")
     )
     assert bound == {"1": 2, "2": 2}
@@ -53,7 +53,7 @@ def test_audit_log_shows_the_deletes_of_the_operator(site: Site, floor: Floor) -
     job = floor.apply("job")
     job.until_bound()
     waiting.until(lambda: not floor.in_flight(), "the end of the commit", deadline_s=20)
-    site.plane.kubectl("-n", floor.name, "delete", "pod", "job-1-0", "--wait=false")
+    site.plane.kubectl("-n", floor.name, "delete", "pod", "job-worker-0-1", "--wait=false")
     job.until_bound(2)
     prefix = f"{REGISTRY}pods/{floor.name}/"
     deletes = writes(audit.requests(site.plane.audit_log)).deletes

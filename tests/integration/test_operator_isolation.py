@@ -56,7 +56,7 @@ def test_job_that_raises_delays_no_other(planted: Site) -> None:
         assert "PlantedError: planted for raises" in raises.status()["message"]
         other = floor.apply("other")
         other.until_bound(deadline_s=OTHERS_S)
-        _delete_a_pod(floor, "first-1-0")
+        _delete_a_pod(floor, "first-worker-0-1")
         first.until_bound(attempt=2)
         assert raises.status()["reason"] == "InternalError"
         faults = planted.metrics('railwright_job_faults_total{stage="Decision"')
@@ -69,7 +69,7 @@ def test_job_that_is_not_assessed_runs_on(planted: Site) -> None:
         unassessed, other = floor.apply("unassessed"), floor.apply("other")
         unassessed.until_bound()
         other.until_bound()
-        _delete_a_pod(floor, "other-1-0")
+        _delete_a_pod(floor, "other-worker-0-1")
         other.until_bound(attempt=2)
         assert unassessed.status()["attempt"] == 1
         assert unassessed.status()["phase"] == "Starting"

@@ -38,7 +38,7 @@ def test_wait_returns_when_the_gang_is_placed(site: Site, floor: Floor) -> None:
 def test_kubectl_describe_shows_events_in_order(site: Site, floor: Floor) -> None:
     job = floor.apply("gang", failurePolicy={"backoffLimit": 0})
     job.until_bound()
-    site.kwok.fail_pod(floor.name, "gang-1-1", exit_code=3)
+    site.kwok.fail_pod(floor.name, "gang-worker-1-1", exit_code=3)
     job.until_phase("Failed")
     job.until_events("Scheduled", "RankFailed", "Failed")
     timeline = site.plane.kubectl("-n", floor.name, "describe", "tj", "gang")
@@ -61,7 +61,7 @@ def test_life_of_a_job_stays_within_operator_role(site: Site, floor: Floor) -> N
     job = floor.apply("job", failurePolicy={"backoffLimit": 1}, ttlSecondsAfterFinished=1)
     for attempt in (1, 2):
         job.until_bound(attempt)
-        site.kwok.fail_pod(floor.name, f"job-{attempt}-1", exit_code=3)
+        site.kwok.fail_pod(floor.name, f"job-worker-1-{attempt}", exit_code=3)
     waiting.until(lambda: not job.object(), "the job is gone", deadline_s=30)
     assert _refused(site) == before
 

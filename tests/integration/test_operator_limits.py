@@ -100,7 +100,7 @@ def _ours(namespace: str = TEAM, name: str = "job") -> Json:
     """The pod that the operator makes of a job."""
     job = manifests.job(name)
     job["metadata"] |= {"uid": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "namespace": namespace}
-    return pods.sample(job, LAUNCHER)
+    return pods.sample(job, 0, LAUNCHER)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)
@@ -146,8 +146,8 @@ def test_operator_pod_in_system_namespace_denied(
     refused = f"creates and deletes no pods in {namespace}"
     assert refused in account_clients.answer(_pods(namespace), _ours(namespace))
     refused = f"binds no pods in {namespace}"
-    binding = bodies.binding("job-1-0", "u", node="n")
-    assert refused in account_clients.answer(f"{_pods(namespace)}/job-1-0/binding", binding)
+    binding = bodies.binding("job-worker-0-1", "u", node="n")
+    assert refused in account_clients.answer(f"{_pods(namespace)}/job-worker-0-1/binding", binding)
 
 
 def _owner(pod: Json) -> Json:
@@ -210,9 +210,9 @@ def test_operator_deletes_pods_of_jobs_alone(account_clients: AccountClients) ->
     # No job owns it: the garbage collector may be faster.
     account_clients.operator.post(path, _ours(name="gone"))
     with contextlib.suppress(ApiError):
-        account_clients.operator.delete(f"{path}/gone-1-0")
+        account_clients.operator.delete(f"{path}/gone-worker-0-1")
     waiting.until(
-        lambda: not _exists(account_clients.admin, f"{path}/gone-1-0"), "gone", deadline_s=60
+        lambda: not _exists(account_clients.admin, f"{path}/gone-worker-0-1"), "gone", deadline_s=60
     )
 
 
@@ -227,13 +227,13 @@ def _exists(client: ApiClient, path: str) -> bool:
 
 
 def test_operator_binding_changes_nothing_of_a_pod(account_clients: AccountClients) -> None:
-    path = f"{_pods(TEAM)}/job-1-0/binding"
-    binding = bodies.binding("job-1-0", "u", node="n")
+    path = f"{_pods(TEAM)}/job-worker-0-1/binding"
+    binding = bodies.binding("job-worker-0-1", "u", node="n")
     assert "404" in account_clients.answer(path, binding)
     for field in ("labels", "annotations"):
         marked = binding | {"metadata": binding["metadata"] | {field: {"a": "b"}}}
         assert "changes nothing of a pod that it binds" in account_clients.answer(path, marked)
-    unnamed = binding | {"metadata": {"name": "job-1-0"}}
+    unnamed = binding | {"metadata": {"name": "job-worker-0-1"}}
     assert "binds a pod by its UID" in account_clients.answer(path, unnamed)
 
 
@@ -243,8 +243,8 @@ def test_operator_binds_no_pod_of_a_workload(account_clients: AccountClients, na
     binding = bodies.binding(name, "u", node="n")
     refused = "the operator binds pods of TrainingJobs"
     assert refused in account_clients.answer(f"{_pods(TEAM)}/{name}/binding", binding)
-    binding = bodies.binding("db-1-0", "u", node="n")
-    assert "404" in account_clients.answer(f"{_pods(TEAM)}/db-1-0/binding", binding)
+    binding = bodies.binding("db-worker-0-1", "u", node="n")
+    assert "404" in account_clients.answer(f"{_pods(TEAM)}/db-worker-0-1/binding", binding)
 
 
 def test_operator_creates_no_jobs_and_deletes_few(account_clients: AccountClients) -> None:
@@ -279,8 +279,8 @@ def test_namespaces_opt_in_where_a_site_demands_it(account_clients: AccountClien
         assert account_clients.answer(jobs[0], manifests.job(), of=admin) == ""
         assert account_clients.answer(_pods(TEAM), _ours()) == ""
         assert refused in account_clients.answer(_pods(OTHER), _ours(OTHER))
-        binding = bodies.binding("job-1-0", "u", node="n")
-        assert refused in account_clients.answer(f"{_pods(OTHER)}/job-1-0/binding", binding)
+        binding = bodies.binding("job-worker-0-1", "u", node="n")
+        assert refused in account_clients.answer(f"{_pods(OTHER)}/job-worker-0-1/binding", binding)
         # Pods of others are none of its business.
         assert account_clients.answer(_pods(OTHER), _plain("web"), of=admin) == ""
     finally:

@@ -47,7 +47,7 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
         for node in floor.nodes:
             site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
         site.until_nodes_heard()
-        job = floor.apply("laid-out", nodes=8, numProcPerNode=8, workload=STAGES_FIRST)
+        job = floor.apply("laid-out", nodes=8, processes=8, workload=STAGES_FIRST)
         status = job.until_bound()
         racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
         where = [racks[name] for name in status["nodes"]]
@@ -103,7 +103,7 @@ def test_pre_run_profile_is_kept_and_maps_the_job(site: Site) -> None:
     with operator_site.floor_on(site, (4, 4)) as floor:
         seen = _recorded("")
         workload = STAGES_FIRST | {"profile": seen}
-        status = floor.apply("seen", nodes=8, numProcPerNode=8, workload=workload).until_bound()
+        status = floor.apply("seen", nodes=8, processes=8, workload=workload).until_bound()
         racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
         where = [racks[name] for name in status["nodes"]]
         assert (len({*where[:4]}), len({*where[4:]})) == (1, 1)
@@ -121,7 +121,7 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
             site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
         site.until_nodes_heard()
         workload = STAGES_FIRST | {"profile": _recorded(taken_on)}
-        job = floor.apply("seen", nodes=8, numProcPerNode=8, workload=workload)
+        job = floor.apply("seen", nodes=8, processes=8, workload=workload)
         job.until_bound()
         mapping = placement(floor, "seen").spec.mapping
         assert mapping is not None
@@ -150,7 +150,7 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
         tight = floor.apply("tight", nodes=3, topology={"required": "nearest"})
         tight.until_said("all in one domain of nearest; 2 stand so now, 3 if all were free")
         wide = floor.apply("wide", nodes=4, topology={"required": "nearest"})
-        wide.until_said("at most 3 such nodes stand so: numNodes <= 3")
+        wide.until_said("at most 3 such nodes stand so: replicas <= 3")
         lost = floor.apply("lost", nodes=1, topology={"preferred": "scale-up-domain"})
         assert lost.until_reason("TierNotFound")
         apart.delete()

@@ -63,13 +63,19 @@ def test_a_job_made_again_in_mid_commit_gets_pods_of_its_own(
     waiting.until(is_whole, "the new job's own pods", deadline_s=60, evidence=job.timeline)
 
 
+def _halved(job: Job) -> Json:
+    """Its roles with half of the replicas."""
+    (role,) = job.object()["spec"]["roles"]
+    return {"roles": [role | {"replicas": HALF}]}
+
+
 def test_spec_change_in_mid_commit_never_mixes_pods(site: Site, hall: Floor, gang: str) -> None:
     """The gang is rolled back: no two pods of an attempt have different specs."""
     with _held_half_way(hall, gang, "create pods", HALF + 1) as job:
-        with pytest.raises(KubectlError, match="numNodes cannot change"):
-            job.patch({"numNodes": HALF})
+        with pytest.raises(KubectlError, match="roles cannot change"):
+            job.patch(_halved(job))
         job.patch({"suspend": True})
-        job.patch({"numNodes": HALF})
+        job.patch(_halved(job))
         job.patch({"suspend": False})
 
     def is_new() -> bool:
@@ -85,9 +91,9 @@ def test_job_changed_while_operator_down_never_runs_half(
     """A gang in flight is rolled back and starts with the new spec."""
     with failpoints.killed_at(site, site.operator, Failpoint("pod", HALF, after=True)):
         job = hall.apply(gang, nodes=SIZE)
-    template = job.object()["spec"]["template"]
-    template["spec"]["containers"][0]["command"] = ["python3", "other.py"]
-    for change in ({"suspend": True}, {"template": template}, {"suspend": False}):
+    roles = job.object()["spec"]["roles"]
+    roles[0]["template"]["spec"]["containers"][0]["command"] = ["python3", "other.py"]
+    for change in ({"suspend": True}, {"roles": roles}, {"suspend": False}):
         job.patch(change)
     operator_site.start_again(site)
     job.until(lambda status: len(job.bound(status.get("attempt", 0))) == SIZE, "all of it")

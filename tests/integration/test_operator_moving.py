@@ -88,7 +88,7 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
     """The uplinks become slow; the job moves and resumes from its checkpoint."""
     played = Played(steps=1_000_000, checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS)
     with SimulatedLaunchers(ground.plane, played) as launchers:
-        job = racks.apply("long", nodes=8, numProcPerNode=8, workload=REPLICAS)
+        job = racks.apply("long", nodes=8, processes=8, workload=REPLICAS)
         before = _until_checkpoint(job)
         assert before["nodes"] == racks.nodes[:8]
         _measured(racks, [4.0, 0.25, 4.0])
@@ -123,7 +123,7 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
 def test_a_job_that_is_soon_done_stays_where_it_is(ground: Site, racks: Floor) -> None:
     played = Played(steps=SHORT_STEPS, checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS)
     with SimulatedLaunchers(ground.plane, played):
-        job = racks.apply("short", nodes=8, numProcPerNode=8, workload=REPLICAS)
+        job = racks.apply("short", nodes=8, processes=8, workload=REPLICAS)
         before = _until_checkpoint(job)
         _measured(racks, [4.0, 0.25, 4.0])
         after = job.until_phase("Succeeded", deadline_s=2 * MOVED_S)

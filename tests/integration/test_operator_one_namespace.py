@@ -33,7 +33,7 @@ def test_operator_runs_jobs_in_its_namespaces_alone() -> None:
             """How a job there is refused; empty if it is taken."""
             path = manifests.path(names.TRAINING_JOBS, namespace)
             try:
-                admin.post(path + manifests.ASK, manifests.job(spec={"numNodes": 1}))
+                admin.post(path + manifests.ASK, manifests.job(role={"replicas": 1}))
             except ApiError as error:
                 return str(error)
             return ""
@@ -46,5 +46,5 @@ def test_operator_runs_jobs_in_its_namespaces_alone() -> None:
             plane, name="operator", host="127.0.0.1", launcher_image="example.com/launcher"
         ):
             jobs = manifests.path(names.TRAINING_JOBS, TEAM)
-            admin.post(jobs, manifests.job(spec={"numNodes": 1}))
+            admin.post(jobs, manifests.job(role={"replicas": 1}))
             assert Job(plane, admin, TEAM, "train").until_bound()["phase"] == "Starting"

@@ -61,7 +61,7 @@ def test_job_whose_pre_run_fails_starts_without(site: Site) -> None:
     with operator_site.floor_on(site, (2, 2, 2)) as floor:
         job = applied(floor)
         job.until_bound()
-        site.kwok.fail_pod(floor.name, "large-1-1", exit_code=3)
+        site.kwok.fail_pod(floor.name, "large-worker-1-1", exit_code=3)
         status = job.until_bound(2)
         assert status["preRun"]["message"].startswith("the pre-run ended in attempt 1: ")
         assert "exited with 3" in status["preRun"]["message"]
@@ -69,7 +69,7 @@ def test_job_whose_pre_run_fails_starts_without(site: Site) -> None:
         assert placement(floor, 2)["mapping"]["communication"] == "derived"
         job.until_events("Scheduled", "RankFailed", "PreRunGivenUp", "Scheduled")
         # Nor does its next attempt wait for another.
-        site.kwok.fail_pod(floor.name, "large-2-0", exit_code=3)
+        site.kwok.fail_pod(floor.name, "large-worker-0-2", exit_code=3)
         job.until_bound(3)
         assert placement(floor, 3)["purpose"] == "Training"
 

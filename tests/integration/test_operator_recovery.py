@@ -54,14 +54,14 @@ def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
 def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor: Floor) -> None:
     job = floor.apply("job", failurePolicy={"backoffLimit": 1})
     job.until_bound()
-    site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
+    site.kwok.fail_pod(floor.name, "job-worker-1-1", exit_code=3)
     status = job.until(lambda status: "lastTermination" in status, "its end")
     assert status["lastTermination"]["cause"] == "RankFailed"
     ended = datetime.fromisoformat(status["lastTermination"]["time"])
     nodes = job.until_bound(2)["nodes"]
     started = datetime.fromisoformat(_scheduled(job)["lastTransitionTime"])
     assert (started - ended).total_seconds() >= BACKOFF_S_FIRST - 1
-    site.kwok.fail_pod(floor.name, "job-2-0", exit_code=4)
+    site.kwok.fail_pod(floor.name, "job-worker-0-2", exit_code=4)
     status = job.until_phase("Failed")
     end = status["lastTermination"]
     assert (end["rank"], end["exitCode"], end["node"]) == (0, 4, nodes[0])
@@ -74,7 +74,7 @@ def test_new_leader_counts_failures_of_the_window(site: Site, floor: Floor) -> N
     """Two days pass after the first failure; the two that follow are more than the job may have."""
     job = floor.apply("job", failurePolicy={"backoffLimit": 1})
     job.until_bound()
-    site.kwok.fail_pod(floor.name, "job-1-1", exit_code=3)
+    site.kwok.fail_pod(floor.name, "job-worker-1-1", exit_code=3)
     status = job.until_bound(2)
     assert status["failureTimes"] == [status["lastTermination"]["time"]]
     site.operator.stop()
@@ -83,7 +83,7 @@ def test_new_leader_counts_failures_of_the_window(site: Site, floor: Floor) -> N
     path = f"{floor.path(names.TRAINING_JOBS)}/job/status"
     site.forge(lambda: site.admin.patch(path, {"status": before}))
     operator_site.start_again(site)
-    site.kwok.fail_pod(floor.name, "job-2-0", exit_code=3)
+    site.kwok.fail_pod(floor.name, "job-worker-0-2", exit_code=3)
     status = job.until_bound(3)
     assert (status["failures"], len(status["failureTimes"])) == (2, 1)
     used = "1 of 1 allowed failures used in the last 24 h"
@@ -92,7 +92,7 @@ def test_new_leader_counts_failures_of_the_window(site: Site, floor: Floor) -> N
     operator_site.start_again(site)
     because = "the time of a failure is forged"
     with notes.outside_guarantees(site.plane, "I24", because=because):
-        site.kwok.fail_pod(floor.name, "job-3-0", exit_code=3)
+        site.kwok.fail_pod(floor.name, "job-worker-0-3", exit_code=3)
         status = job.until_phase("Failed")
     assert status["message"].endswith("; 2 of 1 allowed failures used in the last 24 h")
 
@@ -103,7 +103,7 @@ def test_memory_kill_of_a_pod_is_published(site: Site, floor: Floor) -> None:
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     container = {"name": "train", "state": killed} | NEVER_READY
     site.kwok.report_pod(
-        floor.name, "job-1-1", {"phase": "Failed", "containerStatuses": [container]}
+        floor.name, "job-worker-1-1", {"phase": "Failed", "containerStatuses": [container]}
     )
     end = job.until_phase("Failed")["lastTermination"]
     assert (end["cause"], end["exitCode"], end["rank"]) == ("OutOfMemory", 137, 1)
@@ -114,7 +114,9 @@ def test_an_evicted_pod_costs_no_failure(site: Site, floor: Floor) -> None:
     job = floor.apply("job", failurePolicy={"backoffLimit": 0})
     job.until_bound()
     site.kwok.report_pod(
-        floor.name, "job-1-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []}
+        floor.name,
+        "job-worker-0-1",
+        {"phase": "Failed", "reason": "Evicted", "containerStatuses": []},
     )
     status = job.until_bound(2)
     assert status["lastTermination"]["cause"] == "PodEvicted"

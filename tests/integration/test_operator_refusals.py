@@ -75,8 +75,7 @@ def test_limit_range_that_changes_a_pod_keeps_gang_out(
     assert words in status["message"]
     assert (status["phase"], status["failures"]) == ("Queued", 0)
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
-    asked = {GPU: 4, "memory": "1Gi", "cpu": 1}
-    small = floor.apply("small", resourcesPerNode=asked).until_bound()
+    small = floor.apply("small", gpus=4, resources={"memory": "1Gi", "cpu": 1}).until_bound()
     assert small["nodes"] in (floor.nodes[:2], floor.nodes[2:])
 
 

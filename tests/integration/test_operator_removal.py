@@ -33,7 +33,7 @@ def starting(floor: Floor) -> Job:
 
 def recovering(floor: Floor) -> Job:
     job = starting(floor)
-    floor.site.kwok.fail_pod(floor.name, "job-1-2", exit_code=3)
+    floor.site.kwok.fail_pod(floor.name, "job-worker-2-1", exit_code=3)
     job.until(lambda status: "lastTermination" in status, "its end")
     return job
 

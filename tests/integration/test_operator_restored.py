@@ -101,7 +101,7 @@ def _backed_up(site: Site, floors: tuple[Floor, Floor, Floor, Floor], backup: Pa
     held.lift()
     starts.until_phase("Running")
     stayed, saved = _uids(stays), _step(stays)
-    site.plane.kubectl("-n", moves.namespace, "delete", "pod", "moves-1-0", "--wait=false")
+    site.plane.kubectl("-n", moves.namespace, "delete", "pod", "moves-worker-0-1", "--wait=false")
     moves.until(lambda status: _runs(status, attempt=2), "attempt 2")
     _finish(site, ends)
     ends.until_phase("Succeeded")

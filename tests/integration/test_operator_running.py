@@ -55,7 +55,9 @@ def test_running_job_changed_while_operator_down_restarts(
     for each in (job, other):
         each.until_phase("Running")
     site.operator.stop()
-    for change in ({"suspend": True}, {"resourcesPerNode": {GPU: "8"}}, {"suspend": False}):
+    roles = job.object()["spec"]["roles"]
+    roles[0]["template"]["spec"]["containers"][0]["resources"] = {"limits": {GPU: 8}}
+    for change in ({"suspend": True}, {"roles": roles}, {"suspend": False}):
         job.patch(change)
     other.patch({"suspend": True})
     other.patch({"suspend": False, "failurePolicy": {"backoffLimit": 9}})

@@ -49,7 +49,9 @@ def test_the_example_of_a_tenant_is_taken_and_in_force(site: Site, floor: Floor)
         each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "NetworkPolicy"
     )["spec"]
     floor.apply("job", nodes=1).until_bound()
-    labels = floor.site.admin.get(f"/api/v1/namespaces/{floor.name}/pods/job-1-0")["metadata"]
+    labels = floor.site.admin.get(f"/api/v1/namespaces/{floor.name}/pods/job-worker-0-1")[
+        "metadata"
+    ]
     (chosen,) = policy["podSelector"]["matchExpressions"]
     assert (chosen["operator"], chosen["key"] in labels["labels"]) == ("Exists", True)
     # No namespaceSelector and no ipBlock: only pods of the namespace itself.
@@ -77,9 +79,8 @@ def _is_taken(site: Site, jobs: str) -> bool:
 def test_oversized_job_waits_with_numbers_and_delays_no_job(floor: Floor) -> None:
     most = {"cpu": "100k", "memory": "256Ti", "nvidia.com/gpu": 999_999}
     main = {"name": "train", "image": "i", "command": ["c"]}
-    beside = [main | {"name": f"s{n}", "resources": {"requests": most}} for n in range(7)]
-    template = {"spec": {"containers": [main, *beside]}}
-    huge = floor.apply("huge", nodes=16_384, resourcesPerNode=most, template=template)
+    beside = [main | {"name": f"s{n}", "resources": {"limits": most}} for n in range(7)]
+    huge = floor.apply("huge", nodes=16_384, gpus=999_999, resources=most, beside=beside)
     message = huge.until_reason("NeverFits")["message"]
     assert "7999992 nvidia.com/gpu" in message.replace(",", "")
     assert floor.apply("small").until_bound()["phase"] == "Starting"

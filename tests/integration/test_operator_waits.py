@@ -23,7 +23,7 @@ def test_missing_queue_is_published_within_seconds(floor: Floor) -> None:
     ("asked", "stated"),
     [
         ((2, 9), "at most 8 nvidia.com/gpu on any node"),
-        ((5, 8), "at most 4 such nodes exist: numNodes <= 4"),
+        ((5, 8), "at most 4 such nodes exist: replicas <= 4"),
     ],
 )
 def test_job_that_can_never_fit_is_published_and_blocks_none(

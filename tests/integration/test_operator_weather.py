@@ -137,7 +137,7 @@ def test_a_pod_whose_deletion_is_withheld_keeps_its_node(site: Site) -> None:
         job = floor.apply("job")
         job.until_bound()
         withheld = site.proxy.fail("event pods", Fault.REPLY_HELD, times=None)
-        path = f"/api/v1/namespaces/{floor.name}/pods/job-1-0"
+        path = f"/api/v1/namespaces/{floor.name}/pods/job-worker-0-1"
         site.admin.delete(f"{path}?gracePeriodSeconds=0")
         other = floor.apply("other", nodes=1)
         other.until_reason("NotEnoughNodes")
@@ -205,7 +205,7 @@ def _until_met(rules: Sequence[Rule], hall: Floor, gang: str) -> None:
     """Every rule was met. After a watch began anew there may be no news left for the next rule: so
     there is more, of a job and a pod that stay as they are."""
     numbers = itertools.count()
-    job, pod = f"{hall.path(names.TRAINING_JOBS)}/{gang}", f"pods/{gang}-1-0"
+    job, pod = f"{hall.path(names.TRAINING_JOBS)}/{gang}", f"pods/{gang}-worker-0-1"
 
     def met() -> bool:
         if all(rule.met for rule in rules):

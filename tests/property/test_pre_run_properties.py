@@ -56,9 +56,11 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         Said.model_validate(workload)
     except ValueError:
         assume(False)
-    spec = {"numNodes": ranks // processes, "numProcPerNode": processes}
     return reporting.raw_job(
-        "large", spec=spec | {"workload": workload, "profiling": {"preRun": "Auto"}}
+        "large",
+        replicas=ranks // processes,
+        processes=processes,
+        spec={"workload": workload, "profiling": {"preRun": "Auto"}},
     )
 
 
@@ -80,13 +82,13 @@ def of_all(ranks: int) -> Profile:
 @given(jobs())
 def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> None:
     cached = profiled_jobs.cached(raw)
-    large, asked = cached.workload, cached.job.spec
+    large, (asked,) = cached.workload, cached.roles
     assert large is not None
-    processes = asked.num_proc_per_node
-    plain = job(replicas=asked.num_nodes, ranks_per_pod=processes, workload=large)
+    processes = asked.ranks_per_pod
+    plain = job(replicas=asked.replicas, ranks_per_pod=processes, workload=large)
     observed = attempts.seen(job=plain, pre_run=pre_runs.requested(cached))
     found = pre_run.resolve(observed, ())
-    itself, small = asked.num_nodes * processes, found.job
+    itself, small = asked.replicas * processes, found.job
     ranks = small.num_pods * processes
     if found.record.pre_run is not None and found.record.pre_run.given_up:
         return
@@ -98,7 +100,7 @@ def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> Non
     assert steps == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
     if small is plain:
         return
-    assert small.num_pods < asked.num_nodes
+    assert small.num_pods < asked.replicas
     workload = small.roles[0].workload
     assert workload is not None
     assert workload.split.ranks == ranks

@@ -68,19 +68,19 @@ def test_gang_meets_its_constraints(asked: str, nodes: int, where: str) -> None:
             "required=rack",
             4,
             "needs 4 nodes with 8 nvidia.com/gpu each, all in one domain of rack; at most 3 such "
-            "nodes stand so: numNodes <= 3",
+            "nodes stand so: replicas <= 3",
         ),
         (
             "spread=1@nearest",
             5,
             "needs 5 nodes with 8 nvidia.com/gpu each, at most 1 in any domain of nearest; at most "
-            "4 such nodes stand so: numNodes <= 4",
+            "4 such nodes stand so: replicas <= 4",
         ),
         (
             "segment=3@rack",
             9,
             "needs 9 nodes with 8 nvidia.com/gpu each, each 3 in one domain of rack; at most "
-            "6 such nodes stand so: numNodes <= 6",
+            "6 such nodes stand so: replicas <= 6",
         ),
     ],
 )
@@ -200,7 +200,7 @@ def test_scale_up_domains_around_racks_are_a_tier(asked: str, nodes: int, where:
 
 def test_nodes_without_scale_up_domain_do_not_count_for_one() -> None:
     assert placed("required=scale-up-domain", 4, racks=SCALE_UP_DOMAINS).endswith(
-        "all in one domain of scale-up-domain; at most 3 such nodes stand so: numNodes <= 3"
+        "all in one domain of scale-up-domain; at most 3 such nodes stand so: replicas <= 3"
     )
     assert "at most 8 such nodes stand so" in placed(
         "segment=2@scale-up-domain", 10, racks=SCALE_UP_DOMAINS
@@ -287,7 +287,7 @@ def test_unaligned_rails_are_named_with_count_of_nodes() -> None:
     """The reason lists the rails and the number of nodes without them."""
     assert placed("rails=aligned", 4, racks=RAILS) == (
         "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
-        "3 such nodes stand so: numNodes <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "
+        "3 such nodes stand so: replicas <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "
         "rails of 1 node are not known"
     )
     busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")

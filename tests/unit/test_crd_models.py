@@ -39,9 +39,7 @@ STORED: dict[str, Any] = {
         "managedFields": [{"manager": "kubectl"}],
     },
     "spec": {
-        "numNodes": 2,
-        "resourcesPerNode": {"nvidia.com/gpu": 8, "cpu": "500m"},
-        "template": {"spec": POD},
+        "roles": [{"name": "worker", "replicas": 2, "template": {"spec": POD}}],
         "fieldOfALaterVersion": True,
     },
 }
@@ -50,15 +48,17 @@ STORED: dict[str, Any] = {
 def test_stored_job_is_read_with_defaults() -> None:
     job = TrainingJob.model_validate(STORED)
     assert (job.metadata.uid, job.metadata.generation) == ("u", 3)
-    assert (job.spec.queue, job.spec.num_proc_per_node) == ("default", 1)
+    (role,) = job.spec.roles
+    assert (job.spec.queue, role.name, role.processes_per_replica) == ("default", "worker", 1)
     assert job.spec.failure_policy == FailurePolicy(backoff_limit=3, window_seconds=86_400)
-    assert job.spec.resources_per_node == {"nvidia.com/gpu": 8, "cpu": "500m"}
     assert job.status is None
 
 
 def test_a_template_goes_through_the_model_unchanged() -> None:
     job = TrainingJob.model_validate(STORED)
-    dumped = job.spec.template.spec.model_dump(by_alias=True, exclude_none=True, mode="json")
+    dumped = job.spec.roles[0].template.spec.model_dump(
+        by_alias=True, exclude_none=True, mode="json"
+    )
     assert dumped == POD
 
 
@@ -89,14 +89,14 @@ def test_every_finite_number_is_a_decimal(value: float) -> None:
 def test_a_model_cannot_be_changed_after_it_was_read() -> None:
     job = TrainingJob.model_validate(STORED)
     with pytest.raises(ValidationError, match="frozen"):
-        job.spec.num_nodes = 3  # type: ignore[misc]
+        job.spec.roles[0].replicas = 3  # type: ignore[misc]
 
 
 def test_longest_pod_name_fits_a_host_name() -> None:
-    """The longest job name with the largest attempt and rank has at most 63 characters."""
-    job = "x" * names.JOB_NAME_LENGTH_MAX
-    assert len(names.pod_name(job, 9_999, 16_383)) == names.POD_NAME_LENGTH_MAX
-    assert names.pod_name("train", 2, 0) == "train-2-0"
+    """The longest names with the largest index and attempt have at most 63 characters."""
+    job, role = "x" * (names.JOB_AND_ROLE_LENGTH_MAX - 6), "worker"
+    assert len(names.pod_name(job, role, 16_383, 9_999)) == names.POD_NAME_LENGTH_MAX
+    assert names.pod_name("train", role, 0, 2) == "train-worker-0-2"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_longest_pod_name_fits_a_host_name() -> None:
     [
         (
             {"topology": {"segment": {"tier": "nearest", "nodes": 3}}},
-            "numNodes is 2: expected a multiple of topology.segment.nodes, which is 3",
+            "topology.segment.nodes is 3: expected a divisor of the replicas of every role",
         ),
         (
             {
@@ -120,7 +120,7 @@ def test_longest_pod_name_fits_a_host_name() -> None:
                     "training": {"sequence": 16, "globalBatch": 3},
                 }
             },
-            "workload.parallelism has 3 ranks and 0 servers, but 2 nodes of 1 processes are 2",
+            "workload.parallelism has 3 ranks and 0 servers, but role worker has 2 replicas of 1 ",
         ),
     ],
 )

@@ -102,8 +102,8 @@ def test_a_simulation_is_not_held_against_what_it_cannot_have() -> None:
 def test_times_count_from_gang_bound_and_from_link_down() -> None:
     """The start counts from the last binding, the recovery from the cut of the link."""
     noted = Milestones(num_nodes=2)
-    bound = Pod("ddp-1-0", attempt=1, node_rank=0, node="node-a1")
-    waiting = Pod("ddp-1-1", attempt=1, node_rank=1)
+    bound = Pod("ddp-worker-0-1", attempt=1, node_rank=0, node="node-a1")
+    waiting = Pod("ddp-worker-1-1", attempt=1, node_rank=1)
     noted.saw(Scene(0.0, pods=(bound, waiting)), 100.0)
     noted.saw(Scene(1.0, pods=(bound, replace(waiting, node="node-a2"))), 101.0)
     noted.saw(Scene(2.0, pods=(bound, replace(waiting, node="node-a2"))), 102.0)

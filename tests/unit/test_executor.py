@@ -262,10 +262,12 @@ async def test_a_name_taken_by_our_own_pod_is_success() -> None:
 async def test_name_taken_by_foreign_pod_is_a_refusal() -> None:
     """The foreign pod is not deleted."""
     shell = Shell()
-    taken = errors.AlreadyExistsError(409, "AlreadyExists", message='pods "a-1-0" already exists')
+    taken = errors.AlreadyExistsError(
+        409, "AlreadyExists", message='pods "a-worker-0-1" already exists'
+    )
     shell.server.answers |= {"create": taken, "get": raw_pod(owner="another")}
     await shell.do(CREATE)
-    assert shell.reported[0] == 'pods "a-1-0" already exists'
+    assert shell.reported[0] == 'pods "a-worker-0-1" already exists'
     assert dict(shell.pods.records) == {}
 
 

@@ -33,7 +33,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NotEvaluated(position=7),
         QueueMissing("q", ()),
         PriorityClassMissing("c", ()),
-        PodNamesTaken(need=2, taken=1, first="train-1-0"),
+        PodNamesTaken(need=2, taken=1, first="train-worker-0-1"),
         TierMissing("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
@@ -62,21 +62,21 @@ def test_full_ledger_states_what_it_waits_for() -> None:
     assert sentence(LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000)) == (
         "the ledger takes about 518,362 bytes to list its 14000 nodes, and attempts that are "
         "ending leave 297,710 of 1,400,000: it starts once their pods are gone, so repair or "
-        "delete the nodes of these; or numNodes of at most about 8040"
+        "delete the nodes of these; or replicas of at most about 8040"
     )
 
 
 def test_gang_larger_than_the_ledger_states_the_limit() -> None:
     assert sentence(LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000)) == (
         "the ledger takes about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
-        "all: numNodes of at most about 14579, or nodes with shorter names"
+        "all: replicas of at most about 14579, or nodes with shorter names"
     )
 
 
 def test_taken_pod_names_are_counted_and_named() -> None:
-    assert sentence(PodNamesTaken(need=2, taken=1, first="train-1-0")) == (
+    assert sentence(PodNamesTaken(need=2, taken=1, first="train-worker-0-1")) == (
         "1 of its 2 pod names taken by pods of another job of this name, or of none; first "
-        "train-1-0: it starts once they are gone"
+        "train-worker-0-1: it starts once they are gone"
     )
 
 
@@ -113,7 +113,7 @@ def test_without_shared_domains_no_best_one_is_named() -> None:
     [
         ("1 16 - -", "needs 1 node with 16 nvidia.com/gpu; at most 8 nvidia.com/gpu on any node"),
         ("3 8 - -", "needs 3 nodes with 8 nvidia.com/gpu each; at most 2 such nodes exist: "
-         "numNodes <= 2"),
+         "replicas <= 2"),
         ("1 8 128 -", "needs 1 node with 8 nvidia.com/gpu, 128 cpu; no node has all of it "
          "together"),
         ("1 - - kind=x", "needs 1 node; no node matches the selector kind=x"),
@@ -143,7 +143,7 @@ def test_nodes_kept_out_by_taints_are_named_where_nothing_fits() -> None:
         job   nodes  gpu
         a     2      8
     """) == (
-        "needs 2 nodes with 8 nvidia.com/gpu each; at most 1 such nodes exist: numNodes <= 1; "
+        "needs 2 nodes with 8 nvidia.com/gpu each; at most 1 such nodes exist: replicas <= 1; "
         "2 more not counted for taints that are not tolerated: spot:NoExecute, "
         "team=blue:NoSchedule"
     )

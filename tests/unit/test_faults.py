@@ -35,7 +35,7 @@ class Leader:
 
     def __init__(self, status: dict[str, Any] | None = None, *, generation: int = 1) -> None:
         self.now_s = 1000.0
-        self.jobs = Jobs(lambda raw: pods.sample(raw, LAUNCHER))
+        self.jobs = Jobs(lambda raw, role: pods.sample(raw, role, LAUNCHER))
         self.apply(status or {}, version=1, generation=generation)
         self.metrics = CycleMetrics(CollectorRegistry())
         self.faults = JobFaults(

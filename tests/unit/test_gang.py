@@ -69,19 +69,18 @@ def test_pod_larger_than_planned_ends_commit_with_both_numbers(
     assert aborted is not None
     assert aborted.cause is not None
     assert aborted.cause.code is CauseCode.COMMIT_REFUSED
-    assert (
-        aborted.cause.message == f"pod a-1-0 requests more than the job does: {GPU}: 9, planned 8"
-    )
+    words = f"pod a-worker-0-1 requests more than the job does: {GPU}: 9, planned 8"
+    assert aborted.cause.message == words
 
 
 @pytest.mark.parametrize(
     ("pods", "changes", "code", "message"),
     [
         ("- -", {"refusal": "quota is 1"}, CauseCode.COMMIT_REFUSED, "quota is 1"),
-        ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
-        ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 went before its gang was bound"),
-        ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-1-0 is on n7, planned was n0"),
-        ("n0 n7", {}, CauseCode.COMMIT_REFUSED, "pod a-1-1 is on n7, planned was n1"),
+        ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 went before its gang was bound"),
+        ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 went before its gang was bound"),
+        ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 is on n7, planned was n0"),
+        ("n0 n7", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-1-1 is on n7, planned was n1"),
         (
             "n0 -",
             {"invalid_nodes": {"n1": "went"}},

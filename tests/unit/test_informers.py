@@ -20,7 +20,9 @@ from railwright_operator.write import pods
 
 LAUNCHER = pods.Launcher("launcher", "http://operator")
 SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")
-POD = PodRecord("u", "team", "job-1-0", 1, "n0", "Pending", False, {"pods": 1}, job_uid="job-uid")
+POD = PodRecord(
+    "u", "team", "job-worker-0-1", 1, "n0", "Pending", False, {"pods": 1}, job_uid="job-uid"
+)
 
 
 class Woken:

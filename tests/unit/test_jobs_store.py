@@ -21,6 +21,7 @@ LAUNCHER = pods.Launcher("launcher", "http://operator")
 def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -> dict[str, Any]:
     """A TrainingJob as the API server sends it; ``more`` is spec, status or template parts."""
     template = {"spec": {"containers": [CONTAINER], **more.get("pod", {})}}
+    role = {"name": "worker", "replicas": 2, "template": template, **more.get("role", {})}
     return {
         "apiVersion": "railwright.dev/v1alpha1",
         "kind": "TrainingJob",
@@ -33,20 +34,21 @@ def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -
             "creationTimestamp": "2026-01-02T03:04:05Z",
             **more.get("metadata", {}),
         },
-        "spec": {"numNodes": 2, "template": template, **more.get("spec", {})},
+        "spec": {"roles": [role], **more.get("spec", {})},
         **({"status": more["status"]} if "status" in more else {}),
     }
 
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw: pods.sample(raw, LAUNCHER))
+    return Jobs(lambda raw, role: pods.sample(raw, role, LAUNCHER))
 
 
 def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
     pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration]}
-    jobs.absorb(raw_job(5, spec={"resourcesPerNode": {"nvidia.com/gpu": 8}}, pod=pod))
+    gpus = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+    jobs.absorb(raw_job(5, pod=pod | {"containers": [CONTAINER | gpus]}))
     cached = jobs.get("a")
     assert cached is not None
     assert (cached.uid, cached.version, cached.submitted_s) == ("a", "5", 1767323045)
@@ -75,10 +77,10 @@ def test_versions_compare_as_numbers(jobs: Jobs) -> None:
 
 def test_a_changed_spec_is_read_again(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1))
-    jobs.absorb(raw_job(2, generation=2, spec={"suspend": True, "numNodes": 3}))
+    jobs.absorb(raw_job(2, generation=2, spec={"suspend": True}, role={"replicas": 3}))
     cached = jobs.get("a")
     assert cached is not None
-    assert (cached.job.spec.suspend, cached.job.spec.num_nodes) == (True, 3)
+    assert (cached.job.spec.suspend, cached.roles[0].replicas) == (True, 3)
 
 
 def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
@@ -89,16 +91,17 @@ def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
         {"failurePolicy": {"backoffLimit": 9}},
         {"queue": "other"},
     ]
+    another = {"spec": {"containers": [dict(CONTAINER, image="another")]}}
     others: list[dict[str, Any]] = [
-        {"numNodes": 3},
-        {"numProcPerNode": 2},
-        {"priorityClassName": "high"},
-        {"resourcesPerNode": {"nvidia.com/gpu": 4}},
-        {"template": {"spec": {"containers": [dict(CONTAINER, image="another")]}}},
+        {"role": {"replicas": 3}},
+        {"role": {"processesPerReplica": 2}},
+        {"spec": {"priorityClassName": "high"}},
+        {"role": {"topology": {"required": "rack"}}},
+        {"role": {"template": another}},
     ]
     shapes = []
-    for version, spec in enumerate([*same, *others], 1):
-        jobs.absorb(raw_job(version, generation=version, spec=spec))
+    for version, parts in enumerate([*({"spec": spec} for spec in same), *others], 1):
+        jobs.absorb(raw_job(version, generation=version, **parts))
         cached = jobs.get("a")
         assert cached is not None
         shapes.append(cached.spec_hash)

@@ -33,18 +33,23 @@ RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1
 
 def job_of(size: int, *, name: str = "a", **more: Any) -> Raw:
     """A job whose spec has so many bytes of JSON, most of them in one variable."""
-    gpus = {"resourcesPerNode": {"nvidia.com/gpu": 8}}
-    pod = {"nodeSelector": {"kind": "h100"}, "volumes": [{"name": "v", "note": ""}]}
-    raw = reporting.raw_job(name, pod=pod, spec=gpus | more.pop("spec", {}), **more)
+    resources = {"limits": {"nvidia.com/gpu": 8}}
+    container = {"name": "train", "image": "image", "command": ["train"], "resources": resources}
+    pod = {
+        "containers": [container],
+        "nodeSelector": {"kind": "h100"},
+        "volumes": [{"name": "v", "note": ""}],
+    }
+    raw = reporting.raw_job(name, pod=pod, **more)
     left = size - len(orjson.dumps(raw["spec"]))
-    raw["spec"]["template"]["spec"]["volumes"][0]["note"] = "x" * left
+    raw["spec"]["roles"][0]["template"]["spec"]["volumes"][0]["note"] = "x" * left
     assert len(orjson.dumps(raw["spec"])) == size
     return raw
 
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    return Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
 
 
 def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:
@@ -77,7 +82,7 @@ def test_reason_has_the_size_and_the_largest_part(jobs: Jobs) -> None:
     assert explain.code(cached.too_large) == "TooLarge"
     assert explain.sentence(cached.too_large) == (
         "the job's spec has 300,000 bytes as JSON, at most 262,144 are taken: "
-        "spec.template.spec.volumes[0].note has 299,792 of them; move what it holds to a "
+        "spec.roles[0].template.spec.volumes[0].note has 299,736 of them; move what it holds to a "
         "ConfigMap, a volume or the image"
     )
 
@@ -88,7 +93,7 @@ def test_many_small_parts_are_named_by_what_holds_them(jobs: Jobs) -> None:
     cached = jobs.get("a-uid")
     assert cached is not None
     assert cached.too_large is not None
-    assert cached.too_large.part == "spec.template.spec.volumes"
+    assert cached.too_large.part == "spec.roles[0].template.spec.volumes"
 
 
 def test_no_pod_is_made_of_a_job_that_is_too_large(jobs: Jobs) -> None:
@@ -112,7 +117,7 @@ def test_one_that_shrinks_is_taken_again(jobs: Jobs) -> None:
 def test_the_bound_is_on_plain_json() -> None:
     """The API server writes < as six characters."""
     raw = job_of(200_000)
-    raw["spec"]["template"]["spec"]["volumes"][0]["note"] = "<" * 100_000
+    raw["spec"]["roles"][0]["template"]["spec"]["volumes"][0]["note"] = "<" * 100_000
     escaped = orjson.dumps(raw["spec"]).replace(b"<", b"\\u003c")
     found = listed(raw | {"spec": 0}, spec=escaped)
     assert len(escaped) > SPEC_BYTES_MAX

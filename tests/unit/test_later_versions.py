@@ -176,7 +176,7 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
 
 
 def test_job_of_later_version_is_read() -> None:
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     raw = reporting.raw_job("job", spec={"topology": {"required": "rack", "rails": "Preferred"}})
     raw["spec"] |= later_versions.NEWS
     raw["status"] = later_versions.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
@@ -189,7 +189,7 @@ def test_job_of_later_version_is_read() -> None:
 
 
 def test_job_of_wrong_types_is_set_aside() -> None:
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     jobs.absorb(reporting.raw_job("job", spec={"topology": {"required": 7, "rails": "Preferred"}}))
     assert "required" in (jobs.why_unreadable("job-uid") or "")
 

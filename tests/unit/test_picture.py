@@ -265,7 +265,7 @@ def listed(its: Gang, workload: dict[str, Any]) -> str:
                 {
                     "kind": "TrainingJob",
                     "metadata": metadata,
-                    "spec": {"numProcPerNode": 8, "workload": workload},
+                    "spec": {"roles": [{"processesPerReplica": 8}], "workload": workload},
                     "status": {"nodes": nodes},
                 },
                 *(

@@ -25,7 +25,7 @@ def record(uid: str, *, rank: int = 0, node: str = "", phase: str = "Pending") -
     return PodRecord(
         uid=uid,
         namespace="team",
-        name=f"a-1-{rank}",
+        name=f"a-worker-{rank}-1",
         rv=1,
         node=node,
         phase=phase,
@@ -49,21 +49,23 @@ def test_pods_of_an_attempt_come_by_rank() -> None:
 def test_pods_of_others_with_an_attempts_names_are_found() -> None:
     index = PodIndex(lambda uid: None)
     mine, other = record("u0"), replace(record("u1", rank=1), job_uid="old")
-    bystander = replace(record("u2"), job_uid=None, name="a-12-0")
+    bystander = replace(record("u2"), job_uid=None, name="a-worker-0-12")
     elsewhere = replace(other, uid="u3", namespace="else")
     for each in (mine, other, bystander, elsewhere):
         index.change(None, each)
 
     def name_conflicts(attempt: int) -> tuple[str, ...]:
-        return index.name_conflicts("a", namespace="team", job_name="a", attempt=attempt)
+        return index.name_conflicts(
+            "a", namespace="team", job_name="a", roles=["worker"], attempt=attempt
+        )
 
     assert (name_conflicts(1), name_conflicts(12), name_conflicts(2)) == (
-        ("a-1-1",),
-        ("a-12-0",),
+        ("a-worker-1-1",),
+        ("a-worker-0-12",),
         (),
     )
     index.change(other, replace(other, deleting=True))
-    assert name_conflicts(1) == ("a-1-1",)
+    assert name_conflicts(1) == ("a-worker-1-1",)
     index.change(replace(other, deleting=True), None)
     assert name_conflicts(1) == ()
 

@@ -23,10 +23,10 @@ TERMINATION = "RAILWRIGHT_TERMINATION_FILE"
 def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     """A TrainingJob as the API server holds it; ``spec`` and ``container`` add to its parts."""
     main = {"name": "train", "image": "user/image", "command": ["python3", "train.py"]}
-    template = {"spec": {"containers": [main | container]}}
+    role = {"name": "worker", "template": {"spec": {"containers": [main | container]}}}
     return {
         "metadata": {"uid": "uid-of-a", "namespace": "team", "name": "a"},
-        "spec": {"numNodes": 2, "template": template} | (spec or {}),
+        "spec": {"roles": [role]} | (spec or {}),
     }
 
 
@@ -46,12 +46,13 @@ def main_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 def test_pod_is_named_labelled_and_owned_by_its_job() -> None:
     metadata = rendered(job())["metadata"]
-    assert (metadata["name"], metadata["namespace"]) == ("a-7-1", "team")
+    assert (metadata["name"], metadata["namespace"]) == ("a-worker-1-7", "team")
     assert metadata["labels"] == {
         "railwright.dev/job-name": "a",
         "railwright.dev/job-uid": "uid-of-a",
         "railwright.dev/attempt": "7",
         "railwright.dev/node-rank": "1",
+        "railwright.dev/role": "worker",
         "batch.kubernetes.io/job-completion-index": "1",
     }
     owner = metadata["ownerReferences"][0]
@@ -74,7 +75,8 @@ def test_the_launcher_runs_the_users_command_with_its_arguments() -> None:
 
 
 def test_launcher_variables_follow_the_users() -> None:
-    raw = job({"numProcPerNode": 8}, env=[{"name": "HF_HOME", "value": "/cache"}])
+    raw = job(env=[{"name": "HF_HOME", "value": "/cache"}])
+    raw["spec"]["roles"][0]["processesPerReplica"] = 8
     env = main_of(rendered(raw))["env"]
     assert env[0] == {"name": "HF_HOME", "value": "/cache"}
     reported = {each["name"]: each.get("value") for each in env}
@@ -120,7 +122,7 @@ def test_its_token_is_good_for_this_job_only() -> None:
 
 def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
     raw = job(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    template = raw["spec"]["template"]
+    template = raw["spec"]["roles"][0]["template"]
     template["metadata"] = {"labels": {"team": "blue"}, "annotations": {"note": "x"}}
     template["spec"] |= {
         "volumes": [{"name": "data", "emptyDir": {}}],
@@ -145,7 +147,7 @@ def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
 
 def test_template_cannot_set_reserved_labels() -> None:
     raw = job()
-    raw["spec"]["template"]["metadata"] = {"labels": {"railwright.dev/node-rank": "0"}}
+    raw["spec"]["roles"][0]["template"]["metadata"] = {"labels": {"railwright.dev/node-rank": "0"}}
     assert rendered(raw)["metadata"]["labels"]["railwright.dev/node-rank"] == "1"
 
 
@@ -156,15 +158,21 @@ def test_the_jobs_priority_class_is_the_pods(name: str | None) -> None:
 
 
 def test_requests_are_those_of_ranks_without_the_launcher() -> None:
-    asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 8}
-    raw = job({"resourcesPerNode": asked})
-    main = main_of(rendered(raw))["resources"]
-    assert main["requests"] == main["limits"] == {key: str(value) for key, value in asked.items()}
-    resources = requested(pods.sample(raw, LAUNCHER))
-    assert resources == {"cpu": 8000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
+    """The init container has the CPU and memory of the main container, which runs after it."""
+    asked = {
+        "requests": {"cpu": "4"},
+        "limits": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 8},
+    }
+    raw = job(resources=asked)
+    pod = rendered(raw)
+    assert main_of(pod)["resources"] == asked
+    launcher = pod["spec"]["initContainers"][0]["resources"]
+    assert launcher == {"requests": {"cpu": "4"}, "limits": {"cpu": "8", "memory": "64Gi"}}
+    resources = requested(pods.sample(raw, 0, LAUNCHER))
+    assert resources == {"cpu": 4000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
 
 
 def test_sample_has_the_requests_of_every_pod_of_the_job() -> None:
-    raw = job({"resourcesPerNode": {"nvidia.com/gpu": 8}})
-    sample, real = pods.sample(raw, LAUNCHER), rendered(raw)
+    raw = job(resources={"limits": {"nvidia.com/gpu": 8}})
+    sample, real = pods.sample(raw, 0, LAUNCHER), rendered(raw)
     assert requested(sample) == requested(real)

@@ -140,9 +140,9 @@ def job(*, data: int = 4, own: str = "", generation: int = 1) -> dict[str, Any]:
     }
     if own:
         workload["profile"] = own
-    spec = {"workload": workload, "numNodes": data}
+    spec = {"workload": workload}
     metadata = {"generation": generation, "resourceVersion": str(generation)}
-    return reporting.raw_job("a", spec=spec, metadata=metadata)
+    return reporting.raw_job("a", replicas=data, spec=spec, metadata=metadata)
 
 
 def workload(jobs: Jobs) -> Workload:
@@ -154,7 +154,7 @@ def workload(jobs: Jobs) -> Workload:
 
 def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     """The recorded profile is part of the workload of the next attempt."""
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     jobs.absorb(job())
     assert workload(jobs).profile is None
     jobs.profile_changed(None, reporting.profile_of("a", recorded()))
@@ -180,7 +180,7 @@ def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     ids=["malformed", "of a deleted job", "of another namespace"],
 )
 def test_profile_of_another_job_changes_nothing(stored: ProfileRecord) -> None:
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     jobs.absorb(job())
     jobs.profile_changed(None, stored)
     assert workload(jobs).profile is None
@@ -188,7 +188,7 @@ def test_profile_of_another_job_changes_nothing(stored: ProfileRecord) -> None:
 
 def test_profile_listed_before_its_job_counts() -> None:
     """A new leader lists both kinds at the same time."""
-    jobs = Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     stored = reporting.profile_of("a", recorded())
     jobs.profile_changed(None, stored)
     jobs.absorb(job())

@@ -25,6 +25,8 @@ OURS = {
     "railwright.dev/job-name": "llm",
     "railwright.dev/attempt": "3",
     "railwright.dev/node-rank": "7",
+    "railwright.dev/role": "worker",
+    "batch.kubernetes.io/job-completion-index": "7",
 }
 
 
@@ -47,7 +49,7 @@ def raw_pod(
         "metadata": {
             "uid": "u",
             "namespace": "team",
-            "name": "llm-3-7",
+            "name": "llm-worker-7-3",
             "resourceVersion": "41",
             "labels": labels or {},
             "ownerReferences": [OWNER | {"uid": owner}],
@@ -118,9 +120,9 @@ def test_an_owner_that_is_not_the_job_makes_a_pod_foreign(lie: dict[str, Any]) -
     assert read_pod(raw).job_uid is None
 
 
-def test_name_not_of_attempt_and_rank_makes_pod_foreign() -> None:
+def test_name_not_of_role_and_attempt_makes_pod_foreign() -> None:
     """Labels alone do not make a pod part of a gang."""
-    raw = raw_pod(labels=OURS | {"railwright.dev/node-rank": "99"})
+    raw = raw_pod(labels=OURS | {"batch.kubernetes.io/job-completion-index": "99"})
     assert read_pod(raw).job_uid is None
 
 
@@ -288,7 +290,7 @@ CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionBy
 METADATA = {
     "uid": "u",
     "namespace": "team",
-    "name": "llm-3-7",
+    "name": "llm-worker-7-3",
     "resourceVersion": "41",
     "labels": OURS,
     "ownerReferences": [OWNER | {"uid": JOB_UID}],
@@ -385,6 +387,6 @@ def test_undeclared_object_is_reported_with_its_name(change: dict[str, Any]) -> 
     found = protobuf.POD.streamed(orjson.dumps(raw))
     assert isinstance(found, Undeclared)
     assert next(iter(change)) in found.why
-    assert (found.metadata.name, found.metadata.uid) == ("llm-3-7", "u")
+    assert (found.metadata.name, found.metadata.uid) == ("llm-worker-7-3", "u")
     with pytest.raises(ValueError, match=f"not a Pod: .*{next(iter(change))}"):
         records.answered(raw)

@@ -41,7 +41,7 @@ class Office:
 
     def __init__(self) -> None:
         self.store, self.site = Store(), Site()
-        self.jobs = Jobs(lambda raw: raw)
+        self.jobs = Jobs(lambda raw, _: raw)
         self.nodes: dict[str, NodeRecord] = {}
         self.now_s = 0.0
         self.unsurveyed: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def test_job_waits_while_its_pod_names_are_taken() -> None:
     terminating = replace(pod, job_uid="old", deleting=True)
     seen.pods.change(None, terminating)
     plan = seen.run_cycle()
-    assert plan.waits[JOB] == PodNamesTaken(need=2, taken=1, first="job-1-1")
+    assert plan.waits[JOB] == PodNamesTaken(need=2, taken=1, first="job-worker-1-1")
     assert not plan.ledger.entries
     seen.pods.change(terminating, None)
     assert seen.run_cycle().waits[JOB] == QueueMissing("default", ())
@@ -91,7 +91,7 @@ def test_job_that_is_too_large_waits() -> None:
     seen = Watched(phase=Phase.QUEUED)
     raw = observing.raw_job(9, 2, {"phase": "Queued"})
     raw["metadata"] |= {"uid": "large", "name": "large"}
-    raw["spec"]["template"]["spec"]["hostname"] = "x" * SPEC_BYTES_MAX
+    raw["spec"]["roles"][0]["template"]["spec"]["hostname"] = "x" * SPEC_BYTES_MAX
     seen.jobs.absorb(raw)
     assert isinstance(seen.run_cycle().waits["large"], TooLarge)
 

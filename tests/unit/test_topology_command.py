@@ -194,8 +194,8 @@ def test_job_beside_files_is_read_from_a_file(
         ),
         ("kind: TrainingJob\nmetadata: 5", "job.yaml, line 2: metadata: Input should be"),
         (
-            "kind: TrainingJob\nspec: {numProcPerNode: 2000000}\nstatus: {nodes: [a]}",
-            "line 2: spec.numProcPerNode: Input should be less than or equal to 64",
+            "kind: TrainingJob\nspec: {roles: [{processesPerReplica: 2000000}]}",
+            "line 2: spec.roles.0.processesPerReplica: Input should be less than or equal to 64",
         ),
         (
             "kind: TrainingJob\nspec: {workload: {transformer: {}}}",
@@ -219,7 +219,6 @@ def test_job_file_has_profile_if_mapped_by_it(
     tmp_path: Path, communication: str, counts: bool
 ) -> None:
     job = large(data=2) | {"kind": "TrainingJob"}
-    job["spec"]["numProcPerNode"] = 1
     mapping = {"communication": communication}
     placement = {"kind": "Placement", "spec": {"nodes": ["a", "b"], "mapping": mapping}}
     profile = {"kind": "Profile", "spec": {"document": recorded(2)}}

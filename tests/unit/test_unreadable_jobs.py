@@ -17,7 +17,7 @@ BROKEN = {"overhead": {"memory": "100Ei"}}
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw: pods.sample(raw, reporting.LAUNCHER))
+    return Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
 
 
 def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:
@@ -33,7 +33,7 @@ def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("error", [RecursionError, AssertionError, KeyError], ids=str)
 def test_any_exception_sets_the_job_aside(error: type[Exception]) -> None:
-    def render(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    def render(raw: Mapping[str, Any], role: int) -> Mapping[str, Any]:
         raise error("planted")
 
     jobs = Jobs(render)
@@ -78,7 +78,7 @@ def test_profile_that_does_not_fit_is_reported(jobs: Jobs, profile: str, words: 
         "training": {"sequence": 64, "globalBatch": 2},
         "profile": profile,
     }
-    jobs.absorb(reporting.raw_job("a", spec={"workload": workload, "numNodes": 4}))
+    jobs.absorb(reporting.raw_job("a", replicas=4, spec={"workload": workload}))
     assert words in (jobs.why_unreadable("a-uid") or "")
 
 

@@ -195,13 +195,13 @@ class Leader:
 
 
 async def test_verification_of_a_sound_cluster_finds_nothing() -> None:
-    leader = Leader(RUNNING, of_attempt(1, "a-1-0"))
+    leader = Leader(RUNNING, of_attempt(1, "a-worker-0-1"))
     await leader.verification.verify()
     assert [leader.count(each) for each in ("I2", "I3", "I17")] == [0, 0, 0]
 
 
 async def test_unrecorded_attempt_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    leader = Leader(RUNNING, of_attempt(1, "a-1-0"), of_attempt(7, "a-7-0"))
+    leader = Leader(RUNNING, of_attempt(1, "a-worker-0-1"), of_attempt(7, "a-worker-0-7"))
     await leader.verification.verify()
     assert [leader.count(each) for each in ("I2", "I3", "I17")] == [1, 1, 0]
     assert {record.message for record in caplog.records} == {"invariant violated"}

@@ -99,7 +99,7 @@ async def test_object_from_the_past_ends_the_copy() -> None:
     """After a restore that raises the store's version, only the objects are of the past."""
     changes: Changes = []
     copy = copy_of(Restored(8, 7, bumped_by=100), changes)
-    with pytest.raises(StoreWentBackError, match="Pod: job-1-0 from 8 to 7"):
+    with pytest.raises(StoreWentBackError, match="Pod: job-worker-0-1 from 8 to 7"):
         await asyncio.wait_for(copy.run(), 30)
     assert [held.rv for held in copy.records.values()] == [8]
 

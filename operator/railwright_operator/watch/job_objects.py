@@ -7,7 +7,7 @@ accounts for what the job holds already: such a job starts no attempt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ SPEC_BYTES_MAX = 256 * 1024
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
 _POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")
-_SPEC_DROPPED = frozenset({"template", "workload", "profiling"})
+_SPEC_DROPPED = frozenset({"roles", "workload", "profiling"})
 _PATH_LENGTH_MAX = 200
 _PATH_PARTS_MAX = 8
 
@@ -104,8 +104,12 @@ def with_held_spec(held: JobObject, news: JobObject) -> JobObject:
     return replace(news, spec=held.spec) if held.generation == news.generation else news
 
 
-def reduced(template: Raw) -> Raw:
-    """Reduce a pod template to what accounts for the usage of its pods."""
+def reduced(roles: Sequence[Raw]) -> list[Raw]:
+    """Reduce the pod template of each role to what accounts for the usage of its pods."""
+    return [{**role, "template": _reduced_template(role["template"])} for role in roles]
+
+
+def _reduced_template(template: Raw) -> Raw:
     spec = template["spec"]
     kept: dict[str, Any] = {name: spec[name] for name in _POD_KEPT if name in spec}
     for name in ("containers", "initContainers"):
@@ -127,7 +131,7 @@ def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
     if len(plain) <= SPEC_BYTES_MAX:
         return JobObject(raw, plain)
     kept = {name: value for name, value in whole.items() if name not in _SPEC_DROPPED}
-    kept["template"] = reduced(whole["template"])
+    kept["roles"] = reduced(whole["roles"])
     part, part_size = _largest("spec", whole)
     return JobObject(raw, orjson.dumps(kept), TooLarge(len(plain), SPEC_BYTES_MAX, part, part_size))
 

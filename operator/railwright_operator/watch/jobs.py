@@ -19,9 +19,9 @@ from railwright import protocol
 from railwright_api import schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import times, tolerations, topology_constraints, workloads
+from railwright_conversion import times
 from railwright_operator.kube import body_limits
-from railwright_operator.watch import amounts, job_objects, projections
+from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of
 from railwright_operator.watch.owned import OwnedObjects, ProfileRecord
@@ -69,8 +69,14 @@ class CachedJob:
 
     def with_workload(self, workload: Workload | None) -> CachedJob:
         """The job with another workload of the role that trains."""
-        first, *others = self.roles
-        return replace(self, roles=(replace(first, workload=workload), *others))
+        trains = self.job.spec.training_role.name
+        return replace(
+            self,
+            roles=tuple(
+                replace(role, workload=workload) if role.name == trains else role
+                for role in self.roles
+            ),
+        )
 
     @property
     def version(self) -> str:
@@ -98,20 +104,10 @@ class Unreadable:
 
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
-RESOURCES_MAX = 32
-"""The limit of the ledger for one entry."""
-
-HASHED_FIELDS = (
-    "numNodes",
-    "numProcPerNode",
-    "priorityClassName",
-    "resourcesPerNode",
-    "template",
-    "topology",
-)
+HASHED_FIELDS = ("priorityClassName", "roles", "topology")
 """Fields of the spec that an attempt is made from. ``specHash`` is computed from them."""
 
-HASH_VERSION = 2
+HASH_VERSION = 3
 """Raise it with every change of ``HASHED_FIELDS`` and of the defaults that the API server sets
 in these fields. Hashes of two versions are not compared, so that an upgrade ends no running job."""
 
@@ -123,8 +119,9 @@ class Jobs:
     in force, so that the attempt does not count as that of a deleted job.
     """
 
-    def __init__(self, render: Callable[[Raw], Raw]) -> None:
-        """``render`` makes the pod of a job's first rank, which has the requests on one node."""
+    def __init__(self, render: Callable[[Raw, int], Raw]) -> None:
+        """``render`` makes the first pod of the role with this index, which has the requests of
+        each of its pods."""
         self._render = render
         self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, Unreadable] = {}
@@ -176,7 +173,7 @@ class Jobs:
             if held is not None:
                 profile = self._profiles.of(held.raw["metadata"], held.raw["metadata"]["name"])
                 changed = replace(held, profile=profile)
-                self._cached[uid] = changed.with_workload(_workload(held.job, profile))
+                self._cached[uid] = changed.with_workload(job_roles.workload(held.job, profile))
 
     def _held_version(self, uid: str) -> int:
         held = (self._cached.get(uid), self._unreadable.get(uid))
@@ -235,30 +232,18 @@ class Jobs:
         if found.too_deep:
             raise QuantityError(f"its spec is nested deeper than {body_limits.DEPTH_MAX} levels")
         whole = found.whole
-        pod = self._render(whole)["spec"]
-        per_pod = amounts.requested(projections.asked(pod))
-        if (count := len(per_pod)) > RESOURCES_MAX:
-            raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
-        template = job_objects.reduced(whole["spec"]["template"])
+        roles = job_objects.reduced(whole["spec"]["roles"])
         # The status is read separately, as the record.
         desired = {name: value for name, value in whole.items() if name != "status"}
-        job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "template": template}})
+        job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "roles": roles}})
         profile = self._profiles.of(raw["metadata"], raw["metadata"]["name"])
         return CachedJob(
             uid=found.uid,
             object=found,
             job=job,
-            roles=(
-                Role(
-                    replicas=job.spec.num_nodes,
-                    per_pod=per_pod,
-                    name="worker",
-                    selector=pod.get("nodeSelector", {}),
-                    tolerations=tolerations.convert(pod),
-                    ranks_per_pod=job.spec.num_proc_per_node,
-                    workload=_workload(job, profile),
-                    constraints=topology_constraints.convert(job.spec.topology),
-                ),
+            roles=tuple(
+                job_roles.convert(job, index, self._render(whole, index)["spec"], profile)
+                for index in range(len(roles))
             ),
             profile=profile,
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
@@ -272,20 +257,6 @@ def _why(error: Exception) -> str:
     text = " ".join(str(error).split())
     kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
     return protocol.fitted(f"the job cannot be read: {kind}{text}", WHY_BYTES_MAX)
-
-
-def _workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | None:
-    """The workload, with the profile of the spec, or else the recorded one if that fits the
-    parallelism; otherwise the next attempt records a new one. Raises ValueError."""
-    workload = job.spec.workload
-    if workload is None:
-        return None
-    if recorded and not workload.profile:
-        try:
-            return workloads.workload(workload.model_copy(update={"profile": recorded.document}))
-        except ValueError as error:
-            logger.info("recorded profile dropped", extra={"why": str(error)})
-    return workloads.workload(workload)
 
 
 def _spec_hash(spec: Raw, *more: str) -> str:

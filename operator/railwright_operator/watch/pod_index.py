@@ -7,6 +7,7 @@ pod that is terminating still holds its devices.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -42,7 +43,7 @@ class PodIndex:
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
-        self._by_stem: dict[tuple[str, str], dict[str, PodRecord]] = {}
+        self._by_stem: dict[tuple[str, str, str], dict[str, PodRecord]] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
         self._usage: dict[str, _Usage] = {}
 
@@ -89,11 +90,12 @@ class PodIndex:
         return found[0] if len(found) == 1 else None
 
     def name_conflicts(
-        self, job_uid: str, *, namespace: str, job_name: str, attempt: int
+        self, job_uid: str, *, namespace: str, job_name: str, roles: Iterable[str], attempt: int
     ) -> tuple[str, ...]:
         """Pods that have the names of this attempt's pods and are not of this job."""
-        found = self._by_stem.get((namespace, f"{job_name}-{attempt}"), {})
-        return tuple(sorted(pod.name for pod in found.values() if pod.job_uid != job_uid))
+        keys = [(namespace, f"{job_name}-{role}", str(attempt)) for role in roles]
+        found = itertools.chain.from_iterable(self._by_stem.get(key, {}).values() for key in keys)
+        return tuple(sorted(pod.name for pod in found if pod.job_uid != job_uid))
 
     def attempts(self) -> Iterable[AttemptKey]:
         """All attempts that have pods."""
@@ -129,9 +131,10 @@ class PodIndex:
         if record.node and not record.terminal:
             self._usage.pop(record.node, None)
             yield self._by_node, record.node
-        stem, _, rank = record.name.rpartition("-")
-        if rank.isdecimal():
-            yield self._by_stem, (record.namespace, stem)
+        stem, _, attempt = record.name.rpartition("-")
+        name, _, index = stem.rpartition("-")
+        if index.isdecimal() and attempt.isdecimal():
+            yield self._by_stem, (record.namespace, name, attempt)
         if record.job_uid is not None:
             key = record.job_uid, record.attempt
             self._ordered.pop(key, None)

@@ -235,10 +235,12 @@ def _owner(metadata: Metadata) -> str | None:
     """The job's UID if labels, owner reference and name of the pod agree on it."""
     labels = metadata.labels
     job_uid, job_name = labels.get(names.LABEL_JOB_UID), labels.get(names.LABEL_JOB_NAME)
-    attempt, rank = labels.get(names.LABEL_ATTEMPT, ""), labels.get(names.LABEL_NODE_RANK, "")
-    if job_uid is None or job_name is None or not (_is_number(attempt) and _is_number(rank)):
+    numbers = names.LABEL_COMPLETION_INDEX, names.LABEL_ATTEMPT, names.LABEL_NODE_RANK
+    index, attempt, rank = (labels.get(name, "") for name in numbers)
+    if job_uid is None or job_name is None or not all(map(_is_number, (index, attempt, rank))):
         return None
-    named = metadata.name == names.pod_name(job_name, int(attempt), int(rank))
+    role = labels.get(names.LABEL_ROLE, "")
+    named = metadata.name == names.pod_name(job_name, role, int(index), int(attempt))
     owned = any(_is_job(owner, job_uid, job_name) for owner in metadata.owner_references)
     return job_uid if named and owned else None
 

@@ -1,4 +1,4 @@
-"""Render the pod of a node rank: the user's template with the launcher in front.
+"""Render a pod of a job: the template of its role with the launcher in front.
 
 The launcher comes by an init container that copies the ``railwright`` package into an empty volume,
 so the user's image needs nothing but Python. It becomes the command of the first container; the
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railwright_api import names
-from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
 from railwright_scheduler.model.snapshot import Purpose
 
 LAUNCHER_DIRECTORY = "/railwright"
@@ -44,49 +44,60 @@ def render(
     launcher: Launcher,
     profile_steps: int = 0,
 ) -> Manifest:
-    """Render the pod of one node rank. It shares parts with ``job``, the TrainingJob from the API
-    server, and changes none of them. Its ranks record ``profile_steps`` steps."""
-    template = job["spec"]["template"]
+    """Render the pod with this number in the gang. It shares parts with ``job``, the TrainingJob
+    from the API server, and changes none of them. Its ranks record ``profile_steps`` steps."""
+    role, index = entry.place(node_rank)
+    raw = next(each for each in job["spec"]["roles"] if each["name"] == role.name)
+    template = raw["template"]
     spec = dict(template["spec"])
     spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     if "priorityClassName" in job["spec"]:
         spec["priorityClassName"] = job["spec"]["priorityClassName"]
     spec["volumes"] = [*spec.get("volumes", []), *_volumes(entry.job_uid)]
-    spec["initContainers"] = [_install(job["spec"], launcher), *spec.get("initContainers", [])]
+    spec["initContainers"] = [
+        _install(spec["containers"][0], launcher),
+        *spec.get("initContainers", []),
+    ]
     spec["containers"] = list(spec["containers"])
     environment = _environment(
-        job, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
+        raw, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
     )
-    spec["containers"][0] = _main(job["spec"], spec["containers"][0], environment)
+    spec["containers"][0] = _main(spec["containers"][0], environment)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(template.get("metadata", {}), entry, node_rank),
+        "metadata": _metadata(template.get("metadata", {}), entry, node_rank, role.name, index),
         "spec": spec,
     }
 
 
-def sample(job: Mapping[str, Any], launcher: Launcher) -> Manifest:
-    """Render a pod of the job to compute the requests on one node."""
-    metadata = job["metadata"]
+def sample(job: Mapping[str, Any], role: int, launcher: Launcher) -> Manifest:
+    """Render the first pod of the role with this index, to compute its requests."""
+    metadata, raw = job["metadata"], job["spec"]["roles"][role]
     entry = Entry(
         job_uid=metadata["uid"],
         namespace=metadata["namespace"],
         job_name=metadata["name"],
         attempt=1,
         state=EntryState.COMMITTING,
-        nodes=(),
-        roles=(),
+        nodes=("",),
+        roles=(EntryRole(raw["name"], 1, {}),),
     )
     return render(job, entry, node_rank=0, launcher=launcher)
 
 
-def _metadata(template: Mapping[str, Any], entry: Entry, node_rank: int) -> Manifest:
-    metadata = attempt_metadata(entry, names.pod_name(entry.job_name, entry.attempt, node_rank))
-    rank = str(node_rank)
-    ranks = {names.LABEL_NODE_RANK: rank, names.LABEL_COMPLETION_INDEX: rank}
-    labels = {**template.get("labels", {}), **metadata["labels"], **ranks}
+def _metadata(
+    template: Mapping[str, Any], entry: Entry, node_rank: int, role: str, index: int
+) -> Manifest:
+    name = names.pod_name(entry.job_name, role, index, entry.attempt)
+    metadata = attempt_metadata(entry, name)
+    places = {
+        names.LABEL_NODE_RANK: str(node_rank),
+        names.LABEL_ROLE: role,
+        names.LABEL_COMPLETION_INDEX: str(index),
+    }
+    labels = {**template.get("labels", {}), **metadata["labels"], **places}
     return metadata | {"labels": labels, "annotations": dict(template.get("annotations", {}))}
 
 
@@ -124,18 +135,21 @@ def _volumes(job_uid: str) -> list[Manifest]:
     ]
 
 
-def _install(spec: Mapping[str, Any], launcher: Launcher) -> Manifest:
-    """The init container. It has the requests of the ranks: it runs before them, so the pod needs
-    no more, and quotas that require requests in every container are satisfied."""
-    asked = spec.get("resourcesPerNode", {})
-    shares = {name: str(asked[name]) for name in ("cpu", "memory") if name in asked}
+def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
+    """The init container. It has the CPU and memory of the main container: it runs before that, so
+    the pod needs no more, and quotas that require requests in every container are satisfied."""
+    resources = {
+        kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
+        for kind, amounts in main.get("resources", {}).items()
+        if kind in ("requests", "limits")
+    }
     return {
         "name": "railwright-launcher",
         "image": launcher.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-m", "railwright.install", LAUNCHER_DIRECTORY],
         "volumeMounts": [{"name": "railwright", "mountPath": LAUNCHER_DIRECTORY}],
-        "resources": {"requests": shares, "limits": shares},
+        "resources": resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -144,14 +158,10 @@ def _install(spec: Mapping[str, Any], launcher: Launcher) -> Manifest:
     }
 
 
-def _main(
-    spec: Mapping[str, Any], container: Mapping[str, Any], environment: list[Manifest]
-) -> Manifest:
+def _main(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
     main = dict(container)
     command = [*main["command"], *main.pop("args", [])]
     main["command"] = ["python3", f"{LAUNCHER_DIRECTORY}/launch.py", "--", *command]
-    amounts = {name: str(amount) for name, amount in spec.get("resourcesPerNode", {}).items()}
-    main["resources"] = {"requests": amounts, "limits": amounts}
     main["env"] = [*main.get("env", []), *environment]
     if path := main.get("terminationMessagePath"):
         main["env"].append({"name": "RAILWRIGHT_TERMINATION_FILE", "value": path})
@@ -164,7 +174,7 @@ def _main(
 
 
 def _environment(
-    job: Mapping[str, Any], entry: Entry, launcher: Launcher, *, node_rank: int, profile_steps: int
+    role: Mapping[str, Any], entry: Entry, launcher: Launcher, *, node_rank: int, profile_steps: int
 ) -> list[Manifest]:
     values = {
         "RAILWRIGHT_OPERATOR_URL": launcher.operator_url,
@@ -172,7 +182,7 @@ def _environment(
         "RAILWRIGHT_JOB_NAME": entry.job_name,
         "RAILWRIGHT_ATTEMPT": str(entry.attempt),
         "RAILWRIGHT_NODE_RANK": str(node_rank),
-        "RAILWRIGHT_NUM_PROCESSES": str(job["spec"].get("numProcPerNode", 1)),
+        "RAILWRIGHT_NUM_PROCESSES": str(role.get("processesPerReplica", 1)),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
     if profile_steps:

@@ -27,12 +27,13 @@ def steps(cached: CachedJob, entry: Entry) -> int:
     """The number of steps that ranks of the attempt record: that of the job's spec. If the spec has
     none: a few in a pre-run, and in a job with pre-runs that starts without a profile, or with one
     of other devices."""
-    spec, profiling, workload = cached.job.spec, cached.job.spec.profiling, cached.workload
+    spec, workload = cached.job.spec, cached.workload
+    profiling = spec.profiling
     if profiling.steps or profiling.pre_run == "Never":
         return profiling.steps
     if entry.purpose is Purpose.PRE_RUN:
         return STEPS
-    is_too_large = spec.num_nodes * spec.num_proc_per_node > RANKS_MAX
+    is_too_large = spec.training_role.ranks > RANKS_MAX
     if is_too_large or workload is None or spec.workload is None or spec.workload.profile:
         return 0
     is_aside = entry.score is not None and entry.score.other_devices != ()

@@ -22,7 +22,7 @@ class Rendering:
         self._launcher = launcher
 
     def pod(self, entry: Entry, node_rank: int) -> Manifest | None:
-        """The pod of one node rank; None when the job was deleted, or its spec changed."""
+        """The pod with this number; None when the job was deleted, or its spec changed."""
         cached = self._jobs.get(entry.job_uid)
         if cached is None or cached.too_large:
             return None

@@ -101,6 +101,14 @@ class Entry:
         """What identifies an attempt."""
         return self.job_uid, self.attempt
 
+    def place(self, pod: int) -> tuple[EntryRole, int]:
+        """The role of the pod with this number, and its index there."""
+        for role in self.roles:
+            if pod < role.replicas:
+                return role, pod
+            pod -= role.replicas
+        raise IndexError(f"{self.key} has no pod {pod} beyond its roles")
+
     @property
     def amounts(self) -> list[Amounts]:
         """What each pod requests; nothing if all pods were bound."""

@@ -1,0 +1,64 @@
+"""A role of a job: equal pods, each with the same number of ranks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, model_validator
+
+from railwright_api.pod_template import PodTemplate
+from railwright_api.schema import (
+    NODES_MAX,
+    PROCESSES_MAX,
+    ROLE_NAME_LENGTH_MAX,
+    Part,
+    Rule,
+    rules,
+)
+from railwright_api.topology import Topology
+
+RoleName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=ROLE_NAME_LENGTH_MAX,
+        pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$",
+    ),
+]
+
+_SEGMENTS = Rule(
+    "!has(self.topology) || !has(self.topology.segment) || "
+    "self.replicas % self.topology.segment.nodes == 0",
+    "replicas is %d: expected a multiple of topology.segment.nodes, which is %d",
+    seen=("self.replicas", "self.topology.segment.nodes"),
+    field=".replicas",
+)
+
+
+class Role(Part):
+    """Equal pods of a job. Pods of one role run on different nodes."""
+
+    model_config = ConfigDict(json_schema_extra=rules(_SEGMENTS))
+
+    name: RoleName
+    """Name of the role, such as worker. Part of the names of its pods."""
+    replicas: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    """Number of pods, each on a node of its own."""
+    processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
+    """Number of ranks in each pod, one process each, commonly one for each device."""
+    template: PodTemplate
+    """The pod. Ranks run in its first container; the pod needs what its containers request."""
+    topology: Topology | None = None
+    """Topology constraints of this role, instead of those of the job."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Role:
+        segment = self.topology.segment if self.topology else None
+        if segment and self.replicas % segment.nodes:
+            raise ValueError(_SEGMENTS.message % (self.replicas, segment.nodes))
+        return self
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks in all of its pods."""
+        return self.replicas * self.processes_per_replica

@@ -1,0 +1,57 @@
+"""Convert the roles of a TrainingJob, with what their pods request and what their ranks train."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from railwright_api.quantities import QuantityError
+from railwright_api.training_job import TrainingJob
+from railwright_conversion import tolerations, topology_constraints, workloads
+from railwright_operator.watch import amounts, projections
+from railwright_operator.watch.owned import ProfileRecord
+from railwright_scheduler.model.snapshot import Role
+from railwright_scheduler.model.workload import Workload
+
+logger = logging.getLogger(__name__)
+
+RESOURCES_MAX = 32
+"""The limit of the ledger for one entry."""
+
+
+def convert(
+    job: TrainingJob, index: int, pod: Mapping[str, Any], recorded: ProfileRecord | None
+) -> Role:
+    """Convert the role with this index, one of whose pods is rendered as ``pod``; ``recorded`` is
+    the job's recorded profile. Raises ValueError."""
+    role = job.spec.roles[index]
+    per_pod = amounts.requested(projections.asked(pod))
+    if (count := len(per_pod)) > RESOURCES_MAX:
+        raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
+    is_training = job.spec.workload is not None and role is job.spec.training_role
+    return Role(
+        replicas=role.replicas,
+        per_pod=per_pod,
+        name=role.name,
+        selector=pod.get("nodeSelector", {}),
+        tolerations=tolerations.convert(pod),
+        ranks_per_pod=role.processes_per_replica,
+        workload=workload(job, recorded) if is_training else None,
+        constraints=topology_constraints.convert(role.topology or job.spec.topology),
+        shares_topology=role.topology is None,
+    )
+
+
+def workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | None:
+    """The workload, with the profile of the spec, or else the recorded one if that fits the
+    parallelism; otherwise the next attempt records a new one. Raises ValueError."""
+    stored = job.spec.workload
+    if stored is None:
+        return None
+    if recorded and not stored.profile:
+        try:
+            return workloads.workload(stored.model_copy(update={"profile": recorded.document}))
+        except ValueError as error:
+            logger.info("recorded profile dropped", extra={"why": str(error)})
+    return workloads.workload(stored)
