@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.pod_template import LABEL_KEY_LENGTH_MAX
 from railwright_api.schema import (
     AGE,
+    LABEL_KEY_LENGTH_MAX,
     Column,
     Count,
     Definition,

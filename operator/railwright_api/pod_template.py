@@ -7,23 +7,32 @@ what to do instead of dropping them silently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from railwright_api import names, schema
-from railwright_api.schema import Json, Name, Part, Quantity, Rule, rules
+from railwright_api.node_affinity import Affinity
+from railwright_api.schema import (
+    LIST,
+    OBJECT,
+    Json,
+    LabelKey,
+    LabelValue,
+    Name,
+    Part,
+    Quantity,
+    Rule,
+    reserving,
+    rules,
+)
 
 TEXT_LENGTH_MAX = 32 * 1024
-LABEL_KEY_LENGTH_MAX = 317
-LABEL_VALUE_LENGTH_MAX = 63
 GRACE_MAX_S = 3600
 """Nor 0: the API server forgets such a pod at once, while its containers still run."""
 
 Text = Annotated[str, Field(max_length=TEXT_LENGTH_MAX)]
-LabelKey = Annotated[str, Field(max_length=LABEL_KEY_LENGTH_MAX)]
-LabelValue = Annotated[str, Field(max_length=LABEL_VALUE_LENGTH_MAX)]
 Words = Annotated[tuple[Text, ...], Field(max_length=256)]
 
 _NAME_RESERVED = Rule(
@@ -168,41 +177,23 @@ class Toleration(Part):
 
 
 _TEXT: Json = {"type": "string", "maxLength": 253}
-_OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_LIST: Json = {"type": "array", "maxItems": 64, "items": _OBJECT}
 _NUMBER: Json = {"type": "integer"}
 
 _RESERVED_IN_POD: Mapping[str, tuple[Json, str]] = {
     "nodeName": (_TEXT, "Railwright chooses the nodes: use nodeSelector to narrow the choice"),
     "schedulerName": (_TEXT, "Railwright schedules the pods itself: remove it"),
-    "schedulingGates": (_LIST, "Railwright binds a gang's pods at once: set spec.suspend instead"),
+    "schedulingGates": (LIST, "Railwright binds a gang's pods at once: set spec.suspend instead"),
     "hostname": (_TEXT, "pods are named by job, role, index and attempt: remove it"),
-    "affinity": (_OBJECT, "Railwright places by the network: use nodeSelector"),
-    "topologySpreadConstraints": (_LIST, "Railwright places by the network: use nodeSelector"),
+    "topologySpreadConstraints": (LIST, "Railwright places by the network: use spec.topology"),
     "priorityClassName": (_TEXT, "a gang has one priority: use spec.priorityClassName of the job"),
     "priority": (_NUMBER, "a gang has one priority: use spec.priorityClassName of the job"),
-    "overhead": (_OBJECT, "the API server sets it by the RuntimeClass: remove it"),
-    "resources": (_OBJECT, "use the resources of its containers"),
-    "resourceClaims": (_LIST, "claims are not allocated yet: use the resources of its containers"),
+    "overhead": (OBJECT, "the API server sets it by the RuntimeClass: remove it"),
+    "resources": (OBJECT, "use the resources of its containers"),
+    "resourceClaims": (LIST, "claims are not allocated yet: use the resources of its containers"),
 }
 _RESERVED_IN_METADATA: Mapping[str, tuple[Json, str]] = {
-    "ownerReferences": (_LIST, "the job owns its pods: remove it"),
+    "ownerReferences": (LIST, "the job owns its pods: remove it"),
 }
-
-
-def _reserving(reserved: Mapping[str, tuple[Json, str]], *given: Rule) -> Callable[[Json], None]:
-    """Adds to a model's schema these rules, and the reserved fields with the refusal of each."""
-    refusals = [
-        Rule(f"!has(self.{name})", f"{name} is reserved: {why}", field=f".{name}")
-        for name, (_, why) in reserved.items()
-    ]
-
-    def extend(schema: Json) -> None:
-        schema.update(rules(*given, *refusals))
-        for name, (shape, why) in reserved.items():
-            schema["properties"][name] = shape | {"description": f"Reserved: {why}."}
-
-    return extend
 
 
 _COMMAND_GIVEN = Rule(
@@ -227,7 +218,7 @@ class PodSpec(Part):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra=_reserving(_RESERVED_IN_POD, _COMMAND_GIVEN, _NEVER_RESTARTED),
+        json_schema_extra=reserving(_RESERVED_IN_POD, _COMMAND_GIVEN, _NEVER_RESTARTED),
     )
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1, max_length=8)]
@@ -238,6 +229,9 @@ class PodSpec(Part):
     """Volumes that containers may mount."""
     node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
     """Only nodes with all of these labels are used."""
+    affinity: Affinity | None = None
+    """Which nodes are used, beside nodeSelector. Only required terms of nodeAffinity are
+    supported."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] | None = None
     """Taints of nodes that these pods may live with."""
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=GRACE_MAX_S)] | None = None
@@ -260,7 +254,7 @@ def _ours(field: str) -> Rule:
 class TemplateMetadata(Part):
     """What each pod carries besides Railwright's own labels."""
 
-    model_config = ConfigDict(json_schema_extra=_reserving(_RESERVED_IN_METADATA))
+    model_config = ConfigDict(json_schema_extra=reserving(_RESERVED_IN_METADATA))
 
     labels: Annotated[
         dict[str, LabelValue], Field(max_length=64, json_schema_extra=rules(_ours("labels")))

@@ -9,6 +9,7 @@ default is filled in by the API server, except below ``status``.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -33,6 +34,13 @@ PROCESSES_MAX = 64
 RANKS_MAX = NODES_MAX * PROCESSES_MAX
 ROLES_MAX = 8
 ROLE_NAME_LENGTH_MAX = 32
+
+LABEL_KEY_LENGTH_MAX = 317
+LABEL_VALUE_LENGTH_MAX = 63
+LabelKey = Annotated[str, Field(max_length=LABEL_KEY_LENGTH_MAX)]
+LabelValue = Annotated[str, Field(max_length=LABEL_VALUE_LENGTH_MAX)]
+OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+LIST: Json = {"type": "array", "maxItems": 64, "items": OBJECT}
 
 NAME_LENGTH_MAX = 253
 Name = Annotated[str, Field(max_length=NAME_LENGTH_MAX)]
@@ -156,6 +164,22 @@ def no_key(broken: str, message: str, *, seen: tuple[str, ...]) -> Rule:
 def rules(*given: Rule) -> Json:
     """``json_schema_extra`` of a model or a field that these rules guard."""
     return {"x-kubernetes-validations": [rule.rendered() for rule in given]}
+
+
+def reserving(reserved: Mapping[str, tuple[Json, str]], *given: Rule) -> Callable[[Json], None]:
+    """``json_schema_extra`` of a model with these rules and these reserved fields: each has its
+    schema, and what to do instead, with which the API server refuses it."""
+    refusals = [
+        Rule(f"!has(self.{name})", f"{name} is reserved: {why}", field=f".{name}")
+        for name, (_, why) in reserved.items()
+    ]
+
+    def extend(schema: Json) -> None:
+        schema.update(rules(*given, *refusals))
+        for name, (shape, why) in reserved.items():
+            schema["properties"][name] = shape | {"description": f"Reserved: {why}."}
+
+    return extend
 
 
 def singleton(kind: str) -> Json:

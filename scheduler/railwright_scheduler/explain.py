@@ -162,11 +162,8 @@ def _on(constraints: TopologyConstraints) -> str:
 
 
 def _never(reason: NeverFits) -> str:
-    if not reason.matched and reason.selector:
-        labels = ",".join(f"{key}={value}" for key, value in reason.selector)
-        return f"no node matches the selector {labels}"
     if not reason.matched:
-        return "the cluster has no nodes"
+        return _none_matches(reason)
     impossible = [short for short in reason.shortages if short.most < short.need]
     if impossible:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
@@ -177,6 +174,16 @@ def _never(reason: NeverFits) -> str:
     exist = "stand so" if reason.constraints != NO_CONSTRAINTS else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))
     return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
+
+
+def _none_matches(reason: NeverFits) -> str:
+    if reason.unmatched:
+        which = " that match the selector" if reason.selector else ""
+        return f"its node affinity matches none of {_count(reason.unmatched, 'node')}{which}"
+    if reason.selector:
+        labels = ",".join(f"{key}={value}" for key, value in reason.selector)
+        return f"no node matches the selector {labels}"
+    return "the cluster has no nodes"
 
 
 def _rails_short(rails: RailsShort | None) -> list[str]:
@@ -201,11 +208,17 @@ def _at_most(short: Shortage) -> str:
 
 def _outside(reason: NeverFits) -> str:
     """Nodes that were not counted, and what keeps them out."""
+    outside = "".join(f"; {each}" for each in _unmatched(reason))
     tainted = reason.matched - reason.tolerated
     if not tainted:
-        return ""
+        return outside
     taints = _listed(tuple(_taint(taint) for taint in reason.untolerated))
-    return f"; {tainted} more not counted for taints that are not tolerated: {taints}"
+    return f"{outside}; {tainted} more not counted for taints that are not tolerated: {taints}"
+
+
+def _unmatched(reason: NeverFits | NotEnoughNodes) -> list[str]:
+    count = _count(reason.unmatched, "node")
+    return [f"{count} not counted for its node affinity"] if reason.unmatched else []
 
 
 def _does_not_fit(reason: NeverFits | NotEnoughNodes) -> str:
@@ -229,7 +242,7 @@ def _not_enough(reason: NotEnoughNodes) -> str:
     parts = [f"{_of_role(reason.role)}{needs}", now]
     if reason.best_level and reason.best_free:
         parts.append(f"best {reason.best_level} {reason.best_domain} has {reason.best_free}")
-    parts += _rails_short(reason.rails)
+    parts += [*_rails_short(reason.rails), *_unmatched(reason)]
     if reason.excluded:
         parts.append(", ".join(f"{each.nodes} {each.cause.value}" for each in reason.excluded))
     return "; ".join(parts)

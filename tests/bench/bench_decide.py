@@ -1,10 +1,11 @@
 """How much CPU a decision takes: 2,000 nodes of 8 GPUs, 1,000 queued jobs; and one huge gang.
 
 Prints one JSON object: CPU milliseconds (best and worst of the rounds) for a cluster that is three
-quarters busy, for an empty one, for an empty one without topology labels, and for a gang of all
-nodes; and for gangs whose ranks are mapped, each round another job, as answers are remembered, in
-the end beside jobs on most of the nodes, which send all the time: what these send is remembered
-after the first round. The bars are 100 ms for the queues and 1,000 ms for the gangs.
+quarters busy, the same with node affinities, for an empty one, for an empty one without topology
+labels, and for a gang of all nodes; and for gangs whose ranks are mapped, each round another job,
+as answers are remembered, in the end beside jobs on most of the nodes, which send all the time:
+what these send is remembered after the first round. The bars are 100 ms for the queues and 1,000 ms
+for the gangs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from dataclasses import replace
 
 from fixtures.jobs import job, with_role
 from railwright_scheduler import Job, Node, Snapshot, decide
+from railwright_scheduler.model.node_affinity import (
+    NodeAffinity,
+    NodeRequirement,
+    NodeSelectorTerm,
+    SelectorOperator,
+)
 from railwright_scheduler.model.snapshot import RunningJob
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
@@ -61,6 +68,7 @@ def _cases() -> dict[str, list[Snapshot]]:
         "busy": [_world(busy=0.75, labelled=True, jobs=JOBS)] * ROUNDS,
         "empty": [_world(busy=0.0, labelled=True, jobs=JOBS)] * ROUNDS,
         "unlabelled": [_world(busy=0.0, labelled=False, jobs=JOBS)] * ROUNDS,
+        "affinity": [_with_affinity(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
         "one_gang": [_one_gang(NODES)] * ROUNDS,
         "one_gang_ragged": [_one_gang(NODES * 3 // 4, busy=0.2)] * ROUNDS,
         "one_gang_mapped": _mapped(DENSE, Parallelism(tensor=8, pipeline=16, data=125)),
@@ -103,6 +111,27 @@ def _world(*, busy: float, labelled: bool, jobs: int) -> Snapshot:
         queues=("default",),
         jobs=tuple(queue),
     )
+
+
+def _with_affinity(world: Snapshot) -> Snapshot:
+    """The same with a node affinity in every job, one of twelve."""
+    affinities = [
+        NodeAffinity(
+            (
+                NodeSelectorTerm(
+                    (NodeRequirement("kind", SelectorOperator.NOT_IN, frozenset({kind})),),
+                    (NodeRequirement("name", SelectorOperator.NOT_IN, frozenset({node.name})),),
+                ),
+            )
+        )
+        for kind in ("h100", "a100")
+        for node in world.nodes[:6]
+    ]
+    jobs = (
+        with_role(job, affinity=affinities[number % len(affinities)])
+        for number, job in enumerate(world.jobs)
+    )
+    return replace(world, jobs=tuple(jobs))
 
 
 def _one_gang(nodes: int, busy: float = 0.0) -> Snapshot:

@@ -8,10 +8,12 @@ import pytest
 
 from integration import manifests
 from integration.manifests import accept, refusal
+from railwright_conversion import node_affinities
 from railwright_testbed.api_client import ApiClient
 
 Changes = dict[str, Any]
 SPEC = "spec.roles[0].template.spec"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest.mark.parametrize(
@@ -24,8 +26,13 @@ SPEC = "spec.roles[0].template.spec"
         ({"terminationGracePeriodSeconds": 0}, ["GracePeriodSeconds", "than or equal to 1"]),
         ({"terminationGracePeriodSeconds": 3601}, ["3601", "less than or equal to 3600"]),
         ({"hostname": "h"}, [f"{SPEC}.hostname", "remove it"]),
-        ({"affinity": {"nodeAffinity": {}}}, [f"{SPEC}.affinity", "use nodeSelector"]),
-        ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use nodeSelector"]),
+        ({"affinity": {"podAffinity": {}}}, [f"{SPEC}.affinity.podAffinity", "spec.topology"]),
+        ({"affinity": {"podAntiAffinity": {}}}, ["affinity.podAntiAffinity", "spec.topology"]),
+        (
+            {"affinity": {"nodeAffinity": {PREFERRED: []}}},
+            [f"nodeAffinity.{PREFERRED}", f"use {node_affinities.REQUIRED}"],
+        ),
+        ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use spec.topology"]),
         ({"priorityClassName": "p"}, [f"{SPEC}.priorityClassName", "spec.priorityClassName"]),
         ({"priority": 5}, [f"{SPEC}.priority:", "use spec.priorityClassName"]),
         ({"resources": {"requests": {"cpu": 1}}}, ["use the resources of its containers"]),
@@ -49,6 +56,41 @@ def test_what_railwright_sets_itself_is_refused(
 ) -> None:
     answer = refusal(admin, manifests.job(pod=pod))
     assert all(word in answer for word in words), answer
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ({"operator": "In"}, 'values of "zone" is empty: operator In needs at least one'),
+        ({"operator": "NotIn", "values": []}, "operator NotIn needs at least one"),
+        ({"operator": "Exists", "values": ["a"]}, 'values of "zone" has 1 values: operator Exists'),
+        ({"operator": "Gt", "values": ["a"]}, "not one whole number"),
+        ({"operator": "Lt", "values": ["1", "2"]}, "not one whole number"),
+        ({"operator": "Equals"}, 'Unsupported value: "Equals"'),
+    ],
+)
+def test_invalid_affinity_is_refused(
+    admin: ApiClient, expression: dict[str, Any], words: str
+) -> None:
+    term = {"matchExpressions": [{"key": "zone"} | expression]}
+    assert words in refusal(admin, manifests.job(pod=affinity(term)))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["1"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]},
+        {},
+    ],
+)
+def test_required_affinity_is_accepted(admin: ApiClient, term: dict[str, Any]) -> None:
+    accept(admin, manifests.job(pod=affinity(term)))
+
+
+def affinity(term: dict[str, Any]) -> Changes:
+    required = {node_affinities.REQUIRED: {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
 
 
 @pytest.mark.parametrize("command", [None, []])

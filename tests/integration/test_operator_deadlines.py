@@ -68,7 +68,7 @@ def test_waiting_job_fails_when_its_active_deadline_passes(
         job = floor.apply("job", activeDeadlineSeconds=DEADLINE_S)
         job.until_phase("Running")
         site.plane.kubectl("cordon", floor.nodes[1])
-        site.plane.kubectl("delete", "pod", "-n", floor.name, "job-1-1")
+        site.plane.kubectl("delete", "pod", "-n", floor.name, "job-worker-1-1")
         job.until_reason("NotEnoughNodes")
         assert failed(job)["attempt"] == 2
         assert not job.bound(2)

@@ -41,7 +41,7 @@ def test_index_of_taints_tolerates_as_each_taint_does(
         for taints in carried
     ]
     lasting = [{taint for taint in taints if "/" not in taint.key} for taints in keeps]
-    everywhere = index.matched({})
+    everywhere = index.selected({})
     demands = Demands(job("a", tolerations=tuple(tolerations)).roles[0])
     assert [demands.unmet_by(each) == "" for each in nodes] == [not taints for taints in keeps]
     assert index.tolerated(tolerations).tolist() == [not taints for taints in keeps]
@@ -55,7 +55,7 @@ def test_selector_matches_nodes_with_all_its_labels(
 ) -> None:
     nodes = [replace(node(f"n{i}"), labels=labels) for i, labels in enumerate(carried)]
     expected = [selector.items() <= labels.items() for labels in carried]
-    assert Eligibility(nodes).matched(selector).tolist() == expected
+    assert Eligibility(nodes).selected(selector).tolist() == expected
     demands = Demands(job("a", selector=selector).roles[0])
     assert [demands.unmet_by(each) == "" for each in nodes] == expected
 

@@ -25,10 +25,10 @@ class CountedNodes(tuple[Node, ...]):
 def test_labels_that_no_node_carries_cost_no_pass() -> None:
     nodes = CountedNodes(node(f"n{i}") for i in range(3))
     index = Eligibility(nodes)
-    assert not index.matched({"absent": "x"}).any()
+    assert not index.selected({"absent": "x"}).any()
     before = CountedNodes.passes
     for number in range(100):
-        assert not index.matched({f"absent-{number}": "x"}).any()
+        assert not index.selected({f"absent-{number}": "x"}).any()
     assert CountedNodes.passes == before
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import tolerations, topology_constraints, workloads
+from railwright_conversion import node_affinities, tolerations, topology_constraints, workloads
 from railwright_operator.watch import amounts, projections
 from railwright_operator.watch.owned import ProfileRecord
 from railwright_scheduler.model.snapshot import Role
@@ -35,6 +35,7 @@ def convert(
         per_pod=per_pod,
         name=role.name,
         selector=pod.get("nodeSelector", {}),
+        affinity=node_affinities.convert(pod),
         tolerations=tolerations.convert(pod),
         ranks_per_pod=role.processes_per_replica,
         workload=workload(job, recorded) if is_training else None,

@@ -96,11 +96,11 @@ class NeverFits:
     """This cluster could not run the job even if empty and healthy; ``role`` is the one that does
     not fit, in a job of several.
 
-    ``matched`` nodes match the selector, ``tolerated`` of them carry no lasting taint that the job
-    does not tolerate, ``candidates`` of those are large enough and can be had together on the job's
-    ``constraints``. ``shortages`` are the resources
-    that fewer than ``need`` nodes have enough of; ``untolerated`` the taints that keep matched
-    nodes away; ``rails`` are there where they must be aligned.
+    ``matched`` nodes match the selector and the node affinity (``unmatched`` more the selector
+    alone), ``tolerated`` of the matched ones carry no lasting taint that the job does not tolerate,
+    ``candidates`` of those are large enough and can be had together on the job's ``constraints``.
+    ``shortages`` are the resources that fewer than ``need`` nodes have enough of; ``untolerated``
+    the taints that keep matched nodes away; ``rails`` are there where they must be aligned.
     """
 
     need: int
@@ -111,6 +111,7 @@ class NeverFits:
     shortages: tuple[Shortage, ...]
     selector: Pairs
     untolerated: tuple[Taint, ...]
+    unmatched: int = 0
     constraints: TopologyConstraints = NO_CONSTRAINTS
     rails: RailsShort | None = None
     role: str = ""
@@ -132,7 +133,8 @@ class NotEnoughNodes:
 
     ``best_domain`` is the domain with the most such nodes (``best_free``) of the finest level that
     nodes share, its labels from the coarsest level on joined by a slash; both names are empty where
-    nodes share none. ``rails`` are there where they must be aligned.
+    nodes share none. ``rails`` are there where they must be aligned. ``unmatched`` nodes match the
+    selector and not the node affinity.
     """
 
     need: int
@@ -143,6 +145,7 @@ class NotEnoughNodes:
     best_domain: str
     best_free: int
     excluded: tuple[Exclusion, ...]
+    unmatched: int = 0
     constraints: TopologyConstraints = NO_CONSTRAINTS
     rails: RailsShort | None = None
     role: str = ""

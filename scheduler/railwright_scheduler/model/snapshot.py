@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from railwright_scheduler.model.node_affinity import NodeAffinity
 from railwright_scheduler.model.workload import Workload
 from railwright_topology.links import Links
 from railwright_topology.miscabling import Rails
@@ -143,8 +144,8 @@ NO_CONSTRAINTS = TopologyConstraints()
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Equal pods of a job: ``replicas`` pods that request ``per_pod`` each, on distinct nodes. Pods
-    of two roles may share a node.
+    """Equal pods of a job: ``replicas`` pods that request ``per_pod`` each, on distinct nodes that
+    match ``selector`` and ``affinity``. Pods of two roles may share a node.
 
     ``constraints`` are the role's own, or the job's if it ``shares_topology``: these hold for the
     pods of all such roles together. ``workload`` is what its ranks train, ``ranks_per_pod`` in each
@@ -156,6 +157,7 @@ class Role:
     per_pod: Amounts
     name: str = ""
     selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: NodeAffinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     ranks_per_pod: int = 1
     workload: Workload | None = None

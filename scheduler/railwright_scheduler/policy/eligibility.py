@@ -1,20 +1,27 @@
-"""Which nodes a job may use at all: its node selector, and their taints against its tolerations.
+"""Which nodes a job may use at all: its node selector and node affinity, and their taints against
+its tolerations.
 
 The semantics are those of Kubernetes. Selectors and tolerations can have any number of keys, and
 the cost of a job must not be their number times that of nodes. So a key that no node has costs one
 look-up, another key is resolved once, and a toleration is looked up among the distinct taints. The
-results for a selector or a list of tolerations are cached for a decision.
+results for a selector, an affinity or a list of tolerations are cached for a decision.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from railwright_scheduler.cluster import Ints, Mask
+from railwright_scheduler.model.node_affinity import (
+    NodeAffinity,
+    NodeRequirement,
+    SelectorOperator,
+    integer,
+)
 from railwright_scheduler.model.snapshot import Node, Role, Taint, Toleration
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -31,17 +38,27 @@ class Eligibility:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
-        self._by_label: dict[str, Mapping[str, Ints]] = {}
+        self._by_label: dict[str, _Column] = {}
+        self._nowhere = _Column([None] * len(nodes))
         self._taints = _TaintIndex(nodes)
-        self._matched: dict[tuple[tuple[str, str], ...], Mask] = {}
+        self._selected: dict[tuple[tuple[str, str], ...], Mask] = {}
+        self._matched: dict[NodeAffinity | None, Mask] = {None: ~self._nowhere.present}
         self._tolerated: dict[tuple[Toleration, ...], _Tolerated] = {}
 
-    def matched(self, selector: Mapping[str, str]) -> Mask:
+    def selected(self, selector: Mapping[str, str]) -> Mask:
         """The nodes that carry every label of the selector. The caller must not write to it."""
         labels = tuple(sorted(selector.items()))
-        if labels not in self._matched:
-            self._matched[labels] = self._carrying(labels)
-        return self._matched[labels]
+        if labels not in self._selected:
+            self._selected[labels] = self._carrying(labels)
+        return self._selected[labels]
+
+    def matched(self, affinity: NodeAffinity | None) -> Mask:
+        """The nodes that match the node affinity, ``NodeAffinity.matches``; all of them if there is
+        none. The caller must not write to it."""
+        if affinity not in self._matched:
+            assert affinity is not None
+            self._matched[affinity] = self._matching(affinity)
+        return self._matched[affinity]
 
     def tolerated(self, tolerations: Sequence[Toleration]) -> Mask:
         """The nodes without a taint that the tolerations do not cover."""
@@ -65,11 +82,18 @@ class Eligibility:
     def _carrying(self, labels: Sequence[tuple[str, str]]) -> Mask:
         mask = np.ones(len(self._nodes), dtype=np.bool_)
         for key, value in labels:
-            carries = np.zeros(len(self._nodes), dtype=np.bool_)
-            carries[self._columns(key).get(value, NONE)] = True
-            mask &= carries
+            mask &= self._column(key).one_of((value,))
             if not mask.any():
                 break
+        return mask
+
+    def _matching(self, affinity: NodeAffinity) -> Mask:
+        mask = np.zeros(len(self._nodes), dtype=np.bool_)
+        for term in affinity.selector_terms:
+            met = [self._column(each.key).meeting(each) for each in term.labels]
+            met += [self._names.meeting(each) for each in term.names]
+            if met:
+                mask |= np.logical_and.reduce(met)
         return mask
 
     @functools.cached_property
@@ -77,19 +101,64 @@ class Eligibility:
         """Of the labels that nodes carry."""
         return frozenset().union(*(node.labels for node in self._nodes))
 
-    def _columns(self, key: str) -> Mapping[str, Ints]:
-        """By the label's value."""
+    @functools.cached_property
+    def _names(self) -> _Column:
+        return _Column([node.name for node in self._nodes])
+
+    def _column(self, key: str) -> _Column:
         if key not in self._keys:
-            return {}
+            return self._nowhere
         if key not in self._by_label:
-            columns: dict[str, list[int]] = {}
-            for column, node in enumerate(self._nodes):
-                if key in node.labels:
-                    columns.setdefault(node.labels[key], []).append(column)
-            self._by_label[key] = {
-                value: np.array(found, dtype=np.int64) for value, found in columns.items()
-            }
+            self._by_label[key] = _Column([node.labels.get(key) for node in self._nodes])
         return self._by_label[key]
+
+
+class _Column:
+    """The value of one label on each node; None where a node does not have it."""
+
+    def __init__(self, values: Sequence[str | None]) -> None:
+        found: dict[str, list[int]] = {}
+        for node, value in enumerate(values):
+            if value is not None:
+                found.setdefault(value, []).append(node)
+        self._nodes = {value: np.array(nodes, dtype=np.int64) for value, nodes in found.items()}
+        self.present = np.array([value is not None for value in values], dtype=np.bool_)
+
+    def one_of(self, values: Iterable[str]) -> Mask:
+        """The nodes on which it is one of these."""
+        mask = np.zeros(len(self.present), dtype=np.bool_)
+        for value in values:
+            mask[self._nodes.get(value, NONE)] = True
+        return mask
+
+    def meeting(self, requirement: NodeRequirement) -> Mask:
+        """The nodes that meet the requirement, by ``NodeRequirement.is_met_by``."""
+        match requirement.operator:
+            case SelectorOperator.IN:
+                return self.one_of(requirement.values)
+            case SelectorOperator.NOT_IN:
+                return ~self.one_of(requirement.values)
+            case SelectorOperator.EXISTS:
+                return self.present
+            case SelectorOperator.DOES_NOT_EXIST:
+                return ~self.present
+        numeric, numbers, bound = *self._numbers, requirement.bound
+        if bound is None:
+            return np.zeros(len(self.present), dtype=np.bool_)
+        if requirement.operator is SelectorOperator.GT:
+            return numeric & (numbers > bound)
+        return numeric & (numbers < bound)
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Mask, Ints]:
+        """The nodes on which it is an integer, and that."""
+        numeric = np.zeros(len(self.present), dtype=np.bool_)
+        numbers = np.zeros(len(self.present), dtype=np.int64)
+        for value, nodes in self._nodes.items():
+            number = integer(value)
+            if number is not None:
+                numeric[nodes], numbers[nodes] = True, number
+        return numeric, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +230,12 @@ def _name(toleration: Toleration) -> tuple[str, ...] | None:
 
 
 class Demands:
-    """A role's selector and tolerations, prepared for thousands of nodes: tolerations are looked up
-    by the fields of a taint, as a role may have thousands."""
+    """A role's selector, affinity and tolerations, prepared for thousands of nodes: tolerations are
+    looked up by the fields of a taint, as a role may have thousands."""
 
     def __init__(self, role: Role) -> None:
         self._selector = sorted(role.selector.items())
+        self._affinity = role.affinity
         self._tolerated = {_name(toleration) for toleration in role.tolerations}
 
     def unmet_by(self, node: Node) -> str:
@@ -173,6 +243,8 @@ class Demands:
         for key, value in self._selector:
             if node.labels.get(key) != value:
                 return f"is not labelled {key}={value}"
+        if self._affinity is not None and not self._affinity.matches(node.name, node.labels):
+            return "does not match the node affinity"
         for taint in node.taints:
             if taint.effect in _KEEPS_AWAY and self._tolerated.isdisjoint(_names(taint)):
                 return f"is tainted {taint.key}={taint.value}:{taint.effect}"

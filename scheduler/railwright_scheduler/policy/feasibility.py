@@ -47,10 +47,11 @@ class SchedulingSignature:
     """The requests of a role on each node, and the nodes that can satisfy them.
 
     ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
-    subset of the one before: nodes ``matched`` by the selector; without an untolerated lasting
-    taint (``tolerated``); ``candidates``, large enough, healthy or not; ``healthy``, available or
-    recently lost, and without any untolerated taint now; ``open``, the available ones of these.
-    ``index`` numbers the signatures of a decision.
+    subset of the one before: nodes ``matched`` by the selector and the node affinity (by the
+    selector alone ``unmatched`` more); without an untolerated lasting taint (``tolerated``);
+    ``candidates``, large enough, healthy or not; ``healthy``, available or recently lost, and
+    without any untolerated taint now; ``open``, the available ones of these. ``index`` numbers the
+    signatures of a decision.
     """
 
     index: int
@@ -58,6 +59,7 @@ class SchedulingSignature:
     rows: Ints
     need: Ints
     matched: Mask
+    unmatched: int
     tolerated: Mask
     candidates: Mask
     candidates_count: int
@@ -92,7 +94,7 @@ class SignatureIndex:
 
     def of(self, role: Role) -> SchedulingSignature:
         """The role's signature. Raises ValueError for a negative request."""
-        key = (_pairs(role.per_pod), _pairs(role.selector), role.tolerations)
+        key = (_pairs(role.per_pod), _pairs(role.selector), role.affinity, role.tolerations)
         signature = self._signatures.get(key)
         if signature is None:
             signature = self._signatures[key] = self._make(role)
@@ -125,6 +127,7 @@ class SignatureIndex:
             need=role.replicas,
             per_node=signature.per_node,
             matched=int(np.count_nonzero(signature.matched)),
+            unmatched=signature.unmatched,
             tolerated=int(np.count_nonzero(signature.tolerated)),
             candidates=self.capacity(signature, limits),
             shortages=tuple(short for short in shortages if short.nodes < role.replicas),
@@ -145,7 +148,8 @@ class SignatureIndex:
         present = [(name, amount) for name, amount in asked if name in cluster.rows]
         rows = np.array([cluster.rows[name] for name, _ in present], dtype=np.int64)
         need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
-        matched = self._eligibility.matched(role.selector)
+        selected = self._eligibility.selected(role.selector)
+        matched = selected & self._eligibility.matched(role.affinity)
         tolerated = matched & self._eligibility.tolerated_ever(role.tolerations)
         large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
         candidates = tolerated & large & (len(present) == len(asked))
@@ -156,6 +160,7 @@ class SignatureIndex:
             rows=rows,
             need=need,
             matched=matched,
+            unmatched=int(np.count_nonzero(selected & ~matched)),
             tolerated=tolerated,
             candidates=candidates,
             candidates_count=int(np.count_nonzero(candidates)),
@@ -194,6 +199,7 @@ def not_enough_nodes(
         best_domain=domain,
         best_free=free,
         excluded=_excluded(cluster, signature, available),
+        unmatched=signature.unmatched,
         rails=_rails_short(cluster, signature, limits),
     )
 

@@ -33,7 +33,8 @@ MASKS, CHOICE, SPLIT = 20, 4, 12
 of the tree where a spread or segments limit what its domains may have."""
 
 CALLS, TOLERATION = 5, 1_000
-"""Calls for each of these, however few nodes there are; and for each toleration of a new kind."""
+"""Calls for each of these, however few nodes there are; and for each toleration of a new kind, and
+each requirement, or value of one, of its node affinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ def evaluation_work(
         role, signature, way = demand.role, demand.signature, demand.ways[0]
         masks = MASKS + 2 * len(signature.rows) + len(role.selector)
         describing = CALLS * CALL + nodes * masks + len(role.tolerations) * TOLERATION
+        if role.affinity is not None:
+            describing += role.affinity.size * (TOLERATION + nodes // 4)
         split = CALL + nodes if way.takes_all else CALLS * CALL + nodes * SPLIT
         fitting = len(demand.ways) * split * levels
         if chooses:
