@@ -1,64 +1,45 @@
-"""One job can be followed through fewer than ten files, and the page that does so stays true."""
+"""The page that follows one job names modules and functions that exist.
+
+That it names the right ones is shown by ``tests/e2e/test_one_job.py``, which traces a job.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
 
-from architecture import tree
-
-PAGE = tree.ROOT / "docs/one-job.md"
-STOPS_MAX = 9
-
-_STOP = re.compile(r"^(\d+)\. (.*?)(?=^\d+\. |^#|\Z)", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"`([\w./-]+/[\w.-]+\.py)`")
-_FUNCTION = re.compile(r"`([\w.]+)\(\)`")
+from architecture import one_job, tree
 
 
-def test_the_stops_are_numbered_in_order_and_fewer_than_ten() -> None:
-    numbers = [int(number) for number, _ in _stops()]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert 5 <= len(numbers) <= STOPS_MAX
+def test_steps_are_numbered_in_order_and_have_rows() -> None:
+    steps = one_job.steps()
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    assert len(steps) >= 5
+    assert not [step.title for step in steps if not step.rows]
 
 
-def test_each_stop_is_one_file_that_exists_and_is_no_other_stop() -> None:
-    files = [_files(text)[:1] for _, text in _stops()]
-    assert all(files), "a stop opens with its file in code marks"
-    names = [name for found in files for name in found]
-    assert len(set(names)) == len(names), f"a file is twice among {names}"
-    missing = [name for name in names if not (tree.ROOT / name).exists()]
-    assert not missing, f"these stops do not exist: {missing}"
+def test_every_file_on_the_page_is_one_row() -> None:
+    """So the number of rows is the number of modules that a reader meets."""
+    modules = one_job.modules()
+    assert len(set(modules)) == len(modules), "a module is in two rows"
+    named = {name for name in one_job.files() if not name.startswith("tests/")}
+    assert named == set(modules), "a file is named outside the tables"
+    assert not [name for name in modules if not (tree.ROOT / name).exists()]
 
 
-def test_the_story_needs_no_file_that_is_no_stop() -> None:
-    stops = [name for _, text in _stops() for name in _files(text)[:1]]
-    named = _FILE.findall(PAGE.read_text(encoding="utf-8"))
-    extra = sorted(set(named) - set(stops))
-    assert not extra, f"the page also sends its reader to {extra}"
-
-
-def test_each_function_a_stop_names_is_in_its_file() -> None:
+def test_each_function_of_a_row_is_in_its_module() -> None:
+    rows = [row for step in one_job.steps() for row in step.rows]
+    assert not [row.module for row in rows if not row.functions]
     missing = [
-        f"{_files(text)[0]} has no {function}()"
-        for _, text in _stops()
-        for function in _FUNCTION.findall(text)
-        if function.rpartition(".")[2] not in _defined(_files(text)[0])
+        f"{row.module} has no {function}()"
+        for row in rows
+        for function in row.functions
+        if function not in _defined(row.module)
     ]
     assert not missing, "\n".join(missing)
 
 
-def test_the_first_stop_is_what_the_user_writes() -> None:
-    _, text = _stops()[0]
-    assert _files(text)[0].startswith("operator/railwright_api/")
-
-
-def _stops() -> list[tuple[str, str]]:
-    assert PAGE.exists(), "docs/one-job.md tells the story of one job"
-    return [(match[1], match[2]) for match in _STOP.finditer(PAGE.read_text(encoding="utf-8"))]
-
-
-def _files(text: str) -> list[str]:
-    return _FILE.findall(text)
+def test_the_first_step_is_what_the_user_writes() -> None:
+    assert one_job.modules()[0].startswith("operator/railwright_api/")
 
 
 def _defined(name: str) -> set[str]:
