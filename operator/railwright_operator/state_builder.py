@@ -39,7 +39,7 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.decisions import PodNamesTaken
+from railwright_scheduler.model.reasons import PodNamesTaken
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
 

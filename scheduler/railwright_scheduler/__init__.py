@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from railwright_scheduler.explain import Code, amount, code, sentence
-from railwright_scheduler.model.decisions import (
-    Admit,
+from railwright_scheduler.model.decisions import Admit, Decisions, Wait
+from railwright_scheduler.model.reasons import (
     BindingBacklog,
     BlockedByReservation,
-    Decisions,
-    Exclusion,
-    ExclusionCause,
     InternalError,
     LedgerFull,
-    NeverFits,
-    NotEnoughNodes,
     NotEvaluated,
     PodNamesTaken,
-    PriorityClassMissing,
-    QueueMissing,
+    PriorityClassNotFound,
+    QueueNotFound,
     Reason,
-    Shortage,
-    TierMissing,
+    TierNotFound,
     TooLarge,
-    Wait,
+    code,
+)
+from railwright_scheduler.model.shortages import (
+    Exclusion,
+    ExclusionCause,
+    NeverFits,
+    NotEnoughNodes,
+    Shortage,
 )
 from railwright_scheduler.model.snapshot import (
     UNKNOWN_DOMAIN,
@@ -36,6 +36,7 @@ from railwright_scheduler.model.snapshot import (
     TopologyConstraints,
     Unavailable,
 )
+from railwright_scheduler.model.text import amount
 from railwright_scheduler.policy.decide import decide
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
     "Amounts",
     "BindingBacklog",
     "BlockedByReservation",
-    "Code",
     "Decisions",
     "Exclusion",
     "ExclusionCause",
@@ -56,14 +56,14 @@ __all__ = [
     "NotEnoughNodes",
     "NotEvaluated",
     "PodNamesTaken",
-    "PriorityClassMissing",
-    "QueueMissing",
+    "PriorityClassNotFound",
+    "QueueNotFound",
     "Reason",
     "Role",
     "Shortage",
     "Snapshot",
     "Taint",
-    "TierMissing",
+    "TierNotFound",
     "Toleration",
     "TooLarge",
     "TopologyConstraints",
@@ -72,5 +72,4 @@ __all__ = [
     "amount",
     "code",
     "decide",
-    "sentence",
 ]

@@ -13,7 +13,7 @@ from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import START_TIMEOUT_S
-from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob, running_job
 from railwright_topology.links import Links
 

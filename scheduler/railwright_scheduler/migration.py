@@ -38,14 +38,14 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.migration_cost import MigrationCost
-from railwright_scheduler.model.decisions import (
+from railwright_scheduler.model.reasons import (
     BindingBacklog,
     BlockedByReservation,
     LedgerFull,
-    NotEnoughNodes,
     NotEvaluated,
     Reason,
 )
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
 from railwright_scheduler.pending import with_previous_nodes
 from railwright_scheduler.policy import order, ranks

@@ -9,7 +9,7 @@ from railwright_scheduler.attempt.causes import AWAITS_PODS
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
-from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 
 DRAINED_S = 120.0

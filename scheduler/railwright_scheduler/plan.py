@@ -31,14 +31,8 @@ from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
 from railwright_scheduler.migration import Migrations
-from railwright_scheduler.model.decisions import (
-    HELD_REASONS,
-    Admit,
-    BindingBacklog,
-    Decisions,
-    InternalError,
-    Reason,
-)
+from railwright_scheduler.model.decisions import Admit, Decisions
+from railwright_scheduler.model.reasons import HELD_REASONS, BindingBacklog, InternalError, Reason
 from railwright_scheduler.model.snapshot import QueueRound, Snapshot
 from railwright_scheduler.pending import PendingAttempt
 from railwright_scheduler.policy import order

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from architecture import pages, tree
 from architecture.tree import Finding
 
 CLOSED_SETS = (
-    ("railwright_scheduler.explain", "Code"),
+    ("railwright_scheduler.model.reasons", "CODES"),
     ("railwright_scheduler.attempt.phases", "Phase"),
     ("railwright_scheduler.attempt.causes", "CauseCode"),
 )
@@ -86,7 +85,7 @@ def test_every_make_target_has_a_description() -> None:
 @pytest.mark.parametrize(("module", "name"), CLOSED_SETS)
 def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> None:
     members = getattr(importlib.import_module(module), name)
-    assert issubclass(members, StrEnum)
+    assert members
     explained = set().union(*(pages.code_words(page) for page in pages.pages()))
     missing = sorted(str(member) for member in members if str(member) not in explained)
     assert not missing, f"no page under docs/ explains these of {module}.{name}: {missing}"

@@ -20,13 +20,15 @@ PURE_NEIGHBOURS = ("railwright_topology",)
 COUNTING = (
     "snapshot",
     "decisions",
+    "reasons",
+    "shortages",
+    "text",
     "decide",
     "turn",
     "fit",
     "order",
     "quota",
     "attempt",
-    "explain",
 )
 
 Check = Callable[[ast.Module], Iterable[tuple[int, str]]]

@@ -23,13 +23,12 @@ from railwright_scheduler import (
     NeverFits,
     Node,
     NotEnoughNodes,
-    QueueMissing,
+    QueueNotFound,
     Snapshot,
     Taint,
     Toleration,
     code,
     decide,
-    sentence,
 )
 
 PASSING = "node.kubernetes.io/"
@@ -74,7 +73,7 @@ def test_each_decision_equals_that_of_a_naive_model(snapshot: Snapshot) -> None:
             _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.roles[0].per_pod)
         allowed = {node.name for node in candidates if _can_now(job, node, beside[node.name])}
         if job.queue not in snapshot.queues:
-            assert isinstance(verdict, QueueMissing)
+            assert isinstance(verdict, QueueNotFound)
         elif len(candidates) < job.num_pods:
             assert isinstance(verdict, NeverFits)
             assert verdict.candidates == len(candidates)
@@ -124,8 +123,8 @@ def test_a_free_node_more_never_keeps_a_lone_job_from_starting(snapshot: Snapsho
 def test_every_reason_has_a_code_and_one_line(snapshot: Snapshot) -> None:
     for wait in decide(snapshot).waiting:
         assert code(wait.reason).isalpha()
-        assert sentence(wait.reason)
-        assert "\n" not in sentence(wait.reason)
+        assert wait.reason.sentence()
+        assert "\n" not in wait.reason.sentence()
 
 
 @given(snapshots())

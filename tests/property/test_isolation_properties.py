@@ -26,7 +26,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.decisions import InternalError
+from railwright_scheduler.model.reasons import InternalError
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.policy.queue_window import QueueWindow

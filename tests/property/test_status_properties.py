@@ -23,7 +23,7 @@ from railwright_scheduler.attempt.assessment import ObservedRank, Ongoing, PodSt
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
-from railwright_scheduler.model.decisions import QueueMissing
+from railwright_scheduler.model.reasons import QueueNotFound
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
 REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")
@@ -97,7 +97,7 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         failures_used=draw(TEXT),
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
-        wait=draw(st.none() | st.builds(QueueMissing, TEXT, NODES)),
+        wait=draw(st.none() | st.builds(QueueNotFound, TEXT, NODES)),
         assessment=draw(st.sampled_from([None, Ongoing(suspected)])),
         session=draw(st.none() | SESSIONS),
         ranks=draw(st.lists(SEEN, max_size=3)),

@@ -12,7 +12,7 @@ from fixtures.reporting import Desk
 from railwright_operator.report import reporter
 from railwright_operator.report.events import POSTPONED_S_MAX, JobEvent
 from railwright_scheduler.attempt.gang import Action, WritePlacement
-from railwright_scheduler.model.decisions import NotEnoughNodes
+from railwright_scheduler.model.shortages import NotEnoughNodes
 
 
 def gangs(pods: int) -> tuple[Action, ...]:

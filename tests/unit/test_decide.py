@@ -16,7 +16,7 @@ from railwright_scheduler import (
     InternalError,
     NeverFits,
     NotEnoughNodes,
-    QueueMissing,
+    QueueNotFound,
     Snapshot,
     Taint,
     Toleration,
@@ -127,7 +127,7 @@ def test_jobs_that_can_never_run_block_no_job() -> None:
     """)
     assert [admit.job_uid for admit in decisions.admitted] == ["fits"]
     reasons = [type(wait.reason) for wait in decisions.waiting]
-    assert reasons == [QueueMissing, NeverFits, NeverFits]
+    assert reasons == [QueueNotFound, NeverFits, NeverFits]
 
 
 def test_priority_then_age_then_uid_orders_jobs() -> None:

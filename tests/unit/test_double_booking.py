@@ -22,7 +22,7 @@ from railwright_scheduler import double_booking
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
-from railwright_scheduler.model.decisions import Exclusion, ExclusionCause, NotEnoughNodes
+from railwright_scheduler.model.shortages import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 

@@ -12,7 +12,6 @@ from railwright_scheduler import (
     Role,
     TopologyConstraints,
     decide,
-    sentence,
 )
 
 WORKERS = Role(2, {GPU: 8}, name="worker")
@@ -42,7 +41,7 @@ def test_gang_waits_whole_when_one_role_does_not_fit() -> None:
     (waiting,) = decided.waiting
     assert isinstance(waiting.reason, NotEnoughNodes)
     assert waiting.reason.is_beside_roles
-    assert "beside the pods of its other roles" in sentence(waiting.reason)
+    assert "beside the pods of its other roles" in waiting.reason.sentence()
 
 
 def test_required_rack_holds_for_all_roles_together() -> None:

@@ -25,8 +25,8 @@ from railwright_operator.watch.projections import Undeclared
 from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
 from railwright_operator.write.rendering import Rendering
-from railwright_scheduler import explain
 from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.model import reasons
 
 RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
 
@@ -79,8 +79,8 @@ def test_reason_has_the_size_and_the_largest_part(jobs: Jobs) -> None:
     cached = jobs.get("a-uid")
     assert cached is not None
     assert cached.too_large is not None
-    assert explain.code(cached.too_large) == "TooLarge"
-    assert explain.sentence(cached.too_large) == (
+    assert reasons.code(cached.too_large) == "TooLarge"
+    assert cached.too_large.sentence() == (
         "the job's spec has 300,000 bytes as JSON, at most 262,144 are taken: "
         "spec.roles[0].template.spec.volumes[0].note has 299,736 of them; move what it holds to a "
         "ConfigMap, a volume or the image"

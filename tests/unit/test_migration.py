@@ -18,7 +18,7 @@ from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
-from railwright_scheduler.model.decisions import PriorityClassMissing
+from railwright_scheduler.model.reasons import PriorityClassNotFound
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy import ranks
@@ -216,7 +216,7 @@ def test_job_that_stays_is_evaluated_once() -> None:
         {"record": {"moves": 3}, "bound_age_s": 2399.0},
         {"progress": Progress(5000, total_steps=1_000_000)},
         {"ranks": tuple(rank(at, node=name, silent_s=8.0) for at, name in enumerate(HERE))},
-        {"held": PriorityClassMissing("gone", ())},
+        {"held": PriorityClassNotFound("gone", ())},
         {"record": {"spec_hash": "2-before"}, "spec_hash": ""},
     ],
 )

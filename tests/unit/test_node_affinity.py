@@ -13,7 +13,7 @@ from fixtures.attempts import RUNNING, entry, pods, seen, world_of
 from fixtures.jobs import with_role
 from railwright_api.pod_template import PodSpec
 from railwright_conversion import node_affinities
-from railwright_scheduler import decide, sentence
+from railwright_scheduler import decide
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.node_affinity import (
@@ -32,7 +32,7 @@ ZONES = [node(f"{zone}{i}", labels={"zone": zone}) for zone in "ab" for i in ran
 
 def why(*nodes: Any, **asked: Any) -> str:
     (wait,) = decide(cluster(*nodes, jobs=(job("j", affinity=IN_A, **asked),))).waiting
-    return sentence(wait.reason)
+    return wait.reason.sentence()
 
 
 def test_job_gets_only_nodes_that_match() -> None:

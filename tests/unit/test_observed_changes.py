@@ -16,11 +16,11 @@ from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
 from railwright_operator.watch.site import CLASSES, SiteObject
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.decisions import PriorityClassMissing, QueueMissing
+from railwright_scheduler.model.reasons import PriorityClassNotFound, QueueNotFound
 from railwright_scheduler.model.snapshot import QueueRound
 
 Suspected = tuple[set[str], set[str], set[str]]
-WAIT = QueueMissing(queue="none", existing=())
+WAIT = QueueNotFound(queue="none", existing=())
 ROUND = QueueRound((0, 1, "a"), (0, 9, "z"))
 
 
@@ -86,7 +86,7 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["metadata"] |= {"uid": "high", "name": "high"}
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
-    assert isinstance(_job(seen, "high").held, PriorityClassMissing)
+    assert isinstance(_job(seen, "high").held, PriorityClassNotFound)
     seen.site.change(CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000

@@ -23,7 +23,7 @@ from fixtures.attempts import (
     world_of,
 )
 from fixtures.jobs import with_role
-from railwright_scheduler import commit_plan
+from railwright_scheduler import BindingBacklog, NotEnoughNodes, commit_plan
 from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
@@ -33,7 +33,6 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
-from railwright_scheduler.model.decisions import BindingBacklog, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan, plan
 from railwright_scheduler.policy import admission

@@ -14,10 +14,10 @@ from railwright import protocol
 from railwright_operator.kube import errors
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report import bounds, events, reporter
+from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.model.decisions import NotEnoughNodes, QueueMissing, Reason
 
 FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
 EXPIRED = FINISHED | {"finishedAt": "2026-01-02T03:04:05Z"}
@@ -166,7 +166,7 @@ async def test_job_replaced_under_its_name_is_gone() -> None:
 async def test_write_that_succeeds_ends_the_pauses() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
-    reasons: list[Reason] = [short(1), QueueMissing(queue="none", existing=())]
+    reasons: list[Reason] = [short(1), QueueNotFound(queue="none", existing=())]
     for waits in reasons * 4:
         desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
         await desk.run_cycle(waits=waits)
@@ -240,7 +240,7 @@ async def test_newer_numbers_wait_while_gangs_are_bound() -> None:
         await desk.run_cycle(waits=short(free % 3), actions=binding)
         desk.now_s += 0.5
     assert desk.store.count("patch", path) == 1
-    await desk.run_cycle(waits=QueueMissing("team", ()), actions=binding)
+    await desk.run_cycle(waits=QueueNotFound("team", ()), actions=binding)
     assert desk.store.count("patch", path) == 2
     for free in range(8):
         desk.now_s += 0.5
@@ -271,7 +271,7 @@ async def test_new_wait_reason_is_published() -> None:
     desk.add(reporting.raw_job("job"))
     await desk.run_cycle(waits=short(1))
     desk.now_s += reporter.REFRESH_S
-    await desk.run_cycle(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=QueueNotFound("team", ()))
     assert [reason for reason, _ in await desk.posted()] == ["NotEnoughNodes", "QueueNotFound"]
 
 

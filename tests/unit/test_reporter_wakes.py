@@ -13,7 +13,8 @@ from fixtures.reporting import Desk
 from railwright_operator.kube import errors
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.model.decisions import NotEnoughNodes, QueueMissing
+from railwright_scheduler.model.reasons import QueueNotFound
+from railwright_scheduler.model.shortages import NotEnoughNodes
 
 Write = Callable[[str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 
@@ -56,11 +57,11 @@ async def test_job_that_changed_meanwhile_wakes_the_next_cycle(
     answer = asyncio.Event()
     monkeypatch.setattr(desk.store, "patch", held(desk.store.patch, until=answer))
     await desk.run_cycle(waits=SHORT)
-    await desk.run_cycle(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=QueueNotFound("team", ()))
     answer.set()
-    await desk.run_cycle(waits=QueueMissing("team", ()))
+    await desk.run_cycle(waits=QueueNotFound("team", ()))
     assert desk.woken == 1
     conflict = errors.ConflictError(409, "Conflict", message="changed")
     desk.store.refusals["patch", f"{path}/status"] = conflict
-    await desk.run_cycle(waits=QueueMissing("other", ()))
+    await desk.run_cycle(waits=QueueNotFound("other", ()))
     assert desk.woken == 2

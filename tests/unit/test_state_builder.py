@@ -31,8 +31,8 @@ from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model import scale_up_domains
-from railwright_scheduler.model.decisions import PodNamesTaken, QueueMissing, TooLarge
 from railwright_scheduler.model.profile import Profile
+from railwright_scheduler.model.reasons import PodNamesTaken, QueueNotFound, TooLarge
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
@@ -84,7 +84,7 @@ def test_job_waits_while_its_pod_names_are_taken() -> None:
     assert plan.waits[JOB] == PodNamesTaken(need=2, taken=1, first="job-worker-1-1")
     assert not plan.ledger.entries
     seen.pods.change(terminating, None)
-    assert seen.run_cycle().waits[JOB] == QueueMissing("default", ())
+    assert seen.run_cycle().waits[JOB] == QueueNotFound("default", ())
 
 
 def test_job_that_is_too_large_waits() -> None:

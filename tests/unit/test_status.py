@@ -26,7 +26,7 @@ from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
 from railwright_scheduler.attempt.starting import ObservedImages
-from railwright_scheduler.model.decisions import PriorityClassMissing, QueueMissing
+from railwright_scheduler.model.reasons import PriorityClassNotFound, QueueNotFound
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:04:10Z"
@@ -107,9 +107,9 @@ def test_status_rendered_again_is_equal(record: JobRecord) -> None:
 
 def test_changed_numbers_refresh_and_changed_reason_is_news() -> None:
     waits = [
-        QueueMissing("team", ("default",)),
-        QueueMissing("team", ("default", "spare")),
-        PriorityClassMissing("urgent", ()),
+        QueueNotFound("team", ("default",)),
+        QueueNotFound("team", ("default", "spare")),
+        PriorityClassNotFound("urgent", ()),
     ]
     first, numbers, news = (status.render(inputs(JobRecord(), wait=wait)) for wait in waits)
     assert status.is_refresh(first, bodies.merge_patch(first, numbers))
@@ -138,7 +138,7 @@ def test_profiling_shows_its_step_and_no_progress() -> None:
 
 
 def test_waiting_pre_run_is_named_in_the_message() -> None:
-    wait = QueueMissing("team", ("default",))
+    wait = QueueNotFound("team", ("default",))
     needed = JobRecord(pre_run=PreRunRecord("1-a"))
     rendered = status.render(inputs(needed, wait=wait))
     assert rendered["message"].startswith("its pre-run waits: queue 'team' does not exist")
@@ -147,7 +147,7 @@ def test_waiting_pre_run_is_named_in_the_message() -> None:
 
 
 def test_wait_has_the_message_of_the_scheduler() -> None:
-    wait = QueueMissing("team", ("default",))
+    wait = QueueNotFound("team", ("default",))
     rendered = status.render(inputs(JobRecord(), wait=wait))
     assert (rendered["reason"], rendered["message"]) == (
         "QueueNotFound",

@@ -8,10 +8,10 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from railwright_operator.report import bounds
-from railwright_scheduler import explain
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.model import reasons
 from railwright_scheduler.plan import Plan
 
 CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -71,9 +71,9 @@ class CycleMetrics:
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:
             self._jobs.labels(phase.value).set(phases[phase])
-        reasons = collections.Counter(map(explain.code, plan.waits.values()))
-        for reason in explain.Code:
-            self._waiting.labels(reason.value).set(reasons[reason.value])
+        waits = collections.Counter(map(reasons.code, plan.waits.values()))
+        for code in reasons.CODES:
+            self._waiting.labels(code).set(waits[code])
         self._in_flight.set(len(plan.ledger.entries))
         self._double_booked.set(len({booking.node for booking in plan.double_bookings}))
 

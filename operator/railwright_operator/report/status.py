@@ -15,13 +15,13 @@ from railwright_api import schema, training_job_status
 from railwright_conversion import times
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report import bounds
-from railwright_scheduler import explain
 from railwright_scheduler.attempt.assessment import HOLD_S, ObservedRank, Ongoing, PodState
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import ObservedImages
-from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model import reasons
+from railwright_scheduler.model.reasons import Reason
 
 NODES_NAMED_MAX = 4
 RANKS_NAMED_MAX = 16
@@ -181,7 +181,7 @@ def _headline(given: StatusInput) -> tuple[str, str]:
     if given.wait is not None and record.phase is Phase.QUEUED:
         pre_run = record.pre_run
         which = "its pre-run waits: " if pre_run is not None and not pre_run.given_up else ""
-        return explain.code(given.wait), which + explain.sentence(given.wait)
+        return reasons.code(given.wait), which + given.wait.sentence()
     if record.live and given.assessment is not None and given.assessment.held:
         return NODES_UNREACHABLE, _unreachable(given.assessment, record)
     if record.live:

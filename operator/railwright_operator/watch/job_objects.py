@@ -18,7 +18,7 @@ from msgspec import Struct
 from railwright_operator.kube import body_limits
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Identity
-from railwright_scheduler.model.decisions import TooLarge
+from railwright_scheduler.model.reasons import TooLarge
 
 Raw = Mapping[str, Any]
 

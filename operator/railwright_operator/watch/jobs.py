@@ -26,7 +26,7 @@ from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of
 from railwright_operator.watch.owned import OwnedObjects, ProfileRecord
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.model.decisions import TooLarge
+from railwright_scheduler.model.reasons import TooLarge
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
 

@@ -13,7 +13,7 @@ from railwright_api.fabric import Probing
 from railwright_operator.kube import paths
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Identity
-from railwright_scheduler.model.decisions import PriorityClassMissing
+from railwright_scheduler.model.reasons import PriorityClassNotFound
 
 CLASSES = "priorityclasses"
 PATHS = {
@@ -132,8 +132,8 @@ class Site:
         found = self._objects[CLASSES].get(name or "")
         return found.value if found else 0
 
-    def missing_class(self, name: str | None) -> PriorityClassMissing | None:
+    def missing_class(self, name: str | None) -> PriorityClassNotFound | None:
         """Why a job with this class cannot be queued; None when it can."""
         if not name or name in self._objects[CLASSES]:
             return None
-        return PriorityClassMissing(name, tuple(sorted(self._objects[CLASSES])))
+        return PriorityClassNotFound(name, tuple(sorted(self._objects[CLASSES])))

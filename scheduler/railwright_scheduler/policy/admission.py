@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from railwright_scheduler.model.decisions import Admit, BindingBacklog, LedgerFull
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull
 from railwright_scheduler.model.snapshot import Job
 
 UNBOUND_MAX = 2_048

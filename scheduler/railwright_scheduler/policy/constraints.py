@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from railwright_scheduler.cluster import Cluster
-from railwright_scheduler.model.decisions import TierMissing
+from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
 from railwright_scheduler.placement import ResolvedConstraints
 
 
 def resolve(
     constraints: TopologyConstraints, cluster: Cluster
-) -> ResolvedConstraints | TierMissing:
+) -> ResolvedConstraints | TierNotFound:
     """The constraints by level, or the first tier that the network does not have."""
     if constraints == NO_CONSTRAINTS:
         return ResolvedConstraints()
@@ -27,7 +27,7 @@ def resolve(
     ):
         level = _level(tier, cluster)
         if level is None:
-            return TierMissing(tier, cluster.levels)
+            return TierNotFound(tier, cluster.levels)
         levels[tier] = level
     finest = cluster.domains.finest
     asked = ResolvedConstraints(

@@ -24,18 +24,16 @@ from railwright_scheduler import cluster
 from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.decisions import (
-    Admit,
+from railwright_scheduler.model.decisions import Admit, Decisions, Wait
+from railwright_scheduler.model.reasons import (
     BindingBacklog,
-    Decisions,
     InternalError,
-    NeverFits,
     NotEvaluated,
-    QueueMissing,
+    QueueNotFound,
     Reason,
-    TierMissing,
-    Wait,
+    TierNotFound,
 )
+from railwright_scheduler.model.shortages import NeverFits
 from railwright_scheduler.model.snapshot import Job, Role, Snapshot, TopologyConstraints
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import constraints, order
@@ -151,7 +149,7 @@ class _Evaluation:
     floor: Cluster
     signatures: SignatureIndex
     line: SchedulingQueue
-    limits: dict[TopologyConstraints, ResolvedConstraints | TierMissing] = field(
+    limits: dict[TopologyConstraints, ResolvedConstraints | TierNotFound] = field(
         default_factory=dict
     )
     aligned: dict[ResolvedConstraints, Sequence[ResolvedConstraints]] = field(default_factory=dict)
@@ -162,12 +160,12 @@ class _Evaluation:
         """The job's verdict, and the work that it took."""
         _check(job)
         if job.queue not in self.queues:
-            missing = QueueMissing(queue=job.queue, existing=self.queues)
+            missing = QueueNotFound(queue=job.queue, existing=self.queues)
             return missing, EvaluationWork(JOB)
         demands: list[RoleDemand] = []
         for role in job.roles:
             limits = self._limits(role.constraints)
-            if isinstance(limits, TierMissing):
+            if isinstance(limits, TierNotFound):
                 return limits, EvaluationWork(JOB)
             demands.append(self._demand(role, limits))
         verdict = self._verdict(job, demands, returns=returns)
@@ -192,7 +190,7 @@ class _Evaluation:
             return self.line.reserve_for_return(job, demands)
         return self.line.evaluate(job, demands)
 
-    def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierMissing:
+    def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierNotFound:
         if asked not in self.limits:
             self.limits[asked] = constraints.resolve(asked, self.floor)
         return self.limits[asked]

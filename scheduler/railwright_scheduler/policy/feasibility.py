@@ -14,7 +14,7 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask, Taken
-from railwright_scheduler.model.decisions import (
+from railwright_scheduler.model.shortages import (
     AmountPairs,
     Exclusion,
     ExclusionCause,

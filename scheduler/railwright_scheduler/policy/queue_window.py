@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
-from railwright_scheduler.model.decisions import NeverFits
+from railwright_scheduler.model.shortages import NeverFits
 from railwright_scheduler.model.snapshot import QueuePosition, QueueRound
 from railwright_scheduler.policy.feasibility import RoleDemand
 from railwright_scheduler.policy.scheduling_queue import StartVerdict, WaitVerdict

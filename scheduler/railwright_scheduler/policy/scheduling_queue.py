@@ -15,14 +15,14 @@ from railwright_scheduler import placement
 from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask, Taken
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.model.decisions import (
-    Admit,
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.reasons import (
     BindingBacklog,
     BlockedByReservation,
     LedgerFull,
-    NotEnoughNodes,
     Reason,
 )
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, RunningJob, running_job
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import feasibility, ranks

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import AttemptKey
-from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.leader import CONFIRM, Batch, Leading, Rest, lead

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from railwright_scheduler.attempt.ledger import Ledger
-from railwright_scheduler.model.decisions import Reason
+from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.api import Api

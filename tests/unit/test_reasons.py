@@ -8,33 +8,32 @@ from fixtures import world
 from railwright_scheduler import (
     BindingBacklog,
     BlockedByReservation,
-    Code,
     InternalError,
     LedgerFull,
     NeverFits,
     NotEnoughNodes,
     NotEvaluated,
     PodNamesTaken,
-    PriorityClassMissing,
-    QueueMissing,
+    PriorityClassNotFound,
+    QueueNotFound,
     Reason,
     Shortage,
-    TierMissing,
+    TierNotFound,
     TooLarge,
     amount,
     code,
     decide,
-    sentence,
 )
+from railwright_scheduler.model.reasons import CODES
 
 
 def test_the_codes_are_a_closed_set() -> None:
     reasons: list[Reason] = [
         NotEvaluated(position=7),
-        QueueMissing("q", ()),
-        PriorityClassMissing("c", ()),
+        QueueNotFound("q", ()),
+        PriorityClassNotFound("c", ()),
         PodNamesTaken(need=2, taken=1, first="train-worker-0-1"),
-        TierMissing("t", ()),
+        TierNotFound("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         BlockedByReservation(2, "team/a", first_need=1, first_free=0, need=1, free=1),
@@ -43,23 +42,23 @@ def test_the_codes_are_a_closed_set() -> None:
         InternalError("ValueError: no"),
         TooLarge(2, 1, "spec", 2),
     ]
-    assert [code(reason) for reason in reasons] == list(Code)
+    assert sorted(map(code, reasons)) == list(CODES)
 
 
 def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
-    assert sentence(QueueMissing("reserch", ("default", "research"))) == (
+    assert QueueNotFound("reserch", ("default", "research")).sentence() == (
         "queue 'reserch' does not exist; existing queues: default, research"
     )
-    assert sentence(QueueMissing("q", ())) == "queue 'q' does not exist; there is none"
-    assert sentence(PriorityClassMissing("c", ("high",))) == (
+    assert QueueNotFound("q", ()).sentence() == "queue 'q' does not exist; there is none"
+    assert PriorityClassNotFound("c", ("high",)).sentence() == (
         "PriorityClass 'c' does not exist; existing classes: high"
     )
-    many = QueueMissing("q", tuple("abcdefgh"))
-    assert sentence(many).endswith("existing queues: a, b, c, d, e and 3 more")
+    many = QueueNotFound("q", tuple("abcdefgh"))
+    assert many.sentence().endswith("existing queues: a, b, c, d, e and 3 more")
 
 
 def test_full_ledger_states_what_it_waits_for() -> None:
-    assert sentence(LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000)) == (
+    assert LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000).sentence() == (
         "the ledger takes about 518,362 bytes to list its 14000 nodes, and attempts that are "
         "ending leave 297,710 of 1,400,000: it starts once their pods are gone, so repair or "
         "delete the nodes of these; or replicas of at most about 8040"
@@ -67,14 +66,14 @@ def test_full_ledger_states_what_it_waits_for() -> None:
 
 
 def test_gang_larger_than_the_ledger_states_the_limit() -> None:
-    assert sentence(LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000)) == (
+    assert LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000).sentence() == (
         "the ledger takes about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
         "all: replicas of at most about 14579, or nodes with shorter names"
     )
 
 
 def test_taken_pod_names_are_counted_and_named() -> None:
-    assert sentence(PodNamesTaken(need=2, taken=1, first="train-worker-0-1")) == (
+    assert PodNamesTaken(need=2, taken=1, first="train-worker-0-1").sentence() == (
         "1 of its 2 pod names taken by pods of another job of this name, or of none; first "
         "train-worker-0-1: it starts once they are gone"
     )
@@ -164,7 +163,7 @@ def test_resource_of_no_node_is_named() -> None:
 def test_amounts_that_round_equally_are_shown_in_full() -> None:
     need, most = 2**40 + 1, 2**40 + 2**20
     short = NeverFits(1, (("memory", most),), 1, 1, 0, (Shortage("memory", most, need, 0),), (), ())
-    assert sentence(short) == (
+    assert short.sentence() == (
         f"needs 1 node with 1.00Ti memory; at most {need} of {most} memory on any node"
     )
 
@@ -192,4 +191,4 @@ def test_amounts_read_as_people_write_them(resource: str, value: int, text: str)
 
 def _sentence(text: str) -> str:
     (wait,) = decide(world(text)).waiting
-    return sentence(wait.reason)
+    return wait.reason.sentence()

@@ -1,0 +1,239 @@
+"""Why a job waits: a closed set of reasons, each with its numbers and its sentence.
+
+Fields are plain tuples, strings and exact integers, so that two equal reasons print the same bytes.
+A sentence has both numbers, what is needed and what there is, and where it can the nearest that
+would work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from railwright_scheduler.model import text
+from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
+from railwright_scheduler.model.snapshot import TIERS
+from railwright_topology.source_reports import SCALE_UP
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNotFound:
+    """The job names a queue that does not exist; ``existing`` are those that do, sorted."""
+
+    queue: str
+    existing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return _not_found("queue", "queues", self.queue, self.existing)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassNotFound:
+    """The job names a PriorityClass that does not exist; ``existing`` are those that do, sorted.
+
+    A snapshot has priorities as numbers only, so the caller that builds it sets this reason.
+    """
+
+    name: str
+    existing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return _not_found("PriorityClass", "classes", self.name, self.existing)
+
+
+@dataclass(frozen=True, slots=True)
+class PodNamesTaken:
+    """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
+    use, ``first`` among them. The shell, which has the pods, sets this reason.
+    """
+
+    need: int
+    taken: int
+    first: str
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"{self.taken} of its {text.count(self.need, 'pod name')} taken by pods of another "
+            f"job of this name, or of none; first {self.first}: it starts once they are gone"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TierNotFound:
+    """The job names a tier that the network does not have; ``existing`` are its levels, the
+    coarsest first."""
+
+    tier: str
+    existing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        if self.tier == SCALE_UP:
+            return (
+                f"no tier {self.tier!r}: no scale-up domains are known that nest with the "
+                "network's levels; the Fabric's status lists the known ones"
+            )
+        if not self.existing:
+            return f"no tier {self.tier!r}: of this network no levels are known"
+        levels = text.listed(self.existing)
+        names = ", ".join(TIERS)
+        return (
+            f"no tier {self.tier!r}: the network's levels are {levels}, the coarsest first; "
+            f"{names} are the finest that nodes share and those around it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedByReservation:
+    """There is room for this job, but waiting jobs ahead of it have a claim on those nodes.
+
+    ``position`` counts from 1 among the waiting jobs that can run; ``first`` is namespace/name of
+    the first of them with a claim on a node this job could use, which needs ``first_need`` nodes
+    and has ``first_free``.
+    """
+
+    position: int
+    first: str
+    first_need: int
+    first_free: int
+    need: int
+    free: int
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"needs {text.count(self.need, 'node')} and {self.free} can take one now, but "
+            f"{self.first} is ahead: it needs {text.count(self.first_need, 'node')} and "
+            f"{self.first_free} can take one now; position {self.position} in line"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BindingBacklog:
+    """There is room for this job's ``need`` pods, and ``pods`` of gangs decided before it are not
+    bound yet; so many are placed, made and bound at a time."""
+
+    need: int
+    pods: int
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"there is room for its {text.count(self.need, 'pod')}; {self.pods} of gangs "
+            "decided before it are made and bound first"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFull:
+    """There are nodes for this job, but the ledger has no room to list its ``need`` nodes.
+
+    Its entry takes about ``size`` bytes, entries of attempts that are ending leave ``free``, the
+    whole ledger has ``limit``: if ``size`` is larger than that, the job can never start so."""
+
+    need: int
+    size: int
+    free: int
+    limit: int
+
+    @property
+    def passes(self) -> bool:
+        """Whether there is room once other attempts have ended."""
+        return self.size <= self.limit
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        limit = self.free if self.passes else self.limit
+        most = self.need * limit // self.size
+        fix = f"replicas of at most about {most}"
+        nodes = text.count(self.need, "node")
+        asked = f"the ledger takes about {self.size:,} bytes to list its {nodes}"
+        if not self.passes:
+            return f"{asked} and has {limit:,} in all: {fix}, or nodes with shorter names"
+        return (
+            f"{asked}, and attempts that are ending leave {limit:,} of {self.limit:,}: it starts "
+            f"once their pods are gone, so repair or delete the nodes of these; or {fix}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InternalError:
+    """Handling the job raised this ``error``; it is handled again after a back-off."""
+
+    error: str
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"the operator failed to handle this job: {self.error}; it tries again with "
+            "back-off, and other jobs are not affected"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """The job's spec has ``size`` bytes of JSON, more than ``limit``; ``part`` of it, a path, has
+    ``part_size``. The operator gives this reason."""
+
+    size: int
+    limit: int
+    part: str
+    part_size: int
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"the job's spec has {self.size:,} bytes as JSON, at most {self.limit:,} are "
+            f"taken: {self.part} has {self.part_size:,} of them; move what it holds to a "
+            "ConfigMap, a volume or the image"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """No cycle has evaluated the job yet: it is at this ``position`` of the queue, from 1, and one
+    cycle evaluates only so many jobs (``queue_window``)."""
+
+    position: int
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"at position {self.position} in the queue, and not evaluated yet: one "
+            "scheduling cycle evaluates only so many jobs"
+        )
+
+
+Reason = (
+    NotEvaluated
+    | QueueNotFound
+    | InternalError
+    | PriorityClassNotFound
+    | PodNamesTaken
+    | TierNotFound
+    | NeverFits
+    | NotEnoughNodes
+    | BlockedByReservation
+    | BindingBacklog
+    | LedgerFull
+    | TooLarge
+)
+
+CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
+"""Their names, as conditions, events and metrics spell them."""
+
+HELD_REASONS = (PriorityClassNotFound, PodNamesTaken, InternalError, TooLarge)
+"""Reasons that keep a job out of the queue; none of them is one to be in it."""
+
+
+def code(reason: Reason) -> str:
+    """The reason's name, one of ``CODES``."""
+    return type(reason).__name__
+
+
+def _not_found(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str:
+    found = f"existing {kinds}: {text.listed(existing)}" if existing else "there is none"
+    return f"{kind} {name!r} does not exist; {found}"
