@@ -20,21 +20,21 @@ from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
-from railwright_scheduler.attempt.assessment import (
-    NODE_MISSING_S,
+from railwright_scheduler.attempt.assessment import NODE_MISSING_S
+from railwright_scheduler.attempt.hang import Watch
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.starting import IMAGE_REASONS, PULL_DEADLINE_S
+from railwright_scheduler.model.evidence import (
+    NO_REPORT,
     SILENT_S,
     UNREADY_S,
+    Activity,
     Crash,
-    ObservedRank,
-    PodState,
-)
-from railwright_scheduler.attempt.hang import Activity, ObservedStack, ObservedSteps, Watch
-from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.starting import (
-    IMAGE_REASONS,
-    NO_REPORT,
-    PULL_DEADLINE_S,
     ObservedImages,
+    ObservedRank,
+    ObservedStack,
+    ObservedSteps,
+    PodState,
 )
 
 OOM_KILLED = "OOMKilled"

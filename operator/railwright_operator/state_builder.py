@@ -32,13 +32,14 @@ from railwright_operator.watch.site import Site
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang
-from railwright_scheduler.attempt.assessment import Assessment, ObservedRank, Ongoing
+from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import PodNamesTaken
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan

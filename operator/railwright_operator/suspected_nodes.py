@@ -12,9 +12,9 @@ from railwright import protocol
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
-from railwright_scheduler.attempt.assessment import SILENT_S, ObservedRank
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.cluster_state import ObservedJob
+from railwright_scheduler.model.evidence import SILENT_S, ObservedRank
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from railwright_operator.informers import Informers
 from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import invariants
-from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.model.evidence import PodState
 
 logger = logging.getLogger(__name__)
 

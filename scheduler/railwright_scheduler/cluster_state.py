@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from railwright_scheduler.attempt.assessment import ObservedRank
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.gang import Pod
@@ -13,6 +12,7 @@ from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import START_TIMEOUT_S
+from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob, running_job
 from railwright_topology.links import Links

@@ -36,12 +36,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railwright_scheduler import double_booking, job_budgets
-from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
+from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.snapshot import Amounts
 
 REQUESTS_A_POD = 3

@@ -9,13 +9,13 @@ from typing import Any
 
 from history import amounts
 from railwright_api import names
-from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.model.evidence import PodState
 
 Json = Mapping[str, Any]
 

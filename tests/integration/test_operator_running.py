@@ -15,7 +15,7 @@ from fixtures.api_faults import Elsewhere
 from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_api import names
-from railwright_scheduler.attempt.assessment import SILENT_S, UNREADY_S
+from railwright_scheduler.model.evidence import SILENT_S, UNREADY_S
 from railwright_testbed import operator_process, waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 

@@ -9,21 +9,14 @@ from hypothesis.strategies import DrawFn
 from fixtures import GPU
 from fixtures.attempts import SUSPENDED, entry
 from railwright_scheduler.attempt import assessment, gang, record
-from railwright_scheduler.attempt.assessment import (
-    REMOVAL_S,
-    SILENT_S,
-    VERDICT_S,
-    Crash,
-    Ended,
-    ObservedRank,
-    PodState,
-)
+from railwright_scheduler.attempt.assessment import REMOVAL_S, VERDICT_S, Ended
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, ObservedGang, Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import EDGES, FINAL, Phase, move
 from railwright_scheduler.attempt.record import BACKOFF_S_MAX, JobRecord
+from railwright_scheduler.model.evidence import SILENT_S, Crash, ObservedRank, PodState
 
 CAUSES = st.builds(Cause, st.sampled_from(CauseCode), st.just("why"))
 AGES = st.sampled_from((0.0, 1.0, SILENT_S, 7.0, VERDICT_S, 26.0, 700.0))

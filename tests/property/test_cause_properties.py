@@ -10,8 +10,9 @@ from railwright_api.ledger import EntryCause
 from railwright_api.training_job_status import Termination
 from railwright_operator.watch import causes
 from railwright_scheduler.attempt import assessment
-from railwright_scheduler.attempt.assessment import Crash, Ended, ObservedRank, PodState
+from railwright_scheduler.attempt.assessment import Ended
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.model.evidence import Crash, ObservedRank, PodState
 
 MESSAGE_LENGTH_MAX = 1024
 LAST_LINES_LENGTH_MAX = 512

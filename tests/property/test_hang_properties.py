@@ -20,6 +20,7 @@ from railwright import protocol, step_times
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import Suspected, Watch
+from railwright_scheduler.model.evidence import Activity
 
 BEAT_S = protocol.HEARTBEAT_INTERVAL_S
 RANKS = 4
@@ -153,7 +154,7 @@ class Run:
         return hang.assess(launchers, Watch(training_s=training_s, asked_s=hang.STACKS_S))
 
 
-PAUSES = (hang.Activity.CHECKPOINTING, hang.Activity.EVALUATING)
+PAUSES = (Activity.CHECKPOINTING, Activity.EVALUATING)
 
 
 @settings(deadline=None, max_examples=examples(100))

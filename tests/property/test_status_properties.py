@@ -19,10 +19,11 @@ from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_scheduler.attempt.assessment import ObservedRank, Ongoing, PodState
+from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.reasons import QueueNotFound
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]

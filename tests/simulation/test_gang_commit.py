@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fixtures.attempts import DAILY
-from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.invariants import ViolationError
+from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.leader import Batch, Leading, Rest, lead

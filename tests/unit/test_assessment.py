@@ -9,16 +9,9 @@ import pytest
 
 from fixtures.attempts import crash, rank
 from railwright_scheduler.attempt import assessment
-from railwright_scheduler.attempt.assessment import (
-    REMOVAL_S,
-    VERDICT_S,
-    Ended,
-    ObservedRank,
-    Ongoing,
-    PodState,
-    Succeeded,
-)
+from railwright_scheduler.attempt.assessment import REMOVAL_S, VERDICT_S, Ended, Ongoing, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.model.evidence import ObservedRank, PodState
 
 
 def assess(

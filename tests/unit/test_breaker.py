@@ -9,9 +9,10 @@ import pytest
 
 from fixtures.attempts import crash, rank
 from railwright_scheduler.attempt import assessment, breaker
-from railwright_scheduler.attempt.assessment import HOLD_S, Crash, Ended, ObservedRank, Ongoing
+from railwright_scheduler.attempt.assessment import HOLD_S, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import CLOSED, SETTLE_S, Breaker
 from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.model.evidence import Crash, ObservedRank
 
 LEASE_STALE_S = 17.0
 """A lease is stale 13 s after a launcher that has been silent for 4 s was first suspected."""

@@ -21,13 +21,11 @@ from railwright_scheduler.attempt.hang import (
     STACKS_S,
     STILL_S,
     VERDICT_S,
-    Activity,
     ObservedLauncher,
-    ObservedStack,
-    ObservedSteps,
     Suspected,
     Watch,
 )
+from railwright_scheduler.model.evidence import Activity, ObservedRank, ObservedStack, ObservedSteps
 
 ASKED = Watch(training_s=10_000, asked_s=STACKS_S)
 KINDS = range(4)
@@ -280,7 +278,7 @@ def test_assessment_requests_stacks_then_ends_the_attempt() -> None:
     hung = rank(0, steps=training(still_s=61))
     well = rank(0, steps=training(still_s=59))
 
-    def assess(*ranks: assessment.ObservedRank, watch: Watch = ASKED) -> assessment.Assessment:
+    def assess(*ranks: ObservedRank, watch: Watch = ASKED) -> assessment.Assessment:
         return assessment.assess(ranks, started=True, age_s=100, watch=watch)
 
     assert assess(well) == Ongoing()

@@ -15,7 +15,7 @@ from railwright_operator.heartbeats.views import RankView
 from railwright_operator.suspected_nodes import SUSPECT_S
 from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt import hang
-from railwright_scheduler.attempt.assessment import SILENT_S
+from railwright_scheduler.model.evidence import SILENT_S
 
 
 class Cluster:

@@ -12,7 +12,6 @@ from fixtures.attempts import FAILED, LOST, entry, pods, seen, world_of
 from fixtures.jobs import with_role
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import node_list
-from railwright_scheduler.attempt.assessment import ObservedRank, PodState
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.ledger_budget import (
@@ -24,6 +23,7 @@ from railwright_scheduler.attempt.ledger_budget import (
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
+from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright_operator.report.loop_lag import ADVANCE_S_MAX, INTERVAL_S, ListeningClock
-from railwright_scheduler.attempt.assessment import SILENT_S
+from railwright_scheduler.model.evidence import SILENT_S
 
 
 class Loop:

@@ -19,16 +19,10 @@ from railwright_operator.liveness import (
     WAITING_LENGTH_MAX,
 )
 from railwright_scheduler.attempt import hang
-from railwright_scheduler.attempt.assessment import (
-    NODE_MISSING_S,
-    REMOVAL_S,
-    UNREADY_S,
-    Ongoing,
-    PodState,
-    Succeeded,
-)
+from railwright_scheduler.attempt.assessment import NODE_MISSING_S, REMOVAL_S, Ongoing, Succeeded
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.model.evidence import UNREADY_S, PodState
 
 TERMINATED = protocol.Failure(0, 143, message="ended by SIGTERM")
 

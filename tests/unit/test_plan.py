@@ -24,7 +24,7 @@ from fixtures.attempts import (
 )
 from fixtures.jobs import with_role
 from railwright_scheduler import BindingBacklog, NotEnoughNodes, commit_plan
-from railwright_scheduler.attempt.assessment import Crash, Ended, PodState, Succeeded
+from railwright_scheduler.attempt.assessment import Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.ledger import EntryState
@@ -33,6 +33,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
+from railwright_scheduler.model.evidence import Crash, PodState
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan, plan
 from railwright_scheduler.policy import admission

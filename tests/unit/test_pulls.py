@@ -13,12 +13,8 @@ from railwright_operator.watch.projections import PodEvent
 from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.starting import (
-    IMAGE_MISSING_S,
-    NO_REPORT,
-    PULL_DEADLINE_S,
-    ObservedImages,
-)
+from railwright_scheduler.attempt.starting import IMAGE_MISSING_S, PULL_DEADLINE_S
+from railwright_scheduler.model.evidence import NO_REPORT, ObservedImages
 
 SINCE = "2026-01-02T03:04:05Z"
 NOT_FOUND = (

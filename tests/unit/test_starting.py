@@ -6,15 +6,11 @@ from dataclasses import replace
 
 from fixtures import attempts
 from railwright_scheduler.attempt import assessment, record
-from railwright_scheduler.attempt.assessment import Ended, ObservedRank, Ongoing, PodState
+from railwright_scheduler.attempt.assessment import Ended, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.starting import (
-    IMAGE_MISSING_S,
-    NO_REPORT,
-    START_TIMEOUT_S,
-    ObservedImages,
-)
+from railwright_scheduler.attempt.starting import IMAGE_MISSING_S, START_TIMEOUT_S
+from railwright_scheduler.model.evidence import NO_REPORT, ObservedImages, ObservedRank, PodState
 from railwright_scheduler.plan import plan
 
 LATE_S = START_TIMEOUT_S + 1

@@ -21,7 +21,7 @@ from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch import node_leases, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
-from railwright_scheduler.attempt.assessment import SILENT_S, Assessment, Ended, Ongoing
+from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
@@ -31,6 +31,7 @@ from railwright_scheduler.cluster import AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model import scale_up_domains
+from railwright_scheduler.model.evidence import SILENT_S
 from railwright_scheduler.model.profile import Profile
 from railwright_scheduler.model.reasons import PodNamesTaken, QueueNotFound, TooLarge
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload

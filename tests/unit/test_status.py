@@ -20,12 +20,12 @@ from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.job_records import record_of
-from railwright_scheduler.attempt.assessment import Ongoing, PodState
+from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
-from railwright_scheduler.attempt.starting import ObservedImages
+from railwright_scheduler.model.evidence import ObservedImages, PodState
 from railwright_scheduler.model.reasons import PriorityClassNotFound, QueueNotFound
 
 NOW = "2026-01-02T03:04:05Z"

@@ -15,12 +15,12 @@ from railwright_api import schema, training_job_status
 from railwright_conversion import times
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report import bounds
-from railwright_scheduler.attempt.assessment import HOLD_S, ObservedRank, Ongoing, PodState
+from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.attempt.starting import ObservedImages
 from railwright_scheduler.model import reasons
+from railwright_scheduler.model.evidence import ObservedImages, ObservedRank, PodState
 from railwright_scheduler.model.reasons import Reason
 
 NODES_NAMED_MAX = 4

@@ -27,18 +27,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, ObservedSteps, Watch
-from railwright_scheduler.attempt.starting import NO_REPORT, ObservedImages, Starter
-
-SILENT_S = 6.0
-"""Three intervals of two seconds: after this a launcher with the shortest one is suspected."""
-
-UNREADY_S = 10.0
-"""How long the node of a launcher without a message may be unready before it is lost."""
+from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, Watch
+from railwright_scheduler.attempt.starting import Starter
+from railwright_scheduler.model.evidence import (
+    SILENT_S,
+    Crash,
+    ObservedRank,
+    PodState,
+)
 
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
@@ -57,73 +56,6 @@ reports an eviction only after the containers have stopped."""
 
 SIGTERM = "SIGTERM"
 SIGTERM_EXIT_CODE = 128 + 15
-
-
-class PodState(StrEnum):
-    """A pod's phase; MISSING when the API has no such pod."""
-
-    MISSING = "Missing"
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A rank that ended badly: from its launcher's report, or from the pod's status.
-
-    ``out_of_memory``: the kernel killed it for memory; ``memory_limit`` is in bytes, None if there
-    is no limit.
-    """
-
-    rank: int
-    exit_code: int
-    age_s: float
-    signal: str | None = None
-    message: str = ""
-    last_lines: str = ""
-    out_of_memory: bool = False
-    memory_limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedRank:
-    """One node rank of a running attempt, by all sources.
-
-    ``done``: its launcher, or its main container's exit code, reported success.
-    ``silent_s``: since the last message of its launcher, or since the start of this leader if that
-    has received none (``unreported``); None before any message was due.
-    ``silence_limit_s``: the silence after which it is suspected.
-    ``lease_stale``: its kubelet missed a renewal, by two reads of its Lease.
-    ``unready_s``: for how long its node has not been Ready; None while it is. After
-    ``unready_limit_s`` the node is lost if its launcher never sent a message.
-    ``out_of_service``: Kubernetes' taint declares that its node is off.
-    ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
-    ``node_gone``: its node was deleted.
-    ``evicted``: the reason of the pod's condition DisruptionTarget.
-    ``steps``: the last reported steps of its ranks; None before a report.
-    ``images``: the image pulls of its pod, as its kubelet reports them.
-    """
-
-    node_rank: int
-    node: str
-    pod: PodState
-    deleting: bool = False
-    done: bool = False
-    crash: Crash | None = None
-    silent_s: float | None = None
-    unreported: bool = False
-    silence_limit_s: float = SILENT_S
-    lease_stale: bool = False
-    node_gone: bool = False
-    unready_s: float | None = None
-    unready_limit_s: float = UNREADY_S
-    out_of_service: bool = False
-    waiting: str = ""
-    evicted: str = ""
-    steps: ObservedSteps | None = None
-    images: ObservedImages = NO_REPORT
 
 
 @dataclass(frozen=True, slots=True)

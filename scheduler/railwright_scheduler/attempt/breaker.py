@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt import assessment
-from railwright_scheduler.attempt.assessment import SILENT_S, ObservedRank
+from railwright_scheduler.model.evidence import SILENT_S, ObservedRank
 
 SETTLE_S = 30.0
 """How long launchers and kubelets have to come back after a cut. A launcher tries again after at

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.model.evidence import Activity, ObservedStack, ObservedSteps
 
 STILL_S = 60.0
 """The least limit in training. Shorter pauses are common: a slow read, a garbage collection, a
@@ -64,59 +64,11 @@ STACKS_LENGTH_MAX = 512
 """Characters of the stacks that are kept: what a cause in the ledger may have as last lines."""
 
 
-class Activity(StrEnum):
-    """The reported activity of ranks."""
-
-    STARTING = "Starting"
-    TRAINING = "Training"
-    EVALUATING = "Evaluating"
-    CHECKPOINTING = "Checkpointing"
-
-
 PHASE_LIMITS_S = {
     Activity.STARTING: FIRST_STEPS_S,
     Activity.CHECKPOINTING: CHECKPOINTING_S,
     Activity.EVALUATING: EVALUATING_S,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedStack:
-    """The equal stack of ``count`` ranks of a node, the first of them in ``ranks``: their frames,
-    or the state of their process if they did not respond."""
-
-    ranks: tuple[int, ...]
-    count: int
-    answered: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedSteps:
-    """The steps of the ranks of one node, as their launcher reports them.
-
-    ``newest`` is the highest step of any rank. ``slowest`` is the step of the rank without progress
-    for the longest time, ``ranks`` are the first ones at that step, and ``lag_s`` is that time; 0
-    before the first step. ``behind`` ranks are below ``newest``; ``reporting`` ranks have reported
-    a step. ``still_s``: since any rank made a step or changed its phase, or since the start. Of the
-    ``timed`` steps of the rank with the most steps, 99 % took ``p99_s`` or less; of those of the
-    slowest rank ``lag_p99_s``; 0 while too few were timed. ``finishing``: a rank made its last
-    step. ``stacks``: None before a request.
-    """
-
-    newest: int = 0
-    slowest: int = 0
-    ranks: tuple[int, ...] = ()
-    behind: int = 0
-    reporting: int = 0
-    still_s: float = 0
-    lag_s: float = 0
-    timed: int = 0
-    p99_s: float = 0
-    lag_p99_s: float = 0
-    activity: Activity = Activity.STARTING
-    finishing: bool = False
-    stacks: tuple[ObservedStack, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.model.evidence import ObservedImages
 
 START_TIMEOUT_S = 600.0
 """The longest from the last binding, or from the last image pull, until all ranks are at the
@@ -33,26 +34,6 @@ IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff")
 """Reasons of a container that waits for its image, which the kubelet failed to pull."""
 
 RANKS_NAMED_MAX = 16
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedImages:
-    """The images of one pod, by its kubelet.
-
-    ``pulling`` is the image that is being pulled since ``since`` (RFC 3339), empty if none is.
-    ``pulled_s``: since the last pull ended, or since one that goes on should have; 0 while one goes
-    on for less than ``PULL_DEADLINE_S``; None where no pull was reported.
-    ``missing_s``: for how long the registry has reported that it does not have an image; None if
-    it has not.
-    """
-
-    pulling: str = ""
-    since: str = ""
-    pulled_s: float | None = None
-    missing_s: float | None = None
-
-
-NO_REPORT = ObservedImages()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from railwright_scheduler.attempt.hang import CHECKPOINTING_S, Activity, ObservedSteps
+from railwright_scheduler.attempt.hang import CHECKPOINTING_S
 from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.model.evidence import Activity, ObservedSteps
 from railwright_scheduler.simulator.seeded_random import SeededRandom
 
 HANG_PERMILLE = 60

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railwright_scheduler.attempt.assessment import PodState
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
 

@@ -12,16 +12,10 @@ from typing import Any
 
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import breaker, gang
-from railwright_scheduler.attempt.assessment import (
-    NODE_MISSING_S,
-    Crash,
-    ObservedRank,
-    Ongoing,
-    PodState,
-)
+from railwright_scheduler.attempt.assessment import NODE_MISSING_S, Ongoing
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.hang import ObservedSteps, Watch
+from railwright_scheduler.attempt.hang import Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import (
@@ -32,6 +26,7 @@ from railwright_scheduler.cluster_state import (
     Progress,
 )
 from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.model.evidence import Crash, ObservedRank, ObservedSteps, PodState
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Role, Unavailable
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.api import Api, placement_name
