@@ -10,6 +10,8 @@ from railwright_api import names
 from railwright_api.fabric import LEVELS_MAX, Level, Span
 from railwright_api.schema import (
     AGE,
+    ROLE_NAME_LENGTH_MAX,
+    ROLES_MAX,
     Code,
     Column,
     Count,
@@ -84,6 +86,15 @@ class RankMapping(Part):
     where there is no prediction. None if it was complete."""
 
 
+class PlacedRole(Part):
+    """A role of the attempt."""
+
+    name: Annotated[str, Field(max_length=ROLE_NAME_LENGTH_MAX)]
+    """Name of the role."""
+    replicas: Annotated[Count, Field(ge=1)]
+    """Number of its pods in this attempt."""
+
+
 class PlacementSpec(Part):
     """Who goes where; never changes."""
 
@@ -106,7 +117,9 @@ class PlacementSpec(Part):
     epoch: Count
     """Epoch of the leader that decided it."""
     nodes: Annotated[NodeList, Field(min_length=1)]
-    """Node of each node rank, in order."""
+    """Node of each pod, in the order of the roles."""
+    roles: Annotated[tuple[PlacedRole, ...], Field(default_factory=tuple, max_length=ROLES_MAX)]
+    """Roles whose pods these are, in order."""
     spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
     """How far the nodes spread at each level of the fabric, the coarsest first."""
     resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()

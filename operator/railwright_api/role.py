@@ -42,6 +42,9 @@ class Role(Part):
 
     name: RoleName
     """Name of the role, such as worker. Part of the names of its pods."""
+    group: RoleName | None = None
+    """Group of the role. Roles of one group share RANK and WORLD_SIZE, in the order of the roles.
+    If it is not set, the role is a group of its own."""
     replicas: Annotated[int, Field(ge=1, le=NODES_MAX)]
     """Number of pods, each on a node of its own."""
     processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1

@@ -11,6 +11,7 @@ from railwright_api.failure_policy import FailurePolicy
 from railwright_api.role import Role
 from railwright_api.schema import (
     AGE,
+    ROLES_MAX,
     Column,
     Definition,
     Part,
@@ -149,7 +150,7 @@ class TrainingJobSpec(Part):
         tuple[Role, ...],
         Field(
             min_length=1,
-            max_length=1,
+            max_length=ROLES_MAX,
             json_schema_extra={
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["name"],

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from railwright_api import names
 from railwright_api.placement import RankMapping
-from railwright_api.schema import PROCESSES_MAX, NodeList, Part
+from railwright_api.schema import NODES_MAX, PROCESSES_MAX, NodeList, Part
 from railwright_api.workload import Workload
 from railwright_cli import yaml_files
 from railwright_cli.amounts import seconds
@@ -35,6 +35,7 @@ class _Metadata(Part):
 
 class _Role(Part):
     name: str = ""
+    replicas: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
     processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
 
 
@@ -126,8 +127,7 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     metadata = job.metadata if job.metadata.name else placement.metadata
     placed = placement.metadata.labels.get(names.LABEL_JOB_NAME, placement.metadata.name)
     name = job.metadata.name or placed
-    nodes = placement.spec.nodes or job.status.nodes
-    per_node = job.spec.roles[0].processes_per_replica if job.spec.roles else 0
+    nodes, per_node = _training(job, placement)
     stated, mapping = job.spec.workload, placement.spec.mapping
     if stated and not stated.profile and mapping and mapping.communication == "measured":
         stated = stated.model_copy(update={"profile": profile.spec.document or None})
@@ -138,6 +138,21 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     if workload and workload.split.ranks + workload.split.servers != per_node * len(nodes):
         workload = None  # The spec has changed since the gang started.
     return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, mapping)
+
+
+def _training(job: Manifest, placement: Manifest) -> tuple[tuple[str, ...], int]:
+    """The nodes of the role that trains, and its ranks on each; 0 without the job."""
+    nodes, roles = placement.spec.nodes or job.status.nodes, job.spec.roles
+    trains = job.spec.workload.role if job.spec.workload else None
+    role = next((each for each in roles if trains in (None, each.name)), None)
+    if role is None:
+        return nodes, 0
+    placed = placement.spec.roles or roles
+    if len(placed) > 1:
+        before = itertools.takewhile(lambda each: each.name != role.name, placed)
+        first = sum(each.replicas for each in before)
+        nodes = nodes[first : first + role.replicas]
+    return nodes, role.processes_per_replica
 
 
 def read(path: Path) -> Gang:

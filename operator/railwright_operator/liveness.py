@@ -173,16 +173,18 @@ class Liveness:
         gone: bool,
     ) -> ObservedRank:
         name = cached.record.nodes[node_rank]
-        processes = cached.roles[0].ranks_per_pod
-        done = _ended_well(pod, launcher, processes)
-        first_rank = node_rank * processes
+        layout = cached.layout_of(cached.record)
+        role = layout.of(node_rank)
+        ranks = role.ranks_of(node_rank)
+        limit = _memory_limit(cached, role.role)
+        done = _ended_well(pod, launcher, len(ranks))
         return ObservedRank(
             node_rank=node_rank,
             node=name,
             pod=_pod_state(pod),
             deleting=pod is not None and pod.deleting,
             done=done,
-            crash=None if done else self._crash(cached, pod, launcher, first_rank=first_rank),
+            crash=None if done else self._crash(pod, launcher, first_rank=ranks[0], limit=limit),
             silent_s=self._silent_s(cached, launcher),
             unreported=launcher is None or launcher.received_at_s is None,
             silence_limit_s=silence_limit_s(launcher),
@@ -194,6 +196,8 @@ class Liveness:
             waiting=_waiting(pod),
             evicted=_evicted(pod),
             steps=None if launcher is None else steps_seen(launcher),
+            trains=layout.trains(node_rank),
+            role=role.role if len(layout.roles) > 1 else "",
             images=NO_REPORT if pod is None else self._images(pod, cached.uid),
         )
 
@@ -239,18 +243,23 @@ class Liveness:
         return None
 
     def _crash(
-        self, job: CachedJob, pod: PodRecord | None, launcher: RankView | None, *, first_rank: int
+        self,
+        pod: PodRecord | None,
+        launcher: RankView | None,
+        *,
+        first_rank: int,
+        limit: int | None,
     ) -> Crash | None:
         """What the launcher reported; or its termination message; or the bare exit code."""
         failure = _failure(launcher)
         if failure is not None and launcher is not None and launcher.failed_at_s is not None:
             age_s = self.reception_clock() - launcher.failed_at_s
-            return _crash_of(failure, pod, job, age_s=age_s)
+            return _crash_of(failure, pod, limit, age_s=age_s)
         left = _left(pod, first_rank)
         if pod is None or left is None:
             return None
         age_s = self.ages.of("crashed", pod.uid)
-        return _crash_of(left, pod, job, age_s=age_s)
+        return _crash_of(left, pod, limit, age_s=age_s)
 
 
 def silence_limit_s(launcher: RankView | None) -> float:
@@ -322,15 +331,16 @@ def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
     return failure if failure.exit_code != 0 else protocol.Failure(failure.rank, pod.exit.code)
 
 
-def _memory_limit(cached: CachedJob) -> int | None:
-    """The memory limit of the container of the ranks, in bytes."""
-    resources = cached.job.spec.roles[0].template.spec.containers[0].resources
+def _memory_limit(cached: CachedJob, role: str) -> int | None:
+    """The memory limit of the container of the role's ranks, in bytes."""
+    (found,) = (each for each in cached.job.spec.roles if each.name == role)
+    resources = found.template.spec.containers[0].resources
     limit = ((resources and resources.limits) or {}).get("memory")
     return None if limit is None else quantities.bytes_of(str(limit))
 
 
 def _crash_of(
-    failure: protocol.Failure, pod: PodRecord | None, cached: CachedJob, *, age_s: float
+    failure: protocol.Failure, pod: PodRecord | None, limit: int | None, *, age_s: float
 ) -> Crash:
     """The crash. When the kernel kills a whole container, its launcher reports nothing: the reason
     comes from the kubelet, and the limit from the job."""
@@ -343,7 +353,7 @@ def _crash_of(
         message=failure.message or "",
         last_lines=failure.last_lines,
         out_of_memory=failure.out_of_memory or killed,
-        memory_limit=_memory_limit(cached) if killed else failure.memory_limit,
+        memory_limit=limit if killed else failure.memory_limit,
     )
 
 

@@ -175,7 +175,7 @@ class StateBuilder:
             uid,
             record.attempt,
             nodes=record.nodes,
-            num_processes=self._cycle_jobs[uid].roles[0].ranks_per_pod,
+            layout=self._cycle_jobs[uid].layout_of(record),
             resume=tuple(
                 protocol.Checkpoint(point.attempt, point.step)
                 for point in record.checkpoints

@@ -108,7 +108,9 @@ def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(cluster: Cluster
     finally:
         cluster.bed.restore_node(victim)
     waiting.until(
-        lambda: not [pod for pod in _live(job) if "-1-" in pod], "attempt 1 stopped", deadline_s=180
+        lambda: not [pod for pod in _live(job) if pod.endswith("-1")],
+        "attempt 1 stopped",
+        deadline_s=180,
     )
     waiting.until(lambda: not _in_flight(cluster, "cut-off"), "no entry", deadline_s=30)
     job.delete()

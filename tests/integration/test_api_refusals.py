@@ -41,9 +41,36 @@ def test_role_field_out_of_its_range_is_refused(
     assert all(word in answer for word in words), answer
 
 
-@pytest.mark.parametrize("roles", [[], None, 2 * manifests.roles()["roles"]], ids=str)
-def test_job_has_one_role(admin: ApiClient, roles: object) -> None:
-    assert "spec.roles" in refusal(admin, manifests.job(spec={"roles": roles}))
+def _roles(*names: str, **changes: Any) -> list[Changes]:
+    return [manifests.roles(name=name, **changes)["roles"][0] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("roles", "words"),
+    [
+        ([], "should have at least 1 items"),
+        (None, "spec.roles: Required"),
+        (_roles("a", "a"), "Duplicate value"),
+        (_roles(*"abcdefghi"), "must have at most 8 items"),
+    ],
+)
+def test_job_has_one_to_eight_roles(admin: ApiClient, roles: object, words: str) -> None:
+    assert words in refusal(admin, manifests.job(spec={"roles": roles}))
+
+
+def test_eight_roles_of_one_group_are_taken(admin: ApiClient) -> None:
+    """Also the longest template in each."""
+    env = [{"name": f"NAME_{number}", "value": "v" * 400} for number in range(64)]
+    template = manifests.job(container={"env": env})["spec"]["roles"][0]["template"]
+    roles = _roles(*"abcdefgh", group="all", template=template)
+    assert len(accept(admin, manifests.job(spec={"roles": roles}))["spec"]["roles"]) == 8
+
+
+def test_longest_role_name_counts_for_the_name_of_pods(admin: ApiClient) -> None:
+    roles = _roles("worker", "e" * 32)
+    answer = refusal(admin, manifests.job("x" * 20, spec={"roles": roles}))
+    assert "have 52 characters, at most 51" in answer
+    assert accept(admin, manifests.job("x" * 19, spec={"roles": roles}))
 
 
 @pytest.mark.parametrize(

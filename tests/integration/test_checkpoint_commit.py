@@ -38,7 +38,7 @@ def state(
     environ = launchers.environment_of(operator.url, tmp_path)
     pod = environment.pod(environ)
     world = protocol.WorldInfo(
-        world_size=1, num_nodes=1, first_rank=0, master_address="127.0.0.1", master_port=29500
+        *(1, 1, 0, "127.0.0.1", 29500), group_rank=0, role_rank=0, role_size=1
     )
     server = channel.ChannelServer()
     state = reporting.LauncherState(pod.member, world, ranks=range(1), folder=server.folder)

@@ -20,7 +20,7 @@ def test_profile_maps_the_next_attempt_after_a_restart(site: Site, floor: Floor)
     assert stored["spec"]["jobUID"] == stored["metadata"]["ownerReferences"][0]["uid"] == uid
     operator_site.start_again(site)
     attempt = status["attempt"]
-    pod = f"seen-{attempt}-0"
+    pod = f"seen-worker-0-{attempt}"
     site.plane.kubectl("-n", floor.name, "delete", "pod", pod, "--wait=false")
     job.until_bound(attempt + 1)
     assert job.placement(attempt + 1)["mapping"]["communication"] == "measured"

@@ -10,7 +10,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures import merging, schemas
+from fixtures import layout, merging, schemas
 from railwright import protocol
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob
@@ -76,7 +76,7 @@ SESSIONS = st.builds(
     SessionView,
     st.just("uid"),
     COUNTS,
-    st.just(1),
+    st.just(layout(2)),
     st.lists(RANKS, min_size=1, max_size=2).map(tuple),
     st.lists(COUNTS, max_size=40).map(tuple),
     st.just(0.0),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fixtures import attempts
+from fixtures.jobs import layout
 from railwright import protocol
 from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube.errors import Unreachable
@@ -43,7 +44,7 @@ def view(
     *, committed: protocol.Checkpoint | None = None, resumed_from: protocol.Checkpoint | None = None
 ) -> SessionView:
     rank = RankView(0, "n0", committed=committed, resumed_from=resumed_from)
-    return SessionView("a", 1, 1, (rank,), (), started_at_s=0.0, revoked=False)
+    return SessionView("a", 1, layout(1), (rank,), (), started_at_s=0.0, revoked=False)
 
 
 async def test_a_step_is_granted_when_it_is_recorded_and_not_before() -> None:

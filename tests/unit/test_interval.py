@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fixtures.jobs import layout
 from railwright import protocol
 from railwright_api.training_job import PROGRESS_TIMEOUT_S_MIN
 from railwright_operator import liveness
@@ -27,7 +28,7 @@ class Cluster:
 
     def expect(self, job_uid: str, nodes: int) -> None:
         names = tuple(f"n{rank}" for rank in range(nodes))
-        self.sessions.expect(job_uid, 1, nodes=names, num_processes=1, resume=())
+        self.sessions.expect(job_uid, 1, nodes=names, layout=layout(len(names)), resume=())
 
     def register(self, job_uid: str, rank: int) -> protocol.Registered:
         message = protocol.Register(

@@ -11,7 +11,7 @@ import pytest
 from fixtures import launchers
 from railwright import environment, install, launcher, output, protocol, registration
 
-WORLD = protocol.WorldInfo(8, 4, first_rank=4, master_address="10.0.0.1", master_port=20_000)
+WORLD = protocol.WorldInfo(8, 4, 4, "10.0.0.1", 20_000, group_rank=2, role_rank=0, role_size=4)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from railwright import channel, endpoint, environment, pacing, protocol, registr
 from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
-WORLD = protocol.WorldInfo(2, 1, first_rank=0, master_address="10.0.0.1", master_port=1)
+WORLD = protocol.WorldInfo(2, 1, 0, "10.0.0.1", 1, group_rank=0, role_rank=0, role_size=2)
 LONG_S = 60
 """No heartbeat of the interval comes within a test."""
 

@@ -11,6 +11,7 @@ from fixtures import attempts
 from railwright_operator.watch import amounts, projections
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.model.snapshot import Purpose
 
 LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
@@ -176,3 +177,26 @@ def test_sample_has_the_requests_of_every_pod_of_the_job() -> None:
     raw = job(resources={"limits": {"nvidia.com/gpu": 8}})
     sample, real = pods.sample(raw, 0, LAUNCHER), rendered(raw)
     assert requested(sample) == requested(real)
+
+
+def test_pods_of_two_roles_have_ranks_of_their_own() -> None:
+    """The second role is outside the group that trains: it saves no checkpoints, records nothing,
+    and its pods are numbered from 0."""
+    raw = job()
+    (worker,) = raw["spec"]["roles"]
+    evaluator = worker | {"name": "evaluator", "processesPerReplica": 2}
+    raw["spec"]["roles"] = [worker, evaluator]
+    roles = (EntryRole("worker", 2, {}), EntryRole("evaluator", 2, {}))
+    entry = replace(ENTRY, roles=roles, nodes=("n0", "n1", "n0", "n1"))
+    pod = pods.render(raw, entry, node_rank=3, launcher=LAUNCHER, profile_steps=5)
+    assert pod["metadata"]["name"] == "a-evaluator-1-7"
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+    env = {each["name"]: each.get("value") for each in main_of(dict(pod))["env"]}
+    expected = {"NODE_RANK": "3", "ROLE": "evaluator", "FIRST_RANK": "2", "READ_ONLY": "true"}
+    assert {name: env[f"RAILWRIGHT_{name}"] for name in expected} == expected
+    assert "RAILWRIGHT_PROFILE_STEPS" not in env
+    raw["spec"]["workload"] = {"role": "evaluator"}
+    pod = pods.render(raw, entry, node_rank=3, launcher=LAUNCHER, profile_steps=5)
+    env = {each["name"]: each.get("value") for each in main_of(dict(pod))["env"]}
+    assert env["RAILWRIGHT_PROFILE_STEPS"] == "5"
+    assert "RAILWRIGHT_READ_ONLY" not in env

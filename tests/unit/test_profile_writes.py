@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures import attempts, reporting
+from fixtures.jobs import layout
 from fixtures.reporting import Desk
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import paths
@@ -20,7 +21,7 @@ STATUS = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
 
 
 def session(profile: str) -> SessionView:
-    return SessionView("job-uid", 1, 1, (), (), 1.0, revoked=False, profile=profile)
+    return SessionView("job-uid", 1, layout(2), (), (), 1.0, revoked=False, profile=profile)
 
 
 @pytest.fixture

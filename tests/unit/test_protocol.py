@@ -30,6 +30,9 @@ GO = protocol.Registered(
         first_rank=6,
         master_address="10.0.0.7",
         master_port=20_001,
+        group_rank=3,
+        role_rank=2,
+        role_size=4,
         resume=(protocol.Checkpoint(attempt=1, step=30),),
     ),
 )
@@ -195,9 +198,7 @@ def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
     shown = replace(heartbeat, failure=None, stacks=(stack,) * protocol.STACKS_MAX)
     assert protocol.decode(protocol.Heartbeat, protocol.encode(shown)) == shown
     resume = (protocol.Checkpoint(protocol.ATTEMPT_MAX, protocol.STEP_MAX),) * protocol.RESUME_MAX
-    world = protocol.WorldInfo(
-        8, 4, first_rank=0, master_address="::1", master_port=2, resume=resume
-    )
+    world = protocol.WorldInfo(8, 4, 0, "::1", 2, 0, role_rank=0, role_size=8, resume=resume)
     go = protocol.Registered(protocol.Order.GO, world=world)
     assert protocol.decode(protocol.Registered, protocol.encode(go)) == go
     wait = protocol.Registered(

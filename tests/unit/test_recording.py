@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fixtures import reporting
+from fixtures.jobs import layout
 from fixtures.shell import DEADLINE_S
 from railwright import profile, protocol, strides
 from railwright.profile import Calls, Handover, Operation, Recorded
@@ -48,7 +49,7 @@ def wakes() -> list[None]:
 def sessions(wakes: list[None]) -> Sessions:
     """Two nodes of two ranks each are expected."""
     found = Sessions(clock=lambda: 0.0, wake=lambda: wakes.append(None))
-    found.expect(JOB, 1, nodes=("n0", "n1"), num_processes=2, resume=())
+    found.expect(JOB, 1, nodes=("n0", "n1"), layout=layout(2, 2), resume=())
     return found
 
 

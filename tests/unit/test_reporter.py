@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import attempts, reporting
+from fixtures import attempts, layout, reporting
 from fixtures.reporting import Desk
 from railwright import protocol
 from railwright_operator.kube import errors
@@ -345,7 +345,7 @@ async def test_skipped_checkpoint_is_posted_once_and_stays() -> None:
     """The condition Checkpointed keeps the message."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
-    desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), num_processes=1, resume=())
+    desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), layout=layout(2), resume=())
     member = protocol.Member("job-uid", 1, 0)
     heartbeat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
     desk.sessions.heartbeat(heartbeat, "pod")

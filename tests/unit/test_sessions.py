@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.jobs import layout
 from railwright import protocol
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, STEP_JUMP_MAX, Sessions
@@ -31,7 +32,7 @@ class WorldInfo:
 
     def expect(self, *, nodes: int = 2, attempt: int = 2) -> None:
         names = tuple(f"n{rank}" for rank in range(nodes))
-        self.sessions.expect(JOB, attempt, nodes=names, num_processes=4, resume=RESUME)
+        self.sessions.expect(JOB, attempt, nodes=names, layout=layout(nodes, 4), resume=RESUME)
 
     def register(
         self, rank: int, *, attempt: int = 2, pod: str | None = None
@@ -77,6 +78,9 @@ def test_no_launcher_starts_before_all_are_registered() -> None:
         first_rank=4,
         master_address="10.0.0.0",
         master_port=29500,
+        group_rank=1,
+        role_rank=4,
+        role_size=12,
         resume=RESUME,
     )
     assert world.view().started_at_s == 100.0

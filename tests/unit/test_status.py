@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import attempts, merging
+from fixtures.jobs import layout
 from railwright import protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import times
@@ -59,7 +60,7 @@ def session(*, missing: tuple[int, ...] = (), **progress: Any) -> SessionView:
     """Attempt 1 of two launchers; the first one reports this progress."""
     spoken = protocol.Progress(**progress) if progress else None
     ranks = (RankView(0, "n0", progress=spoken), RankView(1, "n1"))
-    return SessionView("a", 1, 1, ranks, missing, started_at_s=None, revoked=False)
+    return SessionView("a", 1, layout(2), ranks, missing, started_at_s=None, revoked=False)
 
 
 def condition(rendered: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -95,10 +95,16 @@ class Checkpointer:
         """Saves all ranks' state after this step, and returns when it counts.
 
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
-        operator refuses; OSError on all ranks when any could not write.
+        operator refuses; OSError on all ranks when any could not write; RuntimeError in a role
+        outside the group that trains.
         """
         from railwright import collectives, training_state
 
+        if environment.READ_ONLY in os.environ:
+            role = os.environ.get("ROLE_NAME", "")
+            raise RuntimeError(
+                f"role {role} may load checkpoints, and only the group that trains saves them"
+            )
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
         with progress.phase(protocol.Phase.CHECKPOINTING):

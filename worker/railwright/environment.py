@@ -19,6 +19,9 @@ PROFILE_FOLDER = "RAILWRIGHT_PROFILE_FOLDER"
 PRE_RUN = "RAILWRIGHT_PRE_RUN"
 """Set in pre-runs: ranks record their traffic and save nothing."""
 
+READ_ONLY = "RAILWRIGHT_READ_ONLY"
+"""Set in pods outside the group that trains: ranks load checkpoints of that group and save none."""
+
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
 TERMINATION_FILE = "/dev/termination-log"
@@ -38,6 +41,8 @@ class Pod:
     token_file: Path
     member: protocol.Member
     job_name: str
+    role: str
+    first_rank: int
     num_processes: int
     address: str
     pre_run: bool = False
@@ -62,6 +67,8 @@ def pod(environ: Mapping[str, str]) -> Pod:
             node_rank=whole(environ, "RAILWRIGHT_NODE_RANK", 0, protocol.NODES_MAX - 1),
         ),
         job_name=_read(environ, "RAILWRIGHT_JOB_NAME", str, "a name"),
+        role=_read(environ, "RAILWRIGHT_ROLE", str, "a name"),
+        first_rank=whole(environ, "RAILWRIGHT_FIRST_RANK", 0, protocol.RANKS_MAX - 1),
         num_processes=whole(environ, "RAILWRIGHT_NUM_PROCESSES", 1, protocol.PROCESSES_MAX),
         address=str(_read(environ, "RAILWRIGHT_POD_IP", ipaddress.ip_address, address)),
         pre_run=PRE_RUN in environ,
@@ -106,12 +113,12 @@ def of_rank(
         "WORLD_SIZE": size,
         "LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(pod.num_processes),
-        "GROUP_RANK": str(pod.member.node_rank),
+        "GROUP_RANK": str(world.group_rank),
         "GROUP_WORLD_SIZE": str(world.num_nodes),
-        "NODE_RANK": str(pod.member.node_rank),
-        "ROLE_NAME": "default",
-        "ROLE_RANK": rank,
-        "ROLE_WORLD_SIZE": size,
+        "NODE_RANK": str(world.group_rank),
+        "ROLE_NAME": pod.role,
+        "ROLE_RANK": str(world.role_rank + local_rank),
+        "ROLE_WORLD_SIZE": str(world.role_size),
         "TORCHELASTIC_RESTART_COUNT": str(pod.member.attempt - 1),
         "TORCHELASTIC_RUN_ID": pod.member.job_uid,
         "TORCHELASTIC_USE_AGENT_STORE": "False",

@@ -205,8 +205,7 @@ def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> protocol.Failure:
 
 def _own_end(pod: environment.Pod, exit_code: int, why: object) -> protocol.Failure:
     """A failure of the launcher itself, reported as that of the first rank of its node."""
-    rank = pod.member.node_rank * pod.num_processes
-    return protocol.Failure(rank=rank, exit_code=exit_code, message=_sentence(why))
+    return protocol.Failure(rank=pod.first_rank, exit_code=exit_code, message=_sentence(why))
 
 
 def _sentence(why: object) -> str:

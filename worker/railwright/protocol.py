@@ -192,7 +192,9 @@ class Register:
 class WorldInfo:
     """The parameters of every rank, sent once all are registered.
 
-    ``resume`` lists, newest attempt first, the step up to which each attempt's checkpoints may be
+    Ranks and nodes are of the group; ``group_rank`` is the index of this node there. ``role_rank``
+    is the first rank of this node among the ``role_size`` ranks of its role. ``resume`` lists,
+    newest attempt first, the step up to which each attempt's checkpoints may be
     read; empty means a start from the beginning.
     """
 
@@ -201,6 +203,9 @@ class WorldInfo:
     first_rank: Rank
     master_address: Name
     master_port: Port
+    group_rank: NodeRank
+    role_rank: Rank
+    role_size: Annotated[int, Between(1, RANKS_MAX)]
     resume: Annotated[tuple[Checkpoint, ...], AtMost(RESUME_MAX)] = ()
 
 

@@ -27,6 +27,7 @@ from railwright_operator.heartbeats.interval import (
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.views import RankView, SessionView, is_news
+from railwright_scheduler.model.rank_layout import EMPTY, RankLayout, RoleRanks
 
 STEP_JUMP_MAX = 10**9
 MISSING_NAMED_MAX = 64
@@ -40,11 +41,11 @@ class _Session:
     job_uid: str
     attempt: int
     nodes: tuple[str, ...]
-    num_processes: int
+    layout: RankLayout
     resume: tuple[protocol.Checkpoint, ...]
     ranks: list[RankView]
     missing: dict[int, None]
-    master: tuple[str, int] | None = None
+    masters: dict[str, tuple[str, int]] = field(default_factory=dict)
     started_at_s: float | None = None
     revoked: bool = False
     committing: bool = False
@@ -74,11 +75,10 @@ class Sessions:
         attempt: int,
         *,
         nodes: tuple[str, ...],
-        num_processes: int,
+        layout: RankLayout,
         resume: tuple[protocol.Checkpoint, ...],
     ) -> None:
-        """Accept messages of this attempt from now on. ``nodes`` are by node rank.
-
+        """Accept messages of this attempt from now on. ``nodes`` are by the number of the pod.
 
         Earlier attempts are over. A repeated call only updates ``profiled``, and does not undo a
         revocation.
@@ -90,7 +90,7 @@ class Sessions:
         missing = dict.fromkeys(range(len(nodes)))
         self._launchers.update(job_uid, len(nodes))
         self._sessions[job_uid] = _Session(
-            *(job_uid, attempt, nodes, num_processes, resume, ranks, missing),
+            *(job_uid, attempt, nodes, layout, resume, ranks, missing),
             training_since_s=self._clock(),
         )
 
@@ -98,7 +98,9 @@ class Sessions:
         """Accept no more messages of this attempt and of those before it."""
         held = self._sessions.get(job_uid)
         if held is None or held.attempt < attempt:
-            self._sessions[job_uid] = _Session(job_uid, attempt, (), 1, (), [], {}, revoked=True)
+            self._sessions[job_uid] = _Session(
+                job_uid, attempt, (), EMPTY, (), [], {}, revoked=True
+            )
             self._launchers.update(job_uid, 0)
         elif held.attempt == attempt:
             held.revoked, held.shown = True, None
@@ -132,7 +134,7 @@ class Sessions:
             held.shown = SessionView(
                 job_uid=job_uid,
                 attempt=attempt,
-                num_processes=held.num_processes,
+                layout=held.layout,
                 ranks=tuple(held.ranks),
                 missing=tuple(sorted(held.missing)),
                 started_at_s=held.started_at_s,
@@ -154,10 +156,11 @@ class Sessions:
         """
         session, before = self._claim_rank(message.member, pod_uid)
         rank = message.member.node_rank
-        if message.num_processes != session.num_processes:
+        expected = session.layout.of(rank).ranks_per_pod
+        if message.num_processes != expected:
             raise RefusedError(
                 HTTPStatus.BAD_REQUEST,
-                f"num_processes is {message.num_processes}, the job has {session.num_processes}",
+                f"num_processes is {message.num_processes}, the job has {expected}",
             )
         address, port = message.address, message.master_port
         if session.started_at_s is None or not before.address:
@@ -165,7 +168,11 @@ class Sessions:
         session.missing.pop(rank, None)
         if not session.missing and session.started_at_s is None:
             session.started_at_s = self._clock()
-            session.master = session.ranks[0].address, session.ranks[0].master_port
+            session.masters = {
+                role.group: (first.address, first.master_port)
+                for role in session.layout.roles
+                for first in session.ranks[role.master : role.master + 1]
+            }
         launchers = len(session.nodes)
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
@@ -203,8 +210,9 @@ class Sessions:
             if session.started_at_s is None:
                 session.started_at_s = self._clock()
                 self._launchers.update(session.job_uid, len(session.nodes))
-            if session.master is None and message.master_address:
-                session.master = message.master_address, message.master_port
+            if message.master_address:
+                group = session.layout.of(rank).group
+                session.masters.setdefault(group, (message.master_address, message.master_port))
         if is_news(before, after):
             self._wake()
         if unlikely:
@@ -219,15 +227,14 @@ class Sessions:
         """
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
-        first = message.member.node_rank * session.num_processes
-        if not first <= message.part.rank < first + session.num_processes:
+        role = _training(session, message.member, "records")
+        own = role.ranks_of(message.member.node_rank)
+        if message.part.rank not in own:
             raise RefusedError(
                 HTTPStatus.BAD_REQUEST,
-                f"part.rank is {message.part.rank}, expected {first} to "
-                f"{first + session.num_processes - 1}",
+                f"part.rank is {message.part.rank}, expected {own[0]} to {own[-1]}",
             )
-        ranks = len(session.nodes) * session.num_processes
-        if await session.recording.take(message.part, ranks=ranks):
+        if await session.recording.take(message.part, ranks=role.world_size):
             session.shown = None
             self._wake()
         return protocol.HeartbeatAnswer(protocol.Order.CONTINUE)
@@ -236,9 +243,11 @@ class Sessions:
         """Check that this commit may be granted now, one at a time. Raises RefusedError."""
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
-        if message.member.node_rank != 0:
+        master = _training(session, message.member, "commits").master
+        if message.member.node_rank != master:
             raise RefusedError(
-                HTTPStatus.FORBIDDEN, f"node rank {message.member.node_rank} commits, expected 0"
+                HTTPStatus.FORBIDDEN,
+                f"node rank {message.member.node_rank} commits, expected {master}",
             )
         if message.step < session.granted_step:
             raise RefusedError(
@@ -322,17 +331,32 @@ class Sessions:
         )
 
 
+def _training(session: _Session, member: protocol.Member, verb: str) -> RoleRanks:
+    """The role of a launcher, which must be of the group that trains. Raises RefusedError."""
+    role, training = session.layout.of(member.node_rank), session.layout.training.group
+    if role.group != training:
+        raise RefusedError(
+            HTTPStatus.FORBIDDEN, f"group {role.group} {verb}, expected group {training}"
+        )
+    return role
+
+
 def _registered(session: _Session, node_rank: int, interval_s: int | None) -> protocol.Registered:
     """The response to a registration: go after the barrier, once there is a master; else wait."""
-    if session.started_at_s is None or session.master is None:
+    role = session.layout.of(node_rank)
+    master = session.masters.get(role.group)
+    if session.started_at_s is None or master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
         return protocol.Registered(protocol.Order.WAIT, missing=missing, interval_s=interval_s)
     world = protocol.WorldInfo(
-        world_size=len(session.nodes) * session.num_processes,
-        num_nodes=len(session.nodes),
-        first_rank=node_rank * session.num_processes,
-        master_address=session.master[0],
-        master_port=session.master[1],
+        world_size=role.world_size,
+        num_nodes=role.launchers,
+        first_rank=role.ranks_of(node_rank).start,
+        group_rank=role.pods_before + node_rank - role.pods.start,
+        role_rank=(node_rank - role.pods.start) * role.ranks_per_pod,
+        role_size=len(role.pods) * role.ranks_per_pod,
+        master_address=master[0],
+        master_port=master[1],
         resume=session.resume,
     )
     return protocol.Registered(protocol.Order.GO, world=world)
@@ -340,13 +364,13 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
 
 def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[str]:
     """The facts in a heartbeat that its launcher cannot report."""
-    count, member = session.num_processes, message.member
+    member = message.member
+    own = session.layout.of(member.node_rank).ranks_of(member.node_rank)
+    count = len(own)
     if message.running + message.exited > count:
         seen = message.running + message.exited
         yield f"running + exited is {seen}, expected at most {count}"
-    first = member.node_rank * count
-    own = range(first, first + count)
-    expected = f"expected {first} to {own[-1]}"
+    expected = f"expected {own[0]} to {own[-1]}"
     if message.failure is not None and message.failure.rank not in own:
         yield f"failure.rank is {message.failure.rank}, {expected}"
     named = [] if message.steps is None else [*message.steps.ranks]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from railwright import protocol
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
+from railwright_scheduler.model.rank_layout import RankLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class SessionView:
 
     job_uid: str
     attempt: int
-    num_processes: int
+    layout: RankLayout
     ranks: tuple[RankView, ...]
     missing: tuple[int, ...]
     started_at_s: float | None
@@ -66,18 +67,25 @@ class SessionView:
 
     @property
     def progress(self) -> protocol.Progress | None:
-        """The progress of the lowest node rank that reports any."""
-        return next((rank.progress for rank in self.ranks if rank.progress is not None), None)
+        """The progress of the first pod of the training role that reports any."""
+        pods = self.layout.training.pods
+        training = (rank.progress for rank in self.ranks[pods.start : pods.stop])
+        return next((progress for progress in training if progress is not None), None)
 
     @property
     def resumed_from(self) -> protocol.Checkpoint | None:
-        """The checkpoint that the job loaded, as its first node reports it."""
-        return self.ranks[0].resumed_from if self.ranks else None
+        """The checkpoint that the job loaded, as the master of the training group reports it."""
+        return self._master.resumed_from if self._master is not None else None
 
     @property
     def committed(self) -> protocol.Checkpoint | None:
-        """The newest committed checkpoint, as its first node reports it."""
-        return self.ranks[0].committed if self.ranks else None
+        """The newest committed checkpoint, as the master of the training group reports it."""
+        return self._master.committed if self._master is not None else None
+
+    @property
+    def _master(self) -> RankView | None:
+        master = self.layout.training.master
+        return self.ranks[master] if master < len(self.ranks) else None
 
 
 _NEWS = operator.attrgetter(

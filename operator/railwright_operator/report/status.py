@@ -271,7 +271,9 @@ def _unreachable(assessment: Ongoing, record: JobRecord) -> str:
     )
 
 
-def _summary(nodes: Sequence[str]) -> str:
+def _summary(pods: Sequence[str]) -> str:
+    """The nodes of these pods, of which several may share one."""
+    nodes = tuple(dict.fromkeys(pods))
     if len(nodes) <= NODES_NAMED_MAX:
         return ",".join(map(_name, nodes))
     return f"{len(nodes):,} nodes"

@@ -34,6 +34,7 @@ def convert(
         replicas=role.replicas,
         per_pod=per_pod,
         name=role.name,
+        group=role.group or role.name,
         selector=pod.get("nodeSelector", {}),
         affinity=node_affinities.convert(pod),
         tolerations=tolerations.convert(pod),

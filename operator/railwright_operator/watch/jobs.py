@@ -25,7 +25,9 @@ from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of
 from railwright_operator.watch.owned import OwnedObjects, ProfileRecord
+from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
 from railwright_scheduler.model.reasons import TooLarge
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
@@ -46,6 +48,7 @@ class CachedJob:
     object: JobObject
     job: TrainingJob
     roles: tuple[Role, ...]
+    layout: RankLayout
     submitted_s: int
     profile: ProfileRecord | None
     spec_hash: str
@@ -61,6 +64,15 @@ class CachedJob:
     def too_large(self) -> TooLarge | None:
         """Why no pod can be created from the spec; None if one can."""
         return self.object.too_large
+
+    def layout_of(self, record: JobRecord) -> RankLayout:
+        """The numbers of the ranks of the live attempt. A pre-run has the role that trains alone,
+        on fewer nodes."""
+        if record.phase is not Phase.PROFILING:
+            return self.layout
+        training = self.layout.training.role
+        (role,) = (role for role in self.roles if role.name == training)
+        return number_ranks([replace(role, replicas=len(record.nodes))])
 
     @property
     def workload(self) -> Workload | None:
@@ -237,14 +249,16 @@ class Jobs:
         desired = {name: value for name, value in whole.items() if name != "status"}
         job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "roles": roles}})
         profile = self._profiles.of(raw["metadata"], raw["metadata"]["name"])
+        converted = tuple(
+            job_roles.convert(job, index, self._render(whole, index)["spec"], profile)
+            for index in range(len(roles))
+        )
         return CachedJob(
             uid=found.uid,
             object=found,
             job=job,
-            roles=tuple(
-                job_roles.convert(job, index, self._render(whole, index)["spec"], profile)
-                for index in range(len(roles))
-            ),
+            roles=converted,
+            layout=number_ranks(converted, training=job.spec.training_role.name),
             profile=profile,
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),

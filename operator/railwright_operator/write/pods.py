@@ -13,7 +13,8 @@ from typing import Any
 
 from railwright_api import names
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
-from railwright_scheduler.model.snapshot import Purpose
+from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
+from railwright_scheduler.model.snapshot import Purpose, Role
 
 LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
@@ -47,8 +48,8 @@ def render(
     """Render the pod with this number in the gang. It shares parts with ``job``, the TrainingJob
     from the API server, and changes none of them. Its ranks record ``profile_steps`` steps."""
     role, index = entry.place(node_rank)
-    raw = next(each for each in job["spec"]["roles"] if each["name"] == role.name)
-    template = raw["template"]
+    raw = {each["name"]: each for each in job["spec"]["roles"]}
+    template = raw[role.name]["template"]
     spec = dict(template["spec"])
     spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
@@ -60,8 +61,10 @@ def render(
         *spec.get("initContainers", []),
     ]
     spec["containers"] = list(spec["containers"])
+    training = job["spec"].get("workload", {}).get("role", "")
+    layout = number_ranks([_role(raw[each.name], each) for each in entry.roles], training=training)
     environment = _environment(
-        raw, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
+        layout, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
     )
     spec["containers"][0] = _main(spec["containers"][0], environment)
     return {
@@ -173,19 +176,30 @@ def _main(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest
     return main
 
 
+def _role(raw: Mapping[str, Any], its: EntryRole) -> Role:
+    """The role by which its ranks are numbered."""
+    ranks, group = raw.get("processesPerReplica", 1), raw.get("group", its.name)
+    return Role(its.replicas, its.per_pod, its.name, group, ranks_per_pod=ranks)
+
+
 def _environment(
-    role: Mapping[str, Any], entry: Entry, launcher: Launcher, *, node_rank: int, profile_steps: int
+    layout: RankLayout, entry: Entry, launcher: Launcher, *, node_rank: int, profile_steps: int
 ) -> list[Manifest]:
+    role = layout.of(node_rank)
     values = {
         "RAILWRIGHT_OPERATOR_URL": launcher.operator_url,
         "RAILWRIGHT_JOB_UID": entry.job_uid,
         "RAILWRIGHT_JOB_NAME": entry.job_name,
         "RAILWRIGHT_ATTEMPT": str(entry.attempt),
         "RAILWRIGHT_NODE_RANK": str(node_rank),
-        "RAILWRIGHT_NUM_PROCESSES": str(role.get("processesPerReplica", 1)),
+        "RAILWRIGHT_ROLE": role.role,
+        "RAILWRIGHT_FIRST_RANK": str(role.ranks_of(node_rank).start),
+        "RAILWRIGHT_NUM_PROCESSES": str(role.ranks_per_pod),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
-    if profile_steps:
+    if not layout.trains(node_rank):
+        values["RAILWRIGHT_READ_ONLY"] = "true"
+    elif profile_steps:
         values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
     if entry.purpose is Purpose.PRE_RUN:
         values["RAILWRIGHT_PRE_RUN"] = "true"

@@ -57,6 +57,7 @@ class Rendering:
             "purpose": entry.purpose.value,
             "epoch": epoch,
             "nodes": list(entry.nodes),
+            "roles": [{"name": role.name, "replicas": role.replicas} for role in entry.roles],
             "spans": [{"level": level, "domains": count} for level, count in entry.spans],
             "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
             "topologyHash": entry.topology_hash,

@@ -54,8 +54,7 @@ REMOVAL_S = 10.0
 """How long the API may take to show the removal of a pod whose rank SIGTERM has ended: a kubelet
 reports an eviction only after the containers have stopped."""
 
-SIGTERM = "SIGTERM"
-SIGTERM_EXIT_CODE = 128 + 15
+SIGTERM, SIGTERM_EXIT_CODE = "SIGTERM", 128 + 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _late_s(ranks: Sequence[ObservedRank]) -> float:
 
 
 def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
-    """The launchers whose ranks still run."""
+    """The launchers whose ranks train and still run."""
     return [
         ObservedLauncher(
             rank.node_rank,
@@ -157,7 +156,7 @@ def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
             silent_s=rank.silent_s or 0,
         )
         for rank in ranks
-        if not _is_over(rank)
+        if rank.trains and not _is_over(rank)
     ]
 
 
@@ -299,9 +298,10 @@ def _crashed(rank: ObservedRank, crash: Crash) -> Cause:
     ended = f"was ended by {crash.signal}" if crash.signal else f"exited with {crash.exit_code}"
     why = _out_of_memory(crash) if crash.out_of_memory else ""
     detail = f": {crash.message}" if crash.message else ""
+    role = f" of role {rank.role}" if rank.role else ""
     return Cause(
         code,
-        f"rank {crash.rank} on {rank.node} {ended}{why}{detail}",
+        f"rank {crash.rank}{role} on {rank.node} {ended}{why}{detail}",
         node=rank.node,
         rank=crash.rank,
         exit_code=crash.exit_code,

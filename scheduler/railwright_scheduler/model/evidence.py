@@ -129,6 +129,8 @@ class ObservedRank:
     ``evicted``: the reason of the pod's condition DisruptionTarget.
     ``steps``: the last reported steps of its ranks; None before a report.
     ``images``: the image pulls of its pod, as its kubelet reports them.
+    ``trains``: it is of the group whose progress is that of the job. ``role`` is empty if the job
+    has one role.
     """
 
     node_rank: int
@@ -148,4 +150,6 @@ class ObservedRank:
     waiting: str = ""
     evicted: str = ""
     steps: ObservedSteps | None = None
+    trains: bool = True
+    role: str = ""
     images: ObservedImages = NO_REPORT

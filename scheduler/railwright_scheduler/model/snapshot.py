@@ -148,7 +148,8 @@ class Role:
     match ``selector`` and ``affinity``. Pods of two roles may share a node.
 
     ``constraints`` are the role's own, or the job's if it ``shares_topology``: these hold for the
-    pods of all such roles together. ``workload`` is what its ranks train, ``ranks_per_pod`` in each
+    pods of all such roles together. Roles of one ``group``, by default the role alone, share one
+    world of ranks. ``workload`` is what its ranks train, ``ranks_per_pod`` in each
     pod; at most one role of a job has one. ``before`` are the nodes of its pods in the last
     attempt, while the pods of that are being deleted; empty for nodes blamed for its end.
     """
@@ -156,6 +157,7 @@ class Role:
     replicas: int
     per_pod: Amounts
     name: str = ""
+    group: str = ""
     selector: Mapping[str, str] = field(default_factory=dict)
     affinity: NodeAffinity | None = None
     tolerations: tuple[Toleration, ...] = ()

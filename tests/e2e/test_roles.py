@@ -1,0 +1,85 @@
+"""Four workers and an evaluator on real nodes: one gang, each with a world of ranks of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fixtures.clusters import Cluster
+from fixtures.training import LiveJob, Training
+
+Run = Callable[[Training], LiveJob]
+Volume = Callable[[str], dict[str, str]]
+
+TRAIN = Path(__file__).resolve().parents[2] / "examples" / "fsdp" / "train.py"
+STEPS = 60
+WORKERS = 4
+COMMAND = [
+    "python3",
+    str(TRAIN),
+    f"--steps={STEPS}",
+    "--checkpoint-every=10",
+    "--checkpoint-dir=/checkpoints",
+    "--min-step-seconds=1",
+]
+EVALUATE = f"""
+import os, pathlib, time
+names = "RANK WORLD_SIZE GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE".split()
+print("evaluates as", *(os.environ[name] for name in names), flush=True)
+last = "attempt-*/step-{STEPS}/manifest.json"
+while not list(pathlib.Path("/checkpoints", os.environ["RAILWRIGHT_JOB_UID"]).glob(last)):
+    time.sleep(0.5)
+print("evaluated the last checkpoint", flush=True)
+"""
+
+
+def test_workers_and_evaluator_survive_a_node_of_each(
+    cluster: Cluster, run: Run, checkpoints: Volume
+) -> None:
+    """Whichever role loses a node, the whole gang starts again and resumes from a checkpoint."""
+    job = run(_gang(cluster, checkpoints("roles")))
+    status = job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
+    assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
+    assert "world=4" in job.logs_of("roles-worker-3-1")
+    _lose(cluster, job, status["nodes"][0], attempt=2)
+    status = job.until(lambda status: _step(status) > 22, "steps of the second attempt")
+    _lose(cluster, job, status["nodes"][WORKERS], attempt=3)
+    status = job.until_phase("Succeeded", deadline_s=240)
+    assert (status["attempt"], status["failures"]) == (3, 0)
+    assert {point["attempt"] for point in status["checkpoints"]} == {1, 2, 3}
+    assert "evaluated the last checkpoint" in job.logs_of("roles-evaluator-0-3")
+    job.delete()
+
+
+def _lose(cluster: Cluster, job: LiveJob, node: str, *, attempt: int) -> None:
+    """Kill the node and wait for an attempt without it."""
+    cluster.bed.kill_node(node)
+    try:
+        status = job.until(
+            lambda status: status["phase"] == "Running" and status["attempt"] == attempt,
+            f"attempt {attempt}",
+        )
+        assert node not in status["nodes"]
+        assert status["lastTermination"]["cause"] == "NodeLost"
+    finally:
+        cluster.bed.restore_node(node)
+
+
+def _gang(cluster: Cluster, volume: dict[str, str]) -> Training:
+    training = Training("roles", COMMAND, nodes=WORKERS, volumes=volume)
+    (worker,) = training.manifest("")["spec"]["roles"]
+    pod = worker["template"]["spec"]
+    main = pod["containers"][0] | {"image": cluster.bed.image}
+    worker["template"]["spec"] = pod | {"containers": [main]}
+    beside = main | {"command": ["python3", "-c", EVALUATE], "resources": {}}
+    evaluator = {
+        "name": "evaluator",
+        "replicas": 1,
+        "template": {"spec": pod | {"containers": [beside]}},
+    }
+    return Training("roles", COMMAND, nodes=WORKERS, spec={"roles": [worker, evaluator]})
+
+
+def _step(status: dict[str, Any]) -> int:
+    return int(status.get("progress", {}).get("step", 0))
