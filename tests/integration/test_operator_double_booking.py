@@ -27,7 +27,7 @@ def test_double_booked_node_takes_nothing_more(floor: Floor) -> None:
     fits = floor.apply("fits", nodes=len(floor.nodes) - 1, gpus=0)
     assert node not in fits.until_bound()["nodes"]
     assert (holder.status()["attempt"], other.status()["attempt"]) == (1, 1)
-    floor.site.admin.delete(f"{_pods(floor)}/other-7-0?gracePeriodSeconds=0")
+    floor.site.admin.delete(f"{_pods(floor)}/other-worker-0-7?gracePeriodSeconds=0")
     for job in (holder, other):
         _until_healthy(job, "True", "NothingFound")
     _until_metric(floor, 0)
