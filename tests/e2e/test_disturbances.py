@@ -29,7 +29,7 @@ def test_a_pod_deleted_by_hand_costs_no_failure(cluster: Cluster, run: Run) -> N
     job = run(Training("by-hand", SLEEPS))
     job.until_phase("Running")
     plane = cluster.bed.control_plane
-    plane.kubectl("-n", job.namespace, "delete", "pod", "by-hand-1-1", "--wait=false")
+    plane.kubectl("-n", job.namespace, "delete", "pod", "by-hand-worker-1-1", "--wait=false")
     status = job.until(
         lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2 running"
     )

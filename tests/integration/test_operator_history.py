@@ -57,15 +57,15 @@ def test_audit_log_shows_the_deletes_of_the_operator(site: Site, floor: Floor) -
     job.until_bound(2)
     prefix = f"{REGISTRY}pods/{floor.name}/"
     deletes = writes(audit.requests(site.plane.audit_log)).deletes
-    assert {key for key, _ in deletes if key.startswith(prefix)} == {f"{prefix}job-1-1"}
-    (made,) = [number for key, number in deletes if key == f"{prefix}job-1-1"]
+    assert {key for key, _ in deletes if key.startswith(prefix)} == {f"{prefix}job-worker-1-1"}
+    (made,) = [number for key, number in deletes if key == f"{prefix}job-worker-1-1"]
     changed = {
         change.key: change.value
         for revision in history.revisions(site.plane.etcd)
         if revision.number == made
         for change in revision.changes
     }
-    pod = changed[f"{prefix}job-1-1"]
+    pod = changed[f"{prefix}job-worker-1-1"]
     assert pod is not None
     assert "deletionTimestamp" in pod["metadata"]
 
