@@ -186,6 +186,7 @@ _RESERVED_IN_POD: Mapping[str, tuple[Json, str]] = {
     "hostname": (_TEXT, "pods are named by job, role, index and attempt: remove it"),
     "topologySpreadConstraints": (LIST, "Railwright places by the network: use spec.topology"),
     "priorityClassName": (_TEXT, "a gang has one priority: use spec.priorityClassName of the job"),
+    "activeDeadlineSeconds": (_NUMBER, "use spec.activeDeadlineSeconds of the job"),
     "priority": (_NUMBER, "a gang has one priority: use spec.priorityClassName of the job"),
     "overhead": (OBJECT, "the API server sets it by the RuntimeClass: remove it"),
     "resources": (OBJECT, "use the resources of its containers"),

@@ -34,6 +34,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
         ),
         ({"topologySpreadConstraints": []}, ["topologySpreadConstraints", "use spec.topology"]),
         ({"priorityClassName": "p"}, [f"{SPEC}.priorityClassName", "spec.priorityClassName"]),
+        ({"activeDeadlineSeconds": 5}, ["activeDeadlineSeconds of the job"]),
         ({"priority": 5}, [f"{SPEC}.priority:", "use spec.priorityClassName"]),
         ({"resources": {"requests": {"cpu": 1}}}, ["use the resources of its containers"]),
         ({"overhead": {"cpu": "abc"}}, [f"{SPEC}.overhead", "RuntimeClass: remove it"]),
