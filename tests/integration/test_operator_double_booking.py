@@ -66,6 +66,8 @@ def _identity(job: Job, *, attempt: int) -> Json:
         names.LABEL_JOB_NAME: job.name,
         names.LABEL_ATTEMPT: str(attempt),
         names.LABEL_NODE_RANK: "0",
+        names.LABEL_ROLE: "worker",
+        names.LABEL_COMPLETION_INDEX: "0",
     }
     return {"labels": labels, "ownerReferences": [{**owner, "controller": True}]}
 
