@@ -59,7 +59,7 @@ class Neutral:
 
 
 def encode(message: Any, *, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
-    """The message, a dataclass such as those above, as JSON.
+    """The message, a dataclass such as those of ``protocol``, as JSON.
 
     Raises ProtocolError when it is larger than a receiver will read, or holds a number or a string
     that JSON in UTF-8 cannot carry.

@@ -50,7 +50,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The checkpoints a rank may read, as in protocol.World.resume."""
+    """The checkpoints a rank may read, as in protocol.WorldInfo.resume."""
 
     checkpoints: Annotated[tuple[protocol.Checkpoint, ...], protocol.AtMost(protocol.RESUME_MAX)]
 

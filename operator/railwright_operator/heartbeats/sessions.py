@@ -80,8 +80,7 @@ class Sessions:
     ) -> None:
         """Accept messages of this attempt from now on. ``nodes`` are by the number of the pod.
 
-        Earlier attempts are over. A repeated call only updates ``profiled``, and does not undo a
-        revocation.
+        Earlier attempts are over. A repeated call changes nothing, nor does it undo a revocation.
         """
         held = self._sessions.get(job_uid)
         if held is not None and held.attempt >= attempt:
@@ -221,7 +220,6 @@ class Sessions:
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> protocol.HeartbeatAnswer:
         """Store the recording of a rank; those of all ranks become the job's profile.
-
 
         Raises RefusedError.
         """

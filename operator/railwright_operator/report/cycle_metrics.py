@@ -23,13 +23,13 @@ class CycleMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self.cycle_s = Histogram(
-            "railwright_turn_seconds",
+            "railwright_cycle_seconds",
             "Time to build the state and plan in one scheduling cycle.",
             buckets=CYCLE_BUCKETS,
             registry=registry,
         )
         self.cycles_failed = counter(
-            "railwright_turns_failed_total",
+            "railwright_cycles_failed_total",
             "Scheduling cycles that ended early, by kind of error.",
             ("error",),
         )

@@ -17,7 +17,7 @@ ledger that must hold all their causes is one object of less than 1.5 MiB."""
 
 
 class CauseCode(StrEnum):
-    """What ended an attempt. The order is the order of precedence when several are seen.
+    """What ended an attempt. ``assessment`` decides which counts when several are seen.
 
     A code of a later version is equal only to itself and in no set below: an operator that was
     rolled back keeps it.
@@ -82,7 +82,9 @@ PRE_RUN_RETRIED = frozenset(
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One cause with its evidence. ``nodes`` are the lost ones, or those without a message while
-    others sent some; ``rank`` is a global rank. ``time_s`` is the leader's wall clock, in
+    others sent some: while the ledger has the attempt, no pod is placed on them (``assume``) and
+    their pods need not end (``pending``). The next attempt does not prefer ``node``, where a rank
+    failed, and may use it. ``rank`` is that of the group. ``time_s`` is the leader's wall clock, in
     seconds since 1970, when the attempt was revoked; 0 if unknown."""
 
     code: CauseCode

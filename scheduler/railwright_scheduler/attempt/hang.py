@@ -274,7 +274,7 @@ def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
 
 
 def _where(launchers: Sequence[ObservedLauncher]) -> str:
-    """The stacks of all ranks, if none of them differs."""
+    """The newest step, for a cause that names no rank."""
     newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
     return f": all ranks that report are at step {newest}"
 
