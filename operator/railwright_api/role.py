@@ -22,7 +22,7 @@ RoleName = Annotated[
     Field(
         min_length=1,
         max_length=ROLE_NAME_LENGTH_MAX,
-        pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        pattern="^[a-z][a-z0-9]*$",
     ),
 ]
 
@@ -41,7 +41,8 @@ class Role(Part):
     model_config = ConfigDict(json_schema_extra=rules(_SEGMENTS))
 
     name: RoleName
-    """Name of the role, such as worker. Part of the names of its pods."""
+    """Name of the role, such as worker: lower-case letters and digits. Part of the names of its
+    pods, which end in job-role-index-attempt, so it has no dash."""
     group: RoleName | None = None
     """Group of the role. Roles of one group share RANK and WORLD_SIZE, in the order of the roles.
     If it is not set, the role is a group of its own."""

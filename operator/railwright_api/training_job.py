@@ -11,6 +11,7 @@ from railwright_api.failure_policy import FailurePolicy
 from railwright_api.role import Role
 from railwright_api.schema import (
     AGE,
+    NODES_MAX,
     ROLES_MAX,
     Column,
     Definition,
@@ -68,6 +69,22 @@ _IMMUTABLE = (
 )
 
 
+_TRAINS = (
+    "(has(self.workload) && has(self.workload.role) ? self.workload.role : self.roles[0].name)"
+)
+_TRAINING_HELD = Rule(
+    f"oldSelf.suspend || {_TRAINS} == {_TRAINS.replace('self.', 'oldSelf.')}",
+    "workload.role cannot change from %s to %s while the job is not suspended: set suspend: true "
+    "and apply, then change workload.role, then set suspend: false",
+    seen=(_TRAINS.replace("self.", "oldSelf."), _TRAINS),
+    field=".workload",
+)
+_PODS = Rule(
+    f"self.roles.map(r, r.replicas).sum() <= {NODES_MAX}",
+    f"roles have %d replicas together: expected at most {NODES_MAX}",
+    seen=("self.roles.map(r, r.replicas).sum()",),
+    field=".roles",
+)
 _SEGMENTS = Rule(
     "!has(self.topology) || !has(self.topology.segment) || "
     f"{_SHARING}.all(r, r.replicas % self.topology.segment.nodes == 0)",
@@ -138,7 +155,9 @@ class TrainingJobSpec(Part):
     """Specification of the desired behavior of a TrainingJob."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(*_IMMUTABLE, _SEGMENTS, _WORKLOAD_ROLE, _RANKS, _PRE_RUN)
+        json_schema_extra=rules(
+            *_IMMUTABLE, _TRAINING_HELD, _PODS, _SEGMENTS, _WORKLOAD_ROLE, _RANKS, _PRE_RUN
+        )
     )
 
     queue: Annotated[str, Field(min_length=1, max_length=63)] = names.SINGLETON
@@ -196,6 +215,8 @@ class TrainingJobSpec(Part):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> TrainingJobSpec:
+        if (pods := sum(role.replicas for role in self.roles)) > NODES_MAX:
+            raise ValueError(_PODS.message % pods)
         segment = self.topology.segment if self.topology else None
         for role in self.roles:
             if segment and role.topology is None and role.replicas % segment.nodes:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from fixtures import GPU, cluster, job, node
 from railwright_scheduler import (
@@ -13,6 +16,9 @@ from railwright_scheduler import (
     TopologyConstraints,
     decide,
 )
+from railwright_scheduler.model.workload import Parallelism
+from railwright_scheduler.policy.selection import NodeSelector
+from railwright_scheduler.simulator.network import workload_of
 
 WORKERS = Role(2, {GPU: 8}, name="worker")
 EVALUATOR = Role(1, {"cpu": 4_000}, name="evaluator")
@@ -84,3 +90,22 @@ def test_reservation_of_a_gang_covers_all_roles() -> None:
     decided = decide(cluster(*machines, jobs=(first, behind)))
     assert not decided.admitted
     assert decide(cluster(*machines, jobs=(behind,))).admitted
+
+
+def test_ranks_are_mapped_only_once_the_gang_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mapping takes far longer than placement, and a gang that waits is placed many times."""
+    mapped: list[str] = []
+    select = NodeSelector.select
+
+    def counted(selector: NodeSelector, role: Role, *more: Any) -> Any:
+        mapped.extend([role.name] if role.workload is not None else [])
+        return select(selector, role, *more)
+
+    monkeypatch.setattr(NodeSelector, "select", counted)
+    workload = workload_of(Parallelism(data=2))
+    trains = replace(WORKERS, workload=workload)
+    others = replace(WORKERS, name="actor")
+    for count, times in ((2, 0), (4, 1)):
+        machines = [node(f"n{at}", "a") for at in range(count)]
+        decide(cluster(*machines, jobs=(_gang(others, trains),), levels=("rack",)))
+        assert mapped == ["worker"] * times

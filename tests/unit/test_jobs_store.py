@@ -171,3 +171,39 @@ def test_a_job_that_cannot_be_read_is_left_out_alone(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1, status={"phase": 7}))
     jobs.absorb(raw_job(2, uid="b"))
     assert [cached.uid for cached in jobs.all()] == ["b"]
+
+
+def test_named_role_trains_although_it_is_second(jobs: Jobs) -> None:
+    """It has the workload and the profile, it is alone in a pre-run, and it counts for the hash."""
+    model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
+    workload = {
+        "role": "worker",
+        "transformer": model,
+        "parallelism": {"data": 8},
+        "training": {"sequence": 64, "globalBatch": 24},
+    }
+    template = {"spec": {"containers": [CONTAINER]}}
+    roles = [
+        {"name": "actor", "replicas": 3, "template": template},
+        {"name": "worker", "replicas": 4, "processesPerReplica": 2, "template": template},
+    ]
+    hashes = set()
+    for version, role in enumerate(("worker", "actor"), 1):
+        parts = {"roles": roles, "workload": workload | {"role": role}}
+        if role == "actor":
+            parts["workload"] = workload | {"role": role, "parallelism": {"data": 3}}
+        jobs.absorb(raw_job(version, generation=version, spec=parts))
+        cached = jobs.get("a")
+        assert cached is not None, jobs.why_unreadable("a")
+        assert cached.layout.training.role == role
+        assert [its.workload is not None for its in cached.roles] == [
+            its.name == role for its in cached.roles
+        ]
+        hashes.add(cached.spec_hash)
+        pre_run = JobRecord(phase=Phase.PROFILING, nodes=("n0", "n1"))
+        small = cached.layout_of(pre_run)
+        assert [(each.role, len(each.pods)) for each in small.roles] == [(role, 2)]
+        assert cached.layout_of(JobRecord(phase=Phase.RUNNING)) == cached.layout
+        without = cached.with_workload(None)
+        assert [its.workload for its in without.roles] == [None, None]
+    assert len(hashes) == 2

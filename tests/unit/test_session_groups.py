@@ -79,3 +79,62 @@ def test_failure_names_a_rank_of_its_own_pod() -> None:
     sessions.heartbeat(first, "pod-3")
     with pytest.raises(RefusedError, match=r"failure\.rank is 10, expected 8 to 9"):
         sessions.heartbeat(beyond, "pod-3")
+
+
+def test_group_at_the_barrier_starts_after_a_restart() -> None:
+    """The workers run when the operator restarts; the evaluator has not had its answer yet."""
+    sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
+    nodes = ("n0", "n1", "n0", "n2")
+    sessions.expect(JOB, 2, nodes=nodes, layout=TWO_GROUPS, resume=RESUME)
+    for rank, processes in ((0, 4), (1, 4), (3, 2)):
+        member = protocol.Member(JOB, 2, rank)
+        running = protocol.Heartbeat(
+            member, 1, running=processes, exited=0, master_address="10.0.0.0", master_port=1000
+        )
+        sessions.heartbeat(running, f"pod-{rank}")
+    member = protocol.Member(JOB, 2, 2)
+    answer = sessions.register(protocol.Register(member, "10.0.0.2", 1002, 1), "pod-2")
+    assert answer.world is not None
+    assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.2", 1002)
+
+
+def test_evaluation_of_another_group_is_no_pause_of_training() -> None:
+    """A worker that lags is found while an evaluator evaluates."""
+    now_s = 100.0
+    sessions = Sessions(clock=lambda: now_s, wake=lambda: None)
+    sessions.expect(JOB, 2, nodes=("n0", "n1", "n0", "n2"), layout=TWO_GROUPS, resume=())
+    now_s = 200.0
+    phase = protocol.Phase.EVALUATING
+    steps = protocol.Steps(1, 1, (0,), 0, 1, 0, 0, 0, 0, 0, phase=phase, finishing=False)
+    for rank, since_s in ((2, 100.0), (0, 200.0)):
+        member = protocol.Member(JOB, 2, rank)
+        sessions.heartbeat(
+            protocol.Heartbeat(member, 1, running=1, exited=0, steps=steps), f"pod-{rank}"
+        )
+        view = sessions.attempt(JOB, 2)
+        assert view is not None
+        assert view.training_since_s == since_s
+
+
+def test_progress_is_that_of_the_group_that_trains() -> None:
+    """Its rank 0 may be in another role than the one with the workload."""
+    layout = number_ranks(
+        [Role(1, {}, "evaluator"), Role(1, {}, "head", "train"), Role(2, {}, "worker", "train")],
+        training="worker",
+    )
+    sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
+    sessions.expect(JOB, 2, nodes=("n0", "n1", "n2", "n3"), layout=layout, resume=())
+    committed = protocol.Checkpoint(2, 5)
+    for rank, step in ((0, 99), (1, 7)):
+        beat_of = protocol.Heartbeat(
+            protocol.Member(JOB, 2, rank),
+            1,
+            running=1,
+            exited=0,
+            progress=protocol.Progress(step=step),
+            committed=committed if rank else None,
+        )
+        sessions.heartbeat(beat_of, f"pod-{rank}")
+    view = sessions.attempt(JOB, 2)
+    assert view is not None
+    assert (view.progress, view.committed) == (protocol.Progress(step=7), committed)

@@ -29,8 +29,7 @@ from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.views import RankView, SessionView, is_news
 from railwright_scheduler.model.rank_layout import EMPTY, RankLayout, RoleRanks
 
-STEP_JUMP_MAX = 10**9
-MISSING_NAMED_MAX = 64
+STEP_JUMP_MAX, MISSING_NAMED_MAX = 10**9, 64
 
 PAUSES = (protocol.Phase.EVALUATING, protocol.Phase.CHECKPOINTING)
 """Phases of some ranks in which others may wait for them."""
@@ -54,6 +53,14 @@ class _Session:
     recording: Recording = field(default_factory=Recording)
     training_since_s: float = 0.0
     stacks_since_s: float | None = None
+
+    def find_masters(self) -> None:
+        """Set the master of each group that has none and whose launchers are all registered. After
+        a restart of the operator some groups may run already, and others wait at the barrier."""
+        for group in {role.group for role in self.layout.roles} - self.masters.keys():
+            ranks = [self.ranks[pod] for pod in self.layout.pods_of(group, len(self.ranks))]
+            if ranks and all(rank.address for rank in ranks):
+                self.masters[group] = ranks[0].address, ranks[0].master_port
 
 
 class Sessions:
@@ -167,11 +174,8 @@ class Sessions:
         session.missing.pop(rank, None)
         if not session.missing and session.started_at_s is None:
             session.started_at_s = self._clock()
-            session.masters = {
-                role.group: (first.address, first.master_port)
-                for role in session.layout.roles
-                for first in session.ranks[role.master : role.master + 1]
-            }
+        if session.started_at_s is not None:
+            session.find_masters()
         launchers = len(session.nodes)
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
@@ -202,7 +206,7 @@ class Sessions:
         if unlikely:
             message = replace(message, progress=None)
         after = self._update(session, rank, interval_s, **self._facts(before, message))
-        if message.steps is not None and message.steps.phase in PAUSES:
+        if message.steps and message.steps.phase in PAUSES and session.layout.trains(rank):
             session.training_since_s = self._clock()
         if message.running or message.exited:
             session.missing.pop(rank, None)

@@ -67,9 +67,8 @@ class SessionView:
 
     @property
     def progress(self) -> protocol.Progress | None:
-        """The progress of the first pod of the training role that reports any."""
-        pods = self.layout.training.pods
-        training = (rank.progress for rank in self.ranks[pods.start : pods.stop])
+        """The progress of the first pod of the group that trains that reports any."""
+        training = (rank.progress for rank in self.ranks if self.layout.trains(rank.node_rank))
         return next((progress for progress in training if progress is not None), None)
 
     @property

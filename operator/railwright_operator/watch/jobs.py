@@ -275,6 +275,7 @@ def _why(error: Exception) -> str:
 
 def _spec_hash(spec: Raw, *more: str) -> str:
     fields = {field: spec.get(field) for field in (*HASHED_FIELDS, *more)}
+    fields["training"] = (spec.get("workload") or {}).get("role") or spec["roles"][0]["name"]
     data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return f"{HASH_VERSION}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 

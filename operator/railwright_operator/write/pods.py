@@ -199,7 +199,7 @@ def _environment(
     }
     if not layout.trains(node_rank):
         values["RAILWRIGHT_READ_ONLY"] = "true"
-    elif profile_steps:
+    elif profile_steps and role == layout.training and role.launchers == len(role.pods):
         values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
     if entry.purpose is Purpose.PRE_RUN:
         values["RAILWRIGHT_PRE_RUN"] = "true"

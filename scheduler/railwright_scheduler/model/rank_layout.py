@@ -49,6 +49,15 @@ class RankLayout:
         """The role of the pod with this number; the last one for a pod beyond the gang."""
         return next((role for role in self.roles if pod in role.pods), self.roles[-1])
 
+    def pods_of(self, group: str, count: int) -> list[int]:
+        """Of the first ``count`` pods those of a group, its master first."""
+        return [
+            pod
+            for role in self.roles
+            if role.group == group
+            for pod in role.pods[: max(0, count - role.pods.start)]
+        ]
+
     def trains(self, pod: int) -> bool:
         """Whether the pod is of the group that trains."""
         return self.of(pod).group == self.training.group

@@ -37,6 +37,9 @@ from railwright_scheduler.policy.shared_constraints import beside_shared
 ORDERS_MAX, DOMAINS_MAX = 3, 3
 """Orders of the roles, and domains besides the best, that are tried before a gang waits."""
 
+ATTEMPTS_MAX = 2 * ORDERS_MAX * (1 + DOMAINS_MAX)
+"""Attempts that this makes, each with and without sparing the nodes of later roles."""
+
 Allowed = Callable[[SchedulingSignature, ResolvedConstraints, Sequence[Taken]], Mask]
 """The nodes that a role may have now, beside what other roles of its gang take."""
 
@@ -86,7 +89,7 @@ class GangPlacer:
             for domain, spares in itertools.product(domains, (False, True)):
                 found = self._attempt(order, demands, limits, domain, work, spares=spares)
                 if not isinstance(found, UnplacedRole):
-                    return found
+                    return self._mapped(found, order, demands, limits, domain, work, spares=spares)
                 unplaced.append(found)
                 first = next(at for at in order if demands[at] is found.demand)
                 other = [first, *(at for at in order if at != first)]
@@ -103,7 +106,10 @@ class GangPlacer:
         work: WorkBudget,
         *,
         spares: bool,
+        maps: bool = False,
     ) -> tuple[RankedNodes, ...] | UnplacedRole:
+        """Place the roles in this order. Only with ``maps`` are ranks mapped: that takes far
+        longer, and most attempts of a gang that waits fail."""
         gang = _Gang([], [], {})
         for position, at in enumerate(order):
             demand, its = demands[at], limits[at]
@@ -118,12 +124,37 @@ class GangPlacer:
                 later = [(demands[other], limits[other]) for other in order[position + 1 :]]
                 allowed = self._sparing(allowed, demand, its, later, gang)
             near = self._nearest(allowed, its, gang, demand.role.replicas)
-            found = self._selector.select(demand.role, near, its, work)
+            role = demand.role if maps else replace(demand.role, workload=None)
+            found = self._selector.select(role, near, its, work)
             gang.placed[at] = found
             gang.taken.append(demand.taken(found.nodes))
             if demand.role.shares_topology:
                 gang.shared.append(found.nodes)
         return tuple(gang.placed[at] for at in range(len(demands)))
+
+    def _mapped(
+        self,
+        found: tuple[RankedNodes, ...],
+        order: Sequence[int],
+        demands: Sequence[RoleDemand],
+        limits: Sequence[ResolvedConstraints],
+        domain: Mask | None,
+        work: WorkBudget,
+        *,
+        spares: bool,
+    ) -> tuple[RankedNodes, ...]:
+        """The gang that fits, with the ranks of the role that trains mapped: on other nodes if the
+        roles after it fit beside these too, else on those that were found."""
+        trains = next((at for at, its in enumerate(demands) if its.role.workload is not None), None)
+        if trains is None:
+            return found
+        mapped = self._attempt(order, demands, limits, domain, work, spares=spares, maps=True)
+        if not isinstance(mapped, UnplacedRole):
+            return mapped
+        own = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
+        own[found[trains].nodes] = True
+        again = self._selector.select(demands[trains].role, own, limits[trains], work)
+        return (*found[:trains], again, *found[trains + 1 :])
 
     def _scarcest_first(
         self, demands: Sequence[RoleDemand], limits: Sequence[ResolvedConstraints]
