@@ -37,9 +37,7 @@ Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 FLOOR_LABEL = "example.com/floor"
 LAUNCHER_IMAGE = "example.com/launcher"
-HALL_NODES = 64
-COMMAND = ("python3", "train.py")
-SHAPE = {"nodes", "gpus", "processes", "volumes"}
+HALL_NODES, COMMAND = 64, ("python3", "train.py")
 LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
@@ -233,19 +231,21 @@ class Floor:
         name: str,
         *,
         resources: Json | None = None,
+        template: Json | None = None,
         beside: Sequence[Json] = (),
         annotations: Mapping[str, str] | None = None,
         **parts: Any,
     ) -> Job:
-        """Apply a job for this floor. ``resources`` are limits besides GPUs, ``beside`` further
-        containers; other parts are of Training, or of the spec."""
-        given = {"gpus": 8} | {part: parts.pop(part) for part in SHAPE & parts.keys()}
+        """Apply a job for this floor. ``parts`` are of Training, or of the spec."""
+        shape = parts.keys() & {"nodes", "gpus", "processes", "volumes"}
+        given = {"gpus": 8} | {part: parts.pop(part) for part in shape}
         manifest = Training(name, COMMAND, spec=parts, **given).manifest(self.name)
-        template = manifest["spec"]["roles"][0]["template"]
-        template["spec"]["nodeSelector"] = {FLOOR_LABEL: self.name}
-        template["spec"]["containers"][0]["resources"]["limits"] |= resources or {}
-        template["spec"]["containers"] += beside
-        template["metadata"] = {"annotations": dict(annotations or {})}
+        (role,) = manifest["spec"]["roles"]
+        limits = {"nvidia.com/gpu": given["gpus"], **(resources or {})}
+        pod = (template or role["template"])["spec"] | {"nodeSelector": {FLOOR_LABEL: self.name}}
+        main, *others = pod["containers"]
+        pod["containers"] = [main | {"resources": {"limits": limits}}, *others, *beside]
+        role["template"] = {"metadata": {"annotations": dict(annotations or {})}, "spec": pod}
         self.site.admin.post(self.path(names.TRAINING_JOBS), manifest)
         return Job(self.site.plane, self.site.admin, self.name, name)
 

@@ -89,7 +89,7 @@ def _live_through_it(site: Site, floor: Floor) -> str:
     job.until_bound(2)
     site.kwok.set_ready(lost, True)
     for rank in (0, 1):
-        path = f"/api/v1/namespaces/{floor.name}/pods/job-2-{rank}"
+        path = f"/api/v1/namespaces/{floor.name}/pods/job-worker-{rank}-2"
         site.admin.patch(path, {"metadata": {"annotations": SUCCEEDS}})
     job.until_phase("Succeeded")
     uid = str(job.object()["metadata"]["uid"])

@@ -31,7 +31,10 @@ def notes(count: int) -> dict[str, str]:
 def test_a_job_above_the_bound_waits_with_its_size(floor: Floor) -> None:
     job = floor.apply("large", nodes=1, annotations=notes(SPEC_BYTES_MAX // len(NOTE) + 1))
     message = job.until_reason("TooLarge", deadline_s=10)["message"]
-    assert "bytes as JSON, at most 262,144 are taken: spec.template.metadata.annotations" in message
+    assert (
+        "bytes as JSON, at most 262,144 are taken: spec.roles[0].template.metadata.annotations"
+        in message
+    )
     floor.apply("small", nodes=1).until_bound()
     assert job.status()["phase"] == "Queued"
     assert not job.pods()
