@@ -18,7 +18,6 @@ from railwright_scheduler.cost.hardware import (
     HGX_H800,
     INFINIBAND_HDR,
     Algorithm,
-    Fact,
     LinkCost,
     Machine,
 )
@@ -46,13 +45,13 @@ def faster(machine: Machine, *, in_node: float, network: float) -> Machine:
         machine,
         intra_node=wider(machine.intra_node, in_node),
         network=wider(machine.network, network),
-        all_to_all=Fact(machine.all_to_all * in_node, ""),
+        all_to_all=machine.all_to_all * in_node,
         nvls=machine.nvls and wider(machine.nvls, in_node),
     )
 
 
 def wider(link: LinkCost, factor: float) -> LinkCost:
-    return replace(link, bandwidth=Fact(link.bandwidth * factor, ""))
+    return replace(link, bandwidth=link.bandwidth * factor)
 
 
 def dispatch_s(size: float, here: Group) -> float:

@@ -99,10 +99,9 @@ def test_message_latency_adds_adapters_and_switches() -> None:
     assert INFINIBAND_HDR.latency_s(5) == pytest.approx(0.6e-6 + 5 * 0.13e-6)
 
 
-def test_more_tiers_make_steps_longer_with_the_cause() -> None:
+def test_more_tiers_make_steps_longer() -> None:
     there = DGX_A100.behind(INFINIBAND_HDR, 3, sharp=False)
     assert there.network.step_s == pytest.approx(NETWORK_STEP_S + 4 * 0.13e-6)
-    assert "QM8790" in there.network.step_s.source
     assert DGX_A100.behind(INFINIBAND_HDR, 1, sharp=False) == DGX_A100
 
 

@@ -18,7 +18,6 @@ from railwright_scheduler.cost.hardware import (
     INFINIBAND_HDR,
     SLOWEST,
     Algorithm,
-    Fact,
     Machine,
 )
 from railwright_scheduler.cost.heterogeneous import GangModel
@@ -39,7 +38,7 @@ FOUR_BY_TWO = Workload(GPT, Parallelism(tensor=8, pipeline=4, data=2), RECIPE)
 """Node ranks 0 and 4 are the first stage's, 3 and 7 the last one's."""
 
 ELSEWHERE = replace(
-    DGX_H100, name="other", device=replace(H100, name="other", maker="another", direct="")
+    DGX_H100, name="other", device=replace(H100, name="other", maker="another", direct=False)
 )
 """Of another maker, written for these tests: nobody says that adapters reach its memory."""
 
@@ -114,16 +113,15 @@ def test_unreachable_devices_send_through_both_hosts() -> None:
 
 def test_a_bounce_is_as_slow_as_its_slowest_part() -> None:
     roomy, plenty = (
-        replace(each, host=replace(each.host, memory=Fact(1e15, "plenty")))
-        for each in (DGX_A100, ELSEWHERE)
+        replace(each, host=replace(each.host, memory=1e15)) for each in (DGX_A100, ELSEWHERE)
     )
     assert collectives.joined([roomy, plenty]).network.bandwidth == 24e9
-    narrow = replace(plenty.host, copy=Fact(5e9, "narrow"))
+    narrow = replace(plenty.host, copy=5e9)
     assert collectives.joined([roomy, replace(ELSEWHERE, host=narrow)]).network.bandwidth == 5e9
 
 
 def test_makers_with_direct_adapters_send_directly() -> None:
-    reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct="its maker"))
+    reached = replace(ELSEWHERE, device=replace(ELSEWHERE.device, direct=True))
     assert collectives.joined([DGX_H100, reached]).network == DGX_H100.network
     assert (
         collectives.joined([ELSEWHERE, replace(ELSEWHERE, name="next")]).network == DGX_H100.network

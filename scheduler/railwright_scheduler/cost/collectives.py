@@ -27,7 +27,6 @@ from railwright_scheduler.cost.hardware import (
     TREE_NVLINK_STEP_S,
     TREE_SHARE,
     Algorithm,
-    Fact,
     Host,
     LinkCost,
     Machine,
@@ -116,16 +115,13 @@ def _network(machines: Sequence[Machine]) -> LinkCost:
     makers = {each.device.maker for each in machines}
     if len(makers) == 1 or all(each.device.direct for each in machines):
         return adapters
-    bandwidth = min(adapters.bandwidth, *(_through_host(each) for each in machines))
-    step_s = Fact(adapters.step_s + 2 * LAUNCH_S, f"{adapters.step_s.source}; {LAUNCH_S.source}")
-    return LinkCost(bandwidth, step_s)
+    bandwidth = min(adapters.bandwidth, *map(_through_host_bytes_per_s, machines))
+    return LinkCost(bandwidth, adapters.step_s + 2 * LAUNCH_S)
 
 
-def _through_host(machine: Machine) -> Fact:
-    """Bytes a second of each device, while all devices of the node send and get."""
-    memory = machine.host.memory
-    share = Fact(memory / (CROSSINGS * machine.devices), f"{memory.source}, shared")
-    return min(machine.host.copy, share)
+def _through_host_bytes_per_s(machine: Machine) -> float:
+    """Of each device, while all devices of the node send and get."""
+    return min(machine.host.copy, machine.host.memory / (CROSSINGS * machine.devices))
 
 
 def _slowest(links: Sequence[LinkCost]) -> LinkCost:

@@ -19,26 +19,12 @@ SLOWEST = 1 / 64
 """What is measured slower than that counts as so slow: it could not take part."""
 
 
-class Fact(float):
-    """A figure with its source."""
-
-    source: str
-
-    def __new__(cls, value: float, source: str) -> Fact:
-        fact = super().__new__(cls, value)
-        fact.source = source
-        return fact
-
-    def __reduce__(self) -> tuple[type[Fact], tuple[float, str]]:
-        return Fact, (float(self), self.source)
-
-
 @dataclass(frozen=True, slots=True)
 class Matmul:
     """The sustained performance on the product of an ``m`` by ``k`` and a ``k`` by ``n`` matrix of
     normally distributed numbers: data sheets state that for zeros, which need less power."""
 
-    flops: Fact
+    flops: float
     m: int
     n: int
     k: int
@@ -50,18 +36,18 @@ class Device:
 
     ``matmul`` is measured with one tile of a result on each of ``multiprocessors``; ``memory`` is
     the bandwidth of a copy; ``attention`` the rate of fused attention with a causal mask going
-    forward, ``attention_back`` going back. ``direct`` is the source for adapters of any maker
-    reading its memory; empty without one. ``relative_speed`` scales all of it.
+    forward, ``attention_back`` going back. ``direct``: adapters of any maker read its memory.
+    ``relative_speed`` scales all of it.
     """
 
     name: str
     matmul: Mapping[Precision, Matmul]
     multiprocessors: int
-    memory: Fact
-    attention: Fact
-    attention_back: Fact
+    memory: float
+    attention: float
+    attention_back: float
     maker: str
-    direct: str = ""
+    direct: bool = False
     relative_speed: RelativeSpeed = EVEN
 
 
@@ -69,8 +55,8 @@ class Device:
 class LinkCost:
     """A way between two devices: what collectives reach on it, and what each step of one costs."""
 
-    bandwidth: Fact
-    step_s: Fact
+    bandwidth: float
+    step_s: float
 
 
 class Algorithm(StrEnum):
@@ -90,9 +76,9 @@ class Switches:
     where they can add up what crosses them (SHARP). How many bytes pass is the adapters' affair."""
 
     name: str
-    adapters_s: Fact
-    hop_s: Fact
-    sharp_s: Fact | None = None
+    adapters_s: float
+    hop_s: float
+    sharp_s: float | None = None
 
     def latency_s(self, hops: int) -> float:
         """Of a small message, from memory to memory."""
@@ -105,11 +91,11 @@ class Host:
     kernels are; ``memory``, all of it; ``copy`` between that and one device; ``load`` and ``store``
     of all disks."""
 
-    clock: Fact
-    memory: Fact
-    copy: Fact
-    load: Fact
-    store: Fact
+    clock: float
+    memory: float
+    copy: float
+    load: float
+    store: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +112,19 @@ class Machine:
     devices: int
     intra_node: LinkCost
     network: LinkCost
-    all_to_all: Fact
+    all_to_all: float
     host: Host
     nvls: LinkCost | None = None
-    sharp_s: Fact | None = None
+    sharp_s: float | None = None
     algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
 
     def behind(self, switches: Switches, tiers: int, *, sharp: bool) -> Machine:
         """The same on a network of so many tiers, with SHARP set up or not. The farthest two
         decide; a step on the network is taken to have one switch in it."""
         farther_s = (hops(tiers) - 1) * switches.hop_s
-
-        def there(latency_s: Fact) -> Fact:
-            return Fact(latency_s + farther_s, f"{latency_s.source}; {switches.hop_s.source}")
-
-        summed_s = there(switches.sharp_s) if sharp and switches.sharp_s else None
-        network = replace(self.network, step_s=there(self.network.step_s))
-        return replace(self, network=network, sharp_s=summed_s)
+        reduced_s = switches.sharp_s + farther_s if sharp and switches.sharp_s else None
+        network = replace(self.network, step_s=self.network.step_s + farther_s)
+        return replace(self, network=network, sharp_s=reduced_s)
 
     def reducing(self) -> Machine:
         """The same where the switches add up what crosses them: InfiniBand's do."""
@@ -161,17 +143,16 @@ class Machine:
             max(SLOWEST, each) for each in (relative_speed.products, relative_speed.memory)
         )
         rails = max(1 / self.devices, relative_speed.rails)
-        its = self.network.bandwidth
-        bandwidth = Fact(its * rails, f"{its.source}, on {rails:.0%} of the rails")
         device = replace(self.device, relative_speed=RelativeSpeed(products, memory, rails))
-        return replace(self, device=device, network=replace(self.network, bandwidth=bandwidth))
+        network = replace(self.network, bandwidth=self.network.bandwidth * rails)
+        return replace(self, device=device, network=network)
 
     def contended(self, times: float) -> Machine:
         """The same where what leaves it takes so many times longer, as others send as well."""
         if times == 1.0:
             return self
-        slower = Fact(self.network.bandwidth / times, f"{self.network.bandwidth.source}, shared")
-        return replace(self, network=replace(self.network, bandwidth=slower))
+        slower = replace(self.network, bandwidth=self.network.bandwidth / times)
+        return replace(self, network=slower)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +161,10 @@ class Issue:
     forward and backward: one by one, or with another micro-batch's ``beside``; and each ``cast``
     to 8 bits."""
 
-    alone: Fact
-    beside: Fact
-    cast: Fact
-    clock: Fact
+    alone: float
+    beside: float
+    cast: float
+    clock: float
 
 
 def hops(tiers: int) -> int:
@@ -191,164 +172,148 @@ def hops(tiers: int) -> int:
     return 2 * tiers - 1
 
 
-_NCCL = "NVIDIA/nccl 5067397c, src/graph/tuning.cc"
-_STAS = "stas00/ml-engineering 744d01e, network/README.md"
-_COPIED = "copies reach 84 % (GPUInspector.jl: 1,219 of 1,448 GiB/s on a DGX A100 of 40 GB)"
-_SUSTAINED = (
-    "stas00/ml-engineering 0359db89, compute/accelerator/README.md: most that the slowest of a "
-    "node's 8 H200 sustains while all are busy; H100 has its multiprocessors and limit of 700 W"
-)
-_GPUDIRECT = (
-    "NVIDIA, GPUDirect RDMA: other makers' PCIe devices read and write its data center GPUs' memory"
-)
-_CUDNN = "FlashAttention-3 (2407.08608), figures 5 and 6: cuDNN, heads of 128, 8k tokens"
+# Communication: NVIDIA/nccl 5067397c, src/graph/tuning.cc.
+COLLECTIVE_S = 8.4e-6
+"""Base latency of Simple, ring and tree."""
+NVLINK_STEP_S = 3.4e-6
+"""NVLink, ring, Simple."""
+NETWORK_STEP_S = 14e-6
+"""Network, ring and tree, Simple."""
+TREE_SHARE = 0.92
+"""Bandwidth of trees, as a share of a ring's."""
+TREE_NVLINK_STEP_S = 4.0e-6
+"""NVLink, tree, Simple."""
+NVLS_S = 25e-6
+"""NVLink, NVLS."""
+SHARP_NVLINK_STEP_S = 3.7e-6
+"""NVLink, CollNetDirect."""
+SHARP_RANK_S = 0.4e-6
+"""CollNetDirect, for each other rank of the node."""
 
-COLLECTIVE_S = Fact(8.4e-6, f"{_NCCL}: base latency of Simple, ring and tree")
-COLLECTIVE_BLOCKS = Fact(
-    16,
-    "NVIDIA/nccl, issue 689: a collective has 16 blocks on a DGX A100, each on a multiprocessor "
-    "that other kernels get nothing of",
-)
-NVLINK_STEP_S = Fact(3.4e-6, f"{_NCCL}: NVLink, ring, Simple")
-NETWORK_STEP_S = Fact(14e-6, f"{_NCCL}: network, ring and tree, Simple")
-TREE_SHARE = Fact(0.92, f"{_NCCL}: of a ring's bandwidth, trees")
-TREE_NVLINK_STEP_S = Fact(4.0e-6, f"{_NCCL}: NVLink, tree, Simple")
-NVLS_S = Fact(25e-6, f"{_NCCL}: NVLink, NVLS")
-SHARP_NVLINK_STEP_S = Fact(3.7e-6, f"{_NCCL}: NVLink, CollNetDirect")
-SHARP_RANK_S = Fact(0.4e-6, f"{_NCCL}: CollNetDirect, for each other rank of the node")
-LAUNCH_S = Fact(
-    0.9e-6, "NVIDIA technical blog, Getting Started with CUDA Graphs, 2019: 3.8 - 2.9 us"
-)
-MEMORY_TRIP_S = Fact(466.3 / 1.41e9, "Luo et al., 2402.13499: 466.3 cycles on A100 at 1.41 GHz")
+COLLECTIVE_BLOCKS = 16
+"""NVIDIA/nccl, issue 689: a collective has 16 blocks on a DGX A100, each on a multiprocessor that
+other kernels get nothing of."""
+LAUNCH_S = 0.9e-6
+"""NVIDIA technical blog, Getting Started with CUDA Graphs, 2019: 3.8 - 2.9 us."""
+MEMORY_TRIP_S = 466.3 / 1.41e9
+"""Luo et al., 2402.13499: 466.3 cycles on A100 at 1.41 GHz."""
 
-_PULL_1760 = (
-    "NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200, 12 layers a rank, "
-    "bound by the host"
-)
+# NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200, 12 layers a rank, bound by
+# the host: 16.0 s a step one by one, 17.2 s beside another micro-batch; 20.1 s in MXFP8, which
+# casts with one kernel what goes into each product and comes back, of 16 experts and of attention.
 _BESIDE_S, _BESIDE_CAST_S = 17.2 / 129.75 / 12, 20.1 / 131.5 / 12
 
 ISSUE = Issue(
-    alone=Fact(16.0 / 129.75 / 12, f"{_PULL_1760}, 16.0 s a step"),
-    beside=Fact(_BESIDE_S, f"{_PULL_1760}, 17.2 s a step"),
-    cast=Fact(
-        (_BESIDE_CAST_S - _BESIDE_S) / (4 * (16 + 1)),
-        f"{_PULL_1760}: 20.1 s a step in MXFP8, which casts with one kernel what goes into each "
-        "product and comes back, of 16 experts and of attention",
-    ),
-    clock=Fact(4.0e9, "Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200"),
+    alone=16.0 / 129.75 / 12,
+    beside=_BESIDE_S,
+    cast=(_BESIDE_CAST_S - _BESIDE_S) / (4 * (16 + 1)),
+    clock=4.0e9,  # Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200
 )
+
+_COPIED = 0.84
+"""Share of the bandwidth on NVIDIA's data sheets that copies reach: GPUInspector.jl, 1,219 of
+1,448 GiB/s on a DGX A100 of 40 GB."""
 
 A100 = Device(
     "A100-SXM-80G",
-    matmul=MappingProxyType(
-        {
-            Precision.HALF: Matmul(
-                Fact(257e12, "thonking.ai, 2024: cuBLAS, 8192 cubed, normal numbers"),
-                *(8192, 8192, 8192),
-            )
-        }
-    ),
+    # thonking.ai, 2024: cuBLAS, 8192 cubed, normal numbers
+    matmul=MappingProxyType({Precision.HALF: Matmul(257e12, 8192, 8192, 8192)}),
     multiprocessors=108,
-    memory=Fact(0.84 * 2.039e12, f"NVIDIA data sheet; {_COPIED}"),
-    attention=Fact(190e12, "FlashAttention-2 (2307.08691): forward, causal, heads of 128"),
-    attention_back=Fact(
-        63 / 73 * 190e12, "FlashAttention-2 (2307.08691): up to 73 % of the peak forward, 63 % back"
-    ),
+    memory=_COPIED * 2.039e12,
+    # FlashAttention-2 (2307.08691): forward, causal, heads of 128; of the peak up to 73 % forward,
+    # and 63 % back
+    attention=190e12,
+    attention_back=63 / 73 * 190e12,
     maker="NVIDIA",
-    direct=_GPUDIRECT,
+    direct=True,  # GPUDirect RDMA: other makers' PCIe devices read and write its memory
 )
 H100 = Device(
     "H100-SXM",
+    # stas00/ml-engineering 0359db89, compute/accelerator/README.md: most that the slowest of a
+    # node's 8 H200 sustains while all are busy; H100 has its multiprocessors and limit of 700 W.
+    # That of 8 bits is 1,354 in the median, in 16 bits 745 of 755.
     matmul=MappingProxyType(
         {
-            Precision.HALF: Matmul(Fact(745e12, _SUSTAINED), 1536, 2816, 6144),
-            Precision.FP8: Matmul(
-                Fact(
-                    745 / 755 * 1354e12,
-                    f"{_SUSTAINED}; that of 8 bits is 1,354 in the median, in 16 bits 745 of 755",
-                ),
-                *(1536, 2816, 10_240),
-            ),
+            Precision.HALF: Matmul(745e12, 1536, 2816, 6144),
+            Precision.FP8: Matmul(745 / 755 * 1354e12, 1536, 2816, 10_240),
         }
     ),
     multiprocessors=132,
-    memory=Fact(0.84 * 3.35e12, f"NVIDIA data sheet; {_COPIED}"),
-    attention=Fact(529e12, f"{_CUDNN}, forward, causal"),
-    attention_back=Fact(
-        518e12 * 529 / 600, f"{_CUDNN}: 518 back without a mask, where forward it is 600"
-    ),
+    memory=_COPIED * 3.35e12,
+    # FlashAttention-3 (2407.08608), figures 5 and 6: cuDNN, heads of 128, 8k tokens, forward,
+    # causal; 518 back without a mask, where forward it is 600
+    attention=529e12,
+    attention_back=518e12 * 529 / 600,
     maker="NVIDIA",
-    direct=_GPUDIRECT,
+    direct=True,  # GPUDirect RDMA: other makers' PCIe devices read and write its memory
 )
 
 INFINIBAND_HDR = Switches(
     "InfiniBand HDR",
-    Fact(0.6e-6, "NVIDIA ConnectX-6 user manual, introduction: less than 600 ns"),
-    Fact(0.13e-6, "NVIDIA Quantum QM8790 product brief: less than 130 ns from port to port"),
-    Fact(31e-6, f"NVIDIA Quantum QM8790 product brief: SHARP; {_NCCL}: network, CollNetDirect"),
+    adapters_s=0.6e-6,  # NVIDIA ConnectX-6 user manual, introduction: less than 600 ns
+    hop_s=0.13e-6,  # NVIDIA Quantum QM8790 product brief: less than 130 ns from port to port
+    sharp_s=31e-6,  # the same brief: SHARP; NCCL (as above): network, CollNetDirect
 )
 ROCE = Switches(
     "RoCE",
-    Fact(0.8e-6, "Mellanox ConnectX-6 EN product brief: less than 0.8 us"),
-    Fact(0.3e-6, "Mellanox on Spectrum (techrepublic.com, 2015): 300 ns from port to port"),
+    adapters_s=0.8e-6,  # Mellanox ConnectX-6 EN product brief: less than 0.8 us
+    hop_s=0.3e-6,  # Mellanox on Spectrum (techrepublic.com, 2015): 300 ns from port to port
 )
 
-_PCIE = "NVIDIA developer forum 352186, nvbandwidth: 24.8 GB/s on PCIe 4.0, A100-SXM4"
-_DISKS = "8 drives of 3.84 TB (user guide), each as the data sheet of Samsung's PM1733 says"
+_PCIE_4 = 24.8e9
+"""NVIDIA developer forum 352186, nvbandwidth: 24.8 GB/s on PCIe 4.0, A100-SXM4."""
+_LOAD, _STORE = 8 * 7.0e9, 8 * 3.8e9
+"""8 drives of 3.84 TB (user guide), each as the data sheet of Samsung's PM1733 says."""
 
+# Bandwidths of links: stas00/ml-engineering 744d01e, network/README.md.
 DGX_A100 = Machine(
     "DGX A100",
     A100,
     devices=8,
-    intra_node=LinkCost(Fact(232e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs"), NVLINK_STEP_S),
-    network=LinkCost(Fact(24e9, f"{_STAS}: DGX A100, 192 GB/s over 8 adapters"), NETWORK_STEP_S),
-    all_to_all=Fact(210e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
+    intra_node=LinkCost(232e9, NVLINK_STEP_S),  # all-reduce bus bandwidth, 8 GPUs
+    network=LinkCost(24e9, NETWORK_STEP_S),  # 192 GB/s over 8 adapters
+    all_to_all=210e9,  # all-to-all bus bandwidth, 8 GPUs
     host=Host(
-        clock=Fact(3.4e9, "DGX A100 data sheet: EPYC 7742, max boost"),
-        memory=Fact(2 * 204.8e9, "AMD data sheet: EPYC 7742, 8 channels of DDR4-3200 each"),
-        copy=Fact(24.8e9, _PCIE),
-        load=Fact(8 * 7.0e9, _DISKS),
-        store=Fact(8 * 3.8e9, _DISKS),
+        clock=3.4e9,  # DGX A100 data sheet: EPYC 7742, max boost
+        memory=2 * 204.8e9,  # AMD data sheet: EPYC 7742, 8 channels of DDR4-3200 each
+        copy=_PCIE_4,
+        load=_LOAD,
+        store=_STORE,
     ),
 )
 
-_NVLS = (
-    f"{_STAS}: all-reduce bus bandwidth of 480 GB/s, 8 GPUs, NVLS, H200, which has H100's NVLink; "
-    "each sends 9/8 of its bytes (Klenk et al., 2020), where the bus counts 14/8"
-)
 _NVLS_BANDWIDTH = 480e9 * 9 / 14
+"""The same page: all-reduce bus bandwidth of 480 GB/s, 8 GPUs, NVLS, H200, which has H100's NVLink;
+each sends 9/8 of its bytes (Klenk et al., 2020), where the bus counts 14/8."""
 
 DGX_H100 = Machine(
     "DGX H100",
     H100,
     devices=8,
-    intra_node=LinkCost(
-        Fact(370e9, f"{_STAS}: all-reduce bus bandwidth, 8 GPUs, ring"), NVLINK_STEP_S
-    ),
-    network=LinkCost(Fact(375e9 / 8, f"{_STAS}: DGX H100, 370 to 380 GB/s"), NETWORK_STEP_S),
-    all_to_all=Fact(320e9, f"{_STAS}: all-to-all bus bandwidth, 8 GPUs"),
+    intra_node=LinkCost(370e9, NVLINK_STEP_S),  # all-reduce bus bandwidth, 8 GPUs, ring
+    network=LinkCost(375e9 / 8, NETWORK_STEP_S),  # 370 to 380 GB/s
+    all_to_all=320e9,  # all-to-all bus bandwidth, 8 GPUs
     host=Host(
-        clock=Fact(3.8e9, "DGX H100 data sheet: Xeon Platinum 8480C, max boost"),
-        memory=Fact(2 * 307.2e9, "Intel ARK: Xeon Platinum 8480, 8 channels of DDR5-4800 each"),
-        copy=Fact(2 * 24.8e9, f"PCIe 5.0, twice as fast as 4.0; {_PCIE}"),
-        load=Fact(8 * 7.0e9, _DISKS),
-        store=Fact(8 * 3.8e9, _DISKS),
+        clock=3.8e9,  # DGX H100 data sheet: Xeon Platinum 8480C, max boost
+        memory=2 * 307.2e9,  # Intel ARK: Xeon Platinum 8480, 8 channels of DDR5-4800 each
+        copy=2 * _PCIE_4,  # PCIe 5.0, twice as fast
+        load=_LOAD,
+        store=_STORE,
     ),
-    nvls=LinkCost(Fact(_NVLS_BANDWIDTH, _NVLS), NVLS_S),
+    nvls=LinkCost(_NVLS_BANDWIDTH, NVLS_S),
 )
 
 _H800_NVLINK = 200e9 / 450e9
-_H800 = (
-    "as DGX H100, with 400 instead of 900 GB/s of NVLink (Zhao et al., 2025, 2505.09343, section 2)"
-)
+"""As DGX H100, with 400 instead of 900 GB/s of NVLink (Zhao et al., 2025, 2505.09343, section
+2)."""
 
 HGX_H800 = replace(
     DGX_H100,
     name="HGX H800",
     device=replace(H100, name="H800-SXM"),
-    intra_node=LinkCost(Fact(_H800_NVLINK * DGX_H100.intra_node.bandwidth, _H800), NVLINK_STEP_S),
-    all_to_all=Fact(_H800_NVLINK * DGX_H100.all_to_all, _H800),
-    nvls=LinkCost(Fact(_H800_NVLINK * _NVLS_BANDWIDTH, f"{_H800}; {_NVLS}"), NVLS_S),
+    intra_node=LinkCost(_H800_NVLINK * DGX_H100.intra_node.bandwidth, NVLINK_STEP_S),
+    all_to_all=_H800_NVLINK * DGX_H100.all_to_all,
+    nvls=LinkCost(_H800_NVLINK * _NVLS_BANDWIDTH, NVLS_S),
 )
 
 MACHINES: Mapping[str, Machine] = MappingProxyType(
