@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 from random import Random
 
-from hypothesis import given, note, settings
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -100,6 +100,20 @@ def test_roles_start_where_an_exhaustive_search_fits() -> None:
     assert len(missed) * 100 <= fitting, missed
 
 
+@settings(max_examples=examples(300))
+@given(_gangs(jobs_max=1))
+def test_waiting_gang_that_could_start_reserves_nodes(snapshot: Snapshot) -> None:
+    """If it starts once all nodes are healthy and free, it reserves a node for each pod."""
+    machines = tuple(replace(each, unavailable=None, taints=()) for each in snapshot.nodes)
+    empty = tuple(replace(each, used={}) for each in machines)
+    note(table(snapshot))
+    assume(decide(replace(snapshot, nodes=empty)).admitted)
+    decided = decide(replace(snapshot, nodes=machines))
+    (gang,) = snapshot.jobs
+    if not decided.admitted:
+        assert len(decided.reservations[gang.uid]) == gang.num_pods
+
+
 def _fits(roles: tuple[Role, ...], free: list[int]) -> bool:
     if not roles:
         return True
@@ -130,7 +144,8 @@ def _check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
             assert domains.spans(chosen, len(LEVELS))[depth] == 1
         if constraints.spread:
             depth = LEVELS.index(constraints.spread_tier) + 1
-            counts = Counter(_domain(each, depth) for each in chosen)
+            distinct = {each.name: each for each in chosen}.values()
+            counts = Counter(_domain(each, depth) for each in distinct)
             assert max(counts.values()) <= constraints.spread
 
 

@@ -19,6 +19,7 @@ from railwright_scheduler import (
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.policy.selection import NodeSelector
 from railwright_scheduler.simulator.network import workload_of
+from railwright_topology.miscabling import Rails
 
 WORKERS = Role(2, {GPU: 8}, name="worker")
 EVALUATOR = Role(1, {"cpu": 4_000}, name="evaluator")
@@ -109,3 +110,37 @@ def test_ranks_are_mapped_only_once_the_gang_fits(monkeypatch: pytest.MonkeyPatc
         machines = [node(f"n{at}", "a") for at in range(count)]
         decide(cluster(*machines, jobs=(_gang(others, trains),), levels=("rack",)))
         assert mapped == ["worker"] * times
+
+
+def test_spread_counts_a_shared_node_once() -> None:
+    """Each rack has one node; with at most one node of a rack both roles run on the same ones."""
+    machines = [_with_cpu("a0", "a"), _with_cpu("b0", "b")]
+    apart = TopologyConstraints(spread=1, spread_tier="rack")
+    roles = [replace(role, replicas=2, constraints=apart) for role in (WORKERS, EVALUATOR)]
+    (admit,) = decide(cluster(*machines, jobs=(_gang(*roles),), levels=("rack",))).admitted
+    assert sorted(admit.nodes) == ["a0", "a0", "b0", "b0"]
+
+
+def test_gang_starts_on_the_rail_order_that_holds_all_roles() -> None:
+    """More nodes for the first role have one order of rails, but only the other holds both."""
+    first = [_railed(f"a{at}", (0, 1), gpus=8) for at in range(3)]
+    other = [_railed(f"b{at}", (1, 0), gpus=16) for at in range(2)]
+    aligned = TopologyConstraints(aligned=True)
+    roles = [replace(WORKERS, constraints=aligned, name=name) for name in ("actor", "learner")]
+    snapshot = cluster(*first, *other, jobs=(_gang(*roles),))
+    (admit,) = decide(snapshot).admitted
+    assert set(admit.nodes) == {"b0", "b1"}
+
+
+def _railed(name: str, order: tuple[int, ...], *, gpus: int) -> Node:
+    return replace(_with_cpu(name, gpus=gpus), rails=Rails(order))
+
+
+def test_gang_of_several_roles_reserves_as_it_would_start() -> None:
+    """Only n0 holds a large pod, so the small one does not reserve it, whichever role is first."""
+    machines = [node("n0", used={GPU: 8}), node("n1", allocatable={GPU: 4}, used={GPU: 4})]
+    small, large = Role(1, {GPU: 2}, name="small"), Role(1, {GPU: 8}, name="large")
+    for order in ((small, large), (large, small)):
+        decided = decide(cluster(*machines, jobs=(_gang(*order),)))
+        assert not decided.admitted
+        assert sorted(decided.reservations[job().uid]) == ["n0", "n1"]

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
-from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
+from railwright_scheduler.model.shortages import NeverFits
 from railwright_scheduler.model.snapshot import QueuePosition, QueueRound
 from railwright_scheduler.policy.feasibility import RoleDemand
-from railwright_scheduler.policy.gang_placement import ATTEMPTS_MAX
+from railwright_scheduler.policy.gang_search import trials_max
 from railwright_scheduler.policy.scheduling_queue import StartVerdict, WaitVerdict
 
 FRONT = 50
@@ -124,9 +124,9 @@ def evaluation_work(
         isinstance(verdict, WaitVerdict) and verdict.reserved
     )
     own, shared = JOB, list[tuple[Hashable, int]]()
-    reason = verdict.reason if isinstance(verdict, WaitVerdict) else None
-    if isinstance(reason, NotEnoughNodes) and reason.is_beside_roles:
-        own += ATTEMPTS_MAX * len(demands) * (CALLS * CALL + nodes * CHOICE)
+    if isinstance(verdict, WaitVerdict):
+        # One search for a start and one for a reservation.
+        own += 2 * trials_max(demands) * len(demands) * (CALLS * CALL + nodes * CHOICE)
     for demand in demands:
         role, signature, way = demand.role, demand.signature, demand.ways[0]
         masks = MASKS + 2 * len(signature.rows) + len(role.selector)

@@ -24,9 +24,7 @@ from railwright_scheduler.cluster import AMOUNT_MAX, Capacity, Cluster, Ints, Ma
 from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy.feasibility import RoleDemand
-from railwright_scheduler.policy.shared_constraints import beside_shared
-
-NONE = np.zeros(0, dtype=np.int64)
+from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
 RowAmounts = Sequence[tuple[int, int]]
 """What one pod requests: each resource's row, and the amount."""
@@ -36,14 +34,13 @@ _UNRESERVED = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Target:
-    """A role to reserve nodes for: what it had reserved (``kept``), what the roles before it take,
-    and the nodes of those that share its topology constraints."""
+    """A role to reserve nodes for: what it had reserved (``kept``), what other roles take, and the
+    nodes that it could have now, beside those (``startable``)."""
 
     demand: RoleDemand
     kept: Mask
     taken: Sequence[Taken]
-    shared: Sequence[Ints]
-    returns: bool
+    startable: Mask
 
 
 class Reservations:
@@ -79,34 +76,55 @@ class Reservations:
         earlier reservations leave could not hold all roles. A job that ``returns`` waits only for
         its own pods to go."""
         kept = self._kept(job)
-        chosen: list[Ints] = []
-        taken: list[Taken] = []
-        shared: list[Ints] = []
-        for demand, its in zip(demands, kept, strict=True):
-            beside = shared if demand.role.shares_topology else ()
-            target = _Target(demand, its, taken, beside, returns=returns)
-            nodes = self._choose_for_role(target, work)
-            if not len(nodes):
-                return ()
-            chosen.append(nodes)
-            taken.append(demand.taken(nodes))
-            if demand.role.shares_topology:
-                shared.append(nodes)
-        return tuple(chosen)
 
-    def _choose_for_role(self, target: _Target, work: WorkBudget) -> Ints:
-        demand = target.demand
-        ways = [limits for limits in demand.ways if not self._is_refused(demand, limits)]
-        if not ways:
-            return NONE
-        startable = self._startable(target)
-        if target.returns:
-            # Its target was chosen with its own pods gone: they still keep some of its nodes.
-            startable = startable | target.kept
+        def target(number: int, taken: Sequence[Taken] = ()) -> _Target:
+            demand, had = demands[number], kept[number]
+            startable = self._startable(demand, taken)
+            if returns:
+                # Its target was chosen with its own pods gone: they still keep some of its nodes.
+                startable = startable | had
+            return _Target(demand, had, taken, startable)
+
+        limits: list[ResolvedConstraints] = []
+        for number in range(len(demands)):
+            way = self._nearest_way(target(number))
+            if way is None:
+                return ()
+            limits.append(way)
+        if len(demands) == 1:
+            only, way = target(0), limits[0]
+            return (self._choose_under(only, way, self._eligible(only, way), work),)
+
+        def allowed(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
+            return self._eligible(target(number, taken), its)
+
+        def choose(
+            number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
+        ) -> Ints:
+            return self._choose_under(target(number, taken), its, near, work)
+
+        search = GangSearch(self._cluster, demands, allowed, choose)
+        found = search.find(limits)
+        return () if isinstance(found, UnplacedRole) else found[1]
+
+    def _nearest_way(self, target: _Target) -> ResolvedConstraints | None:
+        """Of the constraints under which earlier reservations leave capacity for the role by
+        itself, those that it is nearest to starting under."""
+        ways = target.demand.ways
         if len(ways) > 1:
-            ways = list(self._nearest_first(ways, startable, target.kept, demand.role))
-        found = (self._under(target, limits, startable, work) for limits in ways)
-        return next((nodes for nodes in found if len(nodes)), NONE)
+            ways = self._nearest_first(ways, target.startable, target.kept, target.demand.role)
+        return next((way for way in ways if self._has_capacity(target, way)), None)
+
+    def _has_capacity(self, target: _Target, limits: ResolvedConstraints) -> bool:
+        key, replicas = (target.demand.signature.index, limits), target.demand.role.replicas
+        if replicas >= self._refused.get(key, _UNRESERVED):
+            return False
+        eligible = self._eligible(target, limits)
+        if placement.capacity(self._cluster.domains, eligible, limits) >= replicas:
+            return True
+        # Earlier reservations only grow in a cycle: no larger role of this kind fits.
+        self._refused[key] = replicas
+        return False
 
     def _nearest_first(
         self, ways: Sequence[ResolvedConstraints], startable: Mask, kept: Mask, role: Role
@@ -121,21 +139,12 @@ class Reservations:
 
         return sorted(ways, key=nearness)[::-1]
 
-    def _is_refused(self, demand: RoleDemand, limits: ResolvedConstraints) -> bool:
-        refused = self._refused.get((demand.signature.index, limits), _UNRESERVED)
-        return demand.role.replicas >= refused
-
-    def _under(
-        self, target: _Target, limits: ResolvedConstraints, startable: Mask, work: WorkBudget
+    def _choose_under(
+        self, target: _Target, limits: ResolvedConstraints, eligible: Mask, work: WorkBudget
     ) -> Ints:
+        """Of these nodes, which have capacity for the role, those nearest to starting."""
         domains, role, kept = self._cluster.domains, target.demand.role, target.kept
-        eligible = self._cluster.meant(self._eligible(target), limits)
-        eligible = beside_shared(self._cluster, eligible, limits, target.shared)
-        if placement.capacity(domains, eligible, limits) < role.replicas:
-            if not target.taken:
-                # Earlier reservations only grow in a cycle: no larger role of this kind fits.
-                self._refused[target.demand.signature.index, limits] = role.replicas
-            return NONE
+        startable = target.startable
         if limits.within:
             caps = placement.caps(domains, eligible, limits)
             order = self._fullness(limits.within, caps, role.replicas, startable & eligible, kept)
@@ -202,11 +211,12 @@ class Reservations:
         first = int(self._first[nodes].min(initial=_UNRESERVED))
         return None if first == _UNRESERVED else first
 
-    def _eligible(self, target: _Target) -> Mask:
-        """The healthy nodes that could take a pod once others end, beside earlier reservations."""
+    def _eligible(self, target: _Target, limits: ResolvedConstraints) -> Mask:
+        """The healthy nodes that could take a pod under these constraints once others end, beside
+        earlier reservations."""
         signature = target.demand.signature
         could_hold = self._capacity.could_hold(signature.rows, signature.need, target.taken)
-        return signature.healthy & could_hold
+        return self._cluster.meant(signature.healthy & could_hold, limits)
 
     def _kept(self, job: Job) -> list[Mask]:
         """The nodes of each role in the job's last reservation."""
@@ -257,8 +267,8 @@ class Reservations:
         rank[startable & kept] = 0
         return rank
 
-    def _startable(self, target: _Target) -> Mask:
+    def _startable(self, demand: RoleDemand, taken: Sequence[Taken]) -> Mask:
         """The nodes that could take a pod of the role now, beside earlier reservations."""
-        signature = target.demand.signature
-        beside = self._capacity.holds_unreserved(signature.rows, signature.need, target.taken)
+        signature = demand.signature
+        beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
         return signature.open & beside

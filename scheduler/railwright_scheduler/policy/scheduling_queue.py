@@ -28,7 +28,8 @@ from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import feasibility, ranks
 from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.policy.feasibility import RoleDemand, SchedulingSignature
-from railwright_scheduler.policy.gang_placement import GangPlacer, UnplacedRole
+from railwright_scheduler.policy.gang_placement import GangPlacer
+from railwright_scheduler.policy.gang_search import UnplacedRole
 from railwright_scheduler.policy.link_traffic import Traffic
 from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
@@ -125,7 +126,7 @@ class SchedulingQueue:
         if refusal is None:
             start = self._place(job, demands, chosen, work)
             if isinstance(start, UnplacedRole):
-                reason = self._why_not_together(job, start)
+                reason = self._why_not_together(job, demands, start)
                 return self._hold(job, demands, work, reason=reason)
             refusal = self._admission.after(job, start.admit)
             if refusal is None:
@@ -268,9 +269,12 @@ class SchedulingQueue:
             free=free,
         )
 
-    def _why_not_together(self, job: Job, unplaced: UnplacedRole) -> NotEnoughNodes:
+    def _why_not_together(
+        self, job: Job, demands: Sequence[RoleDemand], unplaced: UnplacedRole
+    ) -> NotEnoughNodes:
         """Each role could start by itself, this one not beside the others."""
-        return replace(self._short(job, unplaced.demand), free=unplaced.free, is_beside_roles=True)
+        short = self._short(job, demands[unplaced.number])
+        return replace(short, free=unplaced.free, is_beside_roles=True)
 
     def _short(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
         available = self._available_to(demand.signature)

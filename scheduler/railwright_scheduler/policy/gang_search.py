@@ -1,0 +1,257 @@
+"""Search for the nodes of all roles of a gang, to start it or to reserve for it.
+
+- Pods of one role are on distinct nodes; pods of two roles may share a node. So each role is placed
+  beside what the roles before it take.
+- The job's topology constraints hold for the pods of all roles that share them: one domain of the
+  required level, one rail order, and ``spread`` counts the nodes of all their pods. Whole segments
+  of each role are whole segments of the gang.
+- The role with the fewest nodes to spare is placed first. If a later role does not fit beside it,
+  the gang is placed again with that role first; if one domain is too small for all, in the next
+  domain that could hold each of them.
+- Each role is placed as near to the roles before it as it fits. If the gang does not fit that way,
+  each role takes the nodes on which it displaces the fewest of the roles after it.
+
+Placing roles one after the other may miss a placement that a joint search would find: with several
+resources that search is a vector bin packing problem, which is NP-hard.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from railwright_scheduler import placement
+from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.constraints import UNLIMITED
+from railwright_scheduler.policy.feasibility import RoleDemand
+
+ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
+"""Orders of the roles, domains besides the best, and rail orders that are tried for a gang."""
+
+Allowed = Callable[[int, ResolvedConstraints, Sequence[Taken]], Mask]
+"""The nodes that the role of this number may have, beside what other roles of its gang take."""
+
+Choose = Callable[[int, ResolvedConstraints, Mask, Sequence[Taken]], Ints]
+"""Of these nodes, which have capacity for it, those that the role of this number gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedRole:
+    """The number of the role that does not fit beside the others, and the nodes left for it."""
+
+    number: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """How a gang is placed: the ``order`` of its roles, the constraints of each, the ``domain``
+    that the job's constraints are met in (the first role's if None), and whether roles spare the
+    nodes of later ones."""
+
+    order: Sequence[int]
+    limits: Sequence[ResolvedConstraints]
+    domain: Mask | None
+    spares: bool
+
+
+@dataclass(slots=True)
+class PartialGang:
+    """The roles placed so far, by their numbers; ``shared`` are the nodes of those that share the
+    job's topology constraints."""
+
+    nodes: dict[int, Ints] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    shared: list[Ints] = field(default_factory=list)
+
+    def add(self, number: int, demand: RoleDemand, nodes: Ints) -> None:
+        """Add a role with its nodes (columns)."""
+        self.nodes[number] = nodes
+        self.taken.append(demand.taken(nodes))
+        if demand.role.shares_topology:
+            self.shared.append(nodes)
+
+
+def trials_max(demands: Sequence[RoleDemand]) -> int:
+    """The most trials of a search for these roles, each with and without sparing nodes."""
+    if len(demands) == 1:
+        return 0
+    rail_orders = min(RAIL_ORDERS_MAX, max(len(demand.ways) for demand in demands))
+    return 2 * ORDERS_MAX * (1 + DOMAINS_MAX) * rail_orders
+
+
+class GangSearch:
+    """The search for one gang of several roles."""
+
+    def __init__(
+        self, cluster: Cluster, demands: Sequence[RoleDemand], allowed: Allowed, choose: Choose
+    ) -> None:
+        self._cluster = cluster
+        self._demands = demands
+        self._allowed = allowed
+        self._choose = choose
+
+    def find(
+        self, limits: Sequence[ResolvedConstraints]
+    ) -> tuple[Trial, tuple[Ints, ...]] | UnplacedRole:
+        """The first trial that places all roles under these constraints, with their nodes. If none
+        does: the role that did not fit in the first one. Of the rail orders of ``limits``, all
+        roles that share the job's constraints have the same one."""
+        unplaced: UnplacedRole | None = None
+        for its in _one_rail_order(self._demands, limits):
+            found = self._find(its)
+            if not isinstance(found, UnplacedRole):
+                return found
+            unplaced = unplaced or found
+        assert unplaced is not None
+        return unplaced
+
+    def _find(
+        self, limits: Sequence[ResolvedConstraints]
+    ) -> tuple[Trial, tuple[Ints, ...]] | UnplacedRole:
+        orders = [self._scarcest_first(limits)]
+        domains = [None, *itertools.islice(self._domains(limits), DOMAINS_MAX)]
+        unplaced: list[UnplacedRole] = []
+        for order in orders:
+            for domain, spares in itertools.product(domains, (False, True)):
+                trial = Trial(order, limits, domain, spares)
+                nodes = self.place(trial, self._choose)
+                if not isinstance(nodes, UnplacedRole):
+                    return trial, nodes
+                unplaced.append(nodes)
+                first = nodes.number
+                other = [first, *(number for number in order if number != first)]
+                if other not in orders and len(orders) < ORDERS_MAX:
+                    orders.append(other)
+        return unplaced[0]
+
+    def place(self, trial: Trial, choose: Choose) -> tuple[Ints, ...] | UnplacedRole:
+        """The nodes of each role (columns, as chosen), or the first that does not fit."""
+        gang = PartialGang()
+        for position, number in enumerate(trial.order):
+            demand, limits = self._demands[number], trial.limits[number]
+            allowed = self._allowed(number, limits, gang.taken)
+            if demand.role.shares_topology:
+                allowed = allowed if trial.domain is None else allowed & trial.domain
+                allowed = self._beside_shared(allowed, limits, gang.shared)
+            free = placement.capacity(self._cluster.domains, allowed, limits)
+            if free < demand.role.replicas:
+                return UnplacedRole(number, free)
+            if trial.spares:
+                later = trial.order[position + 1 :]
+                allowed = self._sparing(allowed, number, later, trial.limits, gang)
+            near = self._nearest(allowed, limits, gang, demand.role.replicas)
+            gang.add(number, demand, choose(number, limits, near, gang.taken))
+        return tuple(gang.nodes[number] for number in range(len(self._demands)))
+
+    def _scarcest_first(self, limits: Sequence[ResolvedConstraints]) -> list[int]:
+        """The roles by how many nodes they have to spare."""
+
+        def spare(number: int) -> tuple[int, int]:
+            allowed = self._allowed(number, limits[number], ())
+            return int(np.count_nonzero(allowed)) - self._demands[number].role.replicas, number
+
+        return sorted(range(len(self._demands)), key=spare)
+
+    def _domains(self, limits: Sequence[ResolvedConstraints]) -> Iterator[Mask]:
+        """The domains that could hold each role by itself, the smallest first."""
+        shared = [at for at, demand in enumerate(self._demands) if demand.role.shares_topology]
+        level = max((limits[number].within for number in shared), default=0)
+        if not level or len(shared) < 2:
+            return
+        domains = self._cluster.domains
+        able = np.ones(len(domains.bounds[level]) - 1, dtype=np.bool_)
+        size = np.zeros(len(able), dtype=np.int64)
+        for number in shared:
+            allowed = self._allowed(number, limits[number], ())
+            caps = placement.caps(domains, allowed, limits[number])[level]
+            able &= caps >= self._demands[number].role.replicas
+            size += caps
+        smallest = np.flatnonzero(able)[np.argsort(size[able], kind="stable")]
+        for domain in smallest.tolist():
+            yield domains.of_node[level] == domain
+
+    def _beside_shared(
+        self, allowed: Mask, limits: ResolvedConstraints, shared: Sequence[Ints]
+    ) -> Mask:
+        """Of these nodes those that the job's constraints leave once pods of earlier roles are on
+        the ``shared`` nodes: in their domain of the required level, and in each domain no more
+        nodes than the spread leaves, besides those that have a pod already."""
+        if not shared:
+            return allowed
+        domains, nodes = self._cluster.domains, np.unique(np.concatenate(list(shared)))
+        if limits.within:
+            of_node = domains.of_node[limits.within]
+            allowed = allowed & (of_node == of_node[nodes[0]])
+        if limits.spread >= UNLIMITED:
+            return allowed
+        of_node = domains.of_node[limits.spread_level]
+        left = np.full(int(of_node.max(initial=0)) + 1, limits.spread, dtype=np.int64)
+        np.subtract.at(left, of_node[nodes], 1)
+        used = np.zeros_like(allowed)
+        used[nodes] = True
+        columns = np.flatnonzero(allowed & ~used)
+        columns = columns[np.argsort(of_node[columns], kind="stable")]
+        owner = of_node[columns]
+        place = np.arange(len(columns)) - np.searchsorted(owner, owner)
+        allowed = allowed & used
+        allowed[columns[place < left[owner]]] = True
+        return allowed
+
+    def _sparing(
+        self,
+        allowed: Mask,
+        number: int,
+        later: Sequence[int],
+        limits: Sequence[ResolvedConstraints],
+        gang: PartialGang,
+    ) -> Mask:
+        """Of these nodes those on which the fewest later roles lose their place, as many as the
+        role needs; all if these do not meet its constraints."""
+        demand = self._demands[number]
+        columns = np.flatnonzero(allowed)
+        beside = [*gang.taken, demand.taken(columns)]
+        lost = np.zeros(len(columns), dtype=np.int64)
+        for other in later:
+            before = self._allowed(other, limits[other], gang.taken)
+            after = self._allowed(other, limits[other], beside)
+            lost += (before & ~after)[columns]
+        chosen = np.zeros_like(allowed)
+        chosen[columns[np.argsort(lost, kind="stable")[: demand.role.replicas]]] = True
+        free = placement.capacity(self._cluster.domains, chosen, limits[number])
+        return chosen if free >= demand.role.replicas else allowed
+
+    def _nearest(
+        self, allowed: Mask, limits: ResolvedConstraints, gang: PartialGang, count: int
+    ) -> Mask:
+        """Of these nodes those in the domains of the roles before, at the finest level at which
+        they suffice."""
+        if not gang.nodes:
+            return allowed
+        domains = self._cluster.domains
+        nodes = np.concatenate(list(gang.nodes.values()))
+        for level in range(domains.finest, 0, -1):
+            of_node = domains.of_node[level]
+            near = allowed & np.isin(of_node, of_node[nodes])
+            if placement.capacity(domains, near, limits) >= count:
+                return near
+        return allowed
+
+
+def _one_rail_order(
+    demands: Sequence[RoleDemand], limits: Sequence[ResolvedConstraints]
+) -> Iterator[Sequence[ResolvedConstraints]]:
+    """The constraints of each role, with one rail order for all roles that share the job's: that of
+    the first of them, then others that one of them could start under."""
+    shared = [at for at, demand in enumerate(demands) if demand.role.shares_topology]
+    chosen = [limits[number].rails for number in shared]
+    possible = [way.rails for number in shared for way in demands[number].ways]
+    for rails in [*dict.fromkeys([*chosen, *possible])][:RAIL_ORDERS_MAX] or [0]:
+        yield [
+            replace(its, rails=rails) if demand.role.shares_topology else its
+            for demand, its in zip(demands, limits, strict=True)
+        ]
