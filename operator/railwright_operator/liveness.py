@@ -6,6 +6,7 @@ and its node, with lease and readiness. Nothing in a heartbeat or a pod can make
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -36,6 +37,7 @@ from railwright_scheduler.model.evidence import (
     ObservedSteps,
     PodState,
 )
+from railwright_scheduler.model.rank_layout import RankLayout
 
 OOM_KILLED = "OOMKilled"
 INVALID_NAME = "InvalidImageName"
@@ -113,10 +115,12 @@ class Liveness:
         launchers = view.ranks if view is not None else ()
         by_rank = {pod.node_rank: pod for pod in pods}
         gone = self._gone(cached, nodes)
+        layout = cached.layout_of(cached.record)
         ranks = tuple(
             self._rank(
                 cached,
                 rank,
+                layout,
                 pod=by_rank.get(rank),
                 launcher=launchers[rank] if rank < len(launchers) else None,
                 node=nodes.get(name),
@@ -166,6 +170,7 @@ class Liveness:
         self,
         cached: CachedJob,
         node_rank: int,
+        layout: RankLayout,
         *,
         pod: PodRecord | None,
         launcher: RankView | None,
@@ -173,10 +178,9 @@ class Liveness:
         gone: bool,
     ) -> ObservedRank:
         name = cached.record.nodes[node_rank]
-        layout = cached.layout_of(cached.record)
         role = layout.of(node_rank)
         ranks = role.ranks_of(node_rank)
-        limit = _memory_limit(cached, role.role)
+        limit = functools.partial(_memory_limit, cached, role.role)
         done = _ended_well(pod, launcher, len(ranks))
         return ObservedRank(
             node_rank=node_rank,
@@ -248,7 +252,7 @@ class Liveness:
         launcher: RankView | None,
         *,
         first_rank: int,
-        limit: int | None,
+        limit: Callable[[], int | None],
     ) -> Crash | None:
         """What the launcher reported; or its termination message; or the bare exit code."""
         failure = _failure(launcher)
@@ -340,7 +344,11 @@ def _memory_limit(cached: CachedJob, role: str) -> int | None:
 
 
 def _crash_of(
-    failure: protocol.Failure, pod: PodRecord | None, limit: int | None, *, age_s: float
+    failure: protocol.Failure,
+    pod: PodRecord | None,
+    limit: Callable[[], int | None],
+    *,
+    age_s: float,
 ) -> Crash:
     """The crash. When the kernel kills a whole container, its launcher reports nothing: the reason
     comes from the kubelet, and the limit from the job."""
@@ -353,7 +361,7 @@ def _crash_of(
         message=failure.message or "",
         last_lines=failure.last_lines,
         out_of_memory=failure.out_of_memory or killed,
-        memory_limit=limit if killed else failure.memory_limit,
+        memory_limit=limit() if killed else failure.memory_limit,
     )
 
 

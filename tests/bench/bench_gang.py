@@ -25,7 +25,7 @@ from bench import gang_site, raw_client
 from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_operator.write import pods
-from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
 from railwright_testbed.operator_process import OperatorProcess
 
 NODES = 1024
@@ -156,8 +156,8 @@ def _pod(workload: Workload, number: int, prefix: str) -> Json:
         job_name=name,
         attempt=1,
         state=EntryState.COMMITTING,
-        nodes=(),
-        roles=(),
+        nodes=("",) * workload.pods_each,
+        roles=(EntryRole("worker", workload.pods_each, {}),),
     )
     job = gang_site.job("bench", name, nodes=workload.pods_each)
     pod = dict(pods.render(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER))
