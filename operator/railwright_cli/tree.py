@@ -9,6 +9,7 @@ from rich.tree import Tree
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import UNKNOWN, Fabric, short
 from railwright_topology.folding import fold
+from railwright_topology.grouping import group
 from railwright_topology.networks import Network
 from railwright_topology.port_assignment import natural
 from railwright_topology.source_reports import SCALE_UP
@@ -53,7 +54,7 @@ def findings(fabric: Fabric) -> Iterator[str]:
     for node, found in fabric.inventories.items():
         by_node += ((each, node) for each in found.remarks)
         by_node += ((f"no source has {what}", node) for what in found.unknown)
-    yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(_grouped(by_node).items()))
+    yield from (f"{fold(nodes)}: {each}" for each, nodes in sorted(group(by_node).items()))
     yield from fabric.remarks
 
 
@@ -75,7 +76,7 @@ def in_order(fabric: Fabric) -> list[str]:
 
 def domains_at(fabric: Fabric, level: int, nodes: Iterable[str]) -> dict[str, list[str]]:
     """These nodes by their domain at a level."""
-    return _grouped((fabric.place(node)[level], node) for node in nodes)
+    return group((fabric.place(node)[level], node) for node in nodes)
 
 
 def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
@@ -137,15 +138,7 @@ def _rails(fabric: Fabric) -> Iterator[str]:
         ]
         aligned = len(fabric.rails) - len({node for _, node in miscabled})
         yield f"  rails: aligned on {aligned:,} of {count(len(fabric.rails), 'node')}"
-        yield from (f"    {fold(nodes)}: {each}" for each, nodes in _grouped(miscabled).items())
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The nodes of each key, in the order of the pairs."""
-    found: dict[str, list[str]] = {}
-    for key, node in pairs:
-        found.setdefault(key, []).append(node)
-    return found
+        yield from (f"    {fold(nodes)}: {each}" for each, nodes in group(miscabled).items())
 
 
 def _steps(place: Iterable[str]) -> Iterator[tuple[bool, object]]:

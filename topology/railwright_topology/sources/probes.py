@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
 
+from railwright_topology.grouping import group
 from railwright_topology.probing.findings import Findings
 from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, trees
@@ -103,11 +104,7 @@ def parse(text: str) -> SourceReport:
 
 
 def _by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
-    """The keys of each value."""
-    found: dict[str, list[str]] = {}
-    for key, value in sorted(values.items()):
-        found.setdefault(value, []).append(key)
-    return found
+    return group((value, key) for key, value in sorted(values.items()))
 
 
 def _senders(value: Value, domains: Set[str]) -> dict[str, float]:
