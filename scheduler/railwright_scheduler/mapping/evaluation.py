@@ -164,13 +164,12 @@ class OrderEvaluator:
     def _laid(self, exchanged: TrafficMatrix) -> Ints:
         """The problem with segments as units: complete segments are mapped."""
         if self._segment == 1:
-            found = mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
-            return found.where
+            return mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
         self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
         ranks = np.arange(exchanged.ranks)
         merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
         places = self.places.only(ranks[:: self._segment])
-        where = mapper.map_ranks(merged, places, budget=self._budget, work=self._work).where
+        where = mapper.map_ranks(merged, places, budget=self._budget, work=self._work)
         return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def evaluate(self, order: Ints) -> EvaluatedOrder:

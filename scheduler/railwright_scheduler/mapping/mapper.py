@@ -46,14 +46,6 @@ molten, only its faults."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankMapping:
-    """The place of each rank, and what it costs."""
-
-    cost: float
-    where: Ints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
     """Blocks in rooms, and what that costs the ranks."""
 
@@ -64,8 +56,9 @@ class _Layout:
 
 def map_ranks(
     matrix: TrafficMatrix, places: Places, *, budget: int = BUDGET, work: WorkBudget = UNLIMITED
-) -> RankMapping:
-    """The best mapping found onto as many places as ranks, whatever domains are called.
+) -> Ints:
+    """The place of each rank in the best mapping found, onto as many places as ranks, whatever
+    domains are called.
 
     The same input gives the same one. Raises OverBudgetError if not even one is found with so much
     ``work``.
@@ -85,7 +78,7 @@ def map_ranks(
     where = search.spread(found)
     with work.search():
         where = _mended(matrix, numbered, where, size, budget, work)
-    return RankMapping(cost(matrix, numbered, where), order[where])
+    return order[where]
 
 
 def _mended(
