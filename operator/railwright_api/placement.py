@@ -123,8 +123,8 @@ class PlacementSpec(Part):
     spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
     """How far the nodes spread at each level of the fabric, the coarsest first."""
     resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
-    """Up to which step each earlier attempt's checkpoints may be read, the newest attempt first;
-    none means: start from the beginning."""
+    """Up to which step the checkpoints that each group committed in each earlier attempt may be
+    read, the newest attempt first. A group without any starts from the beginning."""
     topology_hash: Annotated[Digest, Field(default_factory=str)]
     """Hash of the links and node speeds under which the nodes were chosen."""
     mapping: RankMapping | None = None

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from railwright_api.conditions import Conditions
 from railwright_api.failure_policy import BACKOFF_LIMIT_MAX
+from railwright_api.role import RoleName
 from railwright_api.schema import (
     NODES_MAX,
     RANKS_MAX,
@@ -22,7 +23,9 @@ from railwright_api.schema import (
     Time,
 )
 
-CHECKPOINTS_MAX = 16
+CHECKPOINTS_MAX = 256
+"""Those of 16 attempts of 16 groups: of twice the groups that a job can have."""
+
 LAST_LINES_LENGTH_MAX = 4096
 SIGNAL_LENGTH_MAX = 32
 
@@ -71,12 +74,14 @@ class Progress(Part):
 
 
 class Checkpoint(Part):
-    """The newest committed checkpoint of one attempt."""
+    """The newest checkpoint that a group committed in one attempt."""
 
+    group: RoleName
+    """Group of roles whose ranks wrote the checkpoint."""
     attempt: Count
     """Number of the attempt that wrote the checkpoint."""
     step: Count
-    """Optimizer step at which it was written."""
+    """Step at which it was written."""
 
 
 class Termination(Part):
@@ -158,8 +163,8 @@ class TrainingJobStatus(Part):
     """Number of consecutive attempts that ended before every rank passed the start barrier. The
     back-off doubles with each."""
     hangs: Count = 0
-    """Number of attempts that hung since a checkpoint of a later step than all before was
-    committed. From the fourth on, each counts against failurePolicy."""
+    """Number of attempts that hung since the group that trains committed a checkpoint of a later
+    step than all before. From the fourth on, each counts against failurePolicy."""
     nodes: NodeList = ()
     """Node of each node rank of the live attempt."""
     spec_hash: Digest | None = None
@@ -172,8 +177,8 @@ class TrainingJobStatus(Part):
     progress: Progress | None = None
     """Progress of the live attempt, as its ranks last reported it."""
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
-    """The newest committed checkpoint of each attempt, newest attempt first. The next attempt
-    resumes from one of them."""
+    """The newest checkpoint that each group committed in each attempt, newest attempt first. In
+    the next attempt each group resumes from one of its own."""
     pre_run: PreRun | None = None
     """The pre-run that the job needs before it starts, or that failed. Not set if it needs none."""
     scheduling_backoff: SchedulingBackoff | None = None

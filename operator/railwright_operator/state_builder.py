@@ -31,7 +31,7 @@ from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
-from railwright_scheduler.attempt import gang
+from railwright_scheduler.attempt import gang, resume_points
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
@@ -176,11 +176,7 @@ class StateBuilder:
             record.attempt,
             nodes=record.nodes,
             layout=self._cycle_jobs[uid].layout_of(record),
-            resume=tuple(
-                protocol.Checkpoint(point.attempt, point.step)
-                for point in record.checkpoints
-                if point.attempt < record.attempt and record.phase is not Phase.PROFILING
-            ),
+            resume=_resume(record),
         )
         needed = isinstance(verdict, Ongoing) and verdict.wants_stacks
         self.sessions.request_stacks(uid, record.attempt, needed=needed)
@@ -340,3 +336,13 @@ def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
 def _progress(view: SessionView | None) -> Progress | None:
     progress = None if view is None else view.progress
     return None if progress is None else Progress(progress.step, progress.total_steps)
+
+
+def _resume(record: JobRecord) -> dict[str, tuple[protocol.Checkpoint, ...]]:
+    """What the live attempt may read, by group."""
+    found: dict[str, tuple[protocol.Checkpoint, ...]] = {}
+    if record.phase is not Phase.PROFILING:
+        for point in resume_points.readable(record.checkpoints, record.attempt):
+            checkpoint = protocol.Checkpoint(point.attempt, point.step)
+            found[point.group] = (*found.get(point.group, ()), checkpoint)
+    return found

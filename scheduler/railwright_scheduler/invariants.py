@@ -23,6 +23,7 @@ Numbers are those of the design.
     I22  no attempt ends as NodeLost because of a silent node that is alive
     I25  a job is DeadlineExceeded once it was active for so long, and not before
     I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
+    I26  a group resumes from what it committed while an attempt was live (checkpoint_commits)
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 makes no requests, depend on time, as does that no job outlives its deadline: the simulator's last

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import assume, cluster, migration_reason
-from railwright_scheduler.attempt import causes
+from railwright_scheduler.attempt import causes, resume_points
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -260,9 +260,12 @@ def _in_one_cycle(ready: Sequence[ObservedJob], second: int) -> Iterator[Observe
 
 
 def _since(seen: ObservedJob) -> int:
-    """Steps since the newest checkpoint."""
-    newest = seen.record.checkpoints[0].step if seen.record.checkpoints else 0
-    return max(0, seen.progress.step - newest) if seen.progress else 0
+    """Steps since the newest checkpoint of the group that trains."""
+    assert seen.job.training is not None, seen.job.uid
+    role, _ = seen.job.training
+    newest = resume_points.newest(seen.record.checkpoints, role.group or role.name)
+    done = 0 if newest is None else newest.step
+    return max(0, seen.progress.step - done) if seen.progress else 0
 
 
 def _alone(

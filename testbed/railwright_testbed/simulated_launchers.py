@@ -184,7 +184,8 @@ class SimulatedLaunchers:
         if any(member.node in self._silent for member in members):
             return
         if gang.first_step is None:
-            gang.resumed_from = next(iter(worlds[0].resume), None)
+            resume = {group.name: group.resume for group in worlds[0].groups}
+            gang.resumed_from = next(iter(resume.get(worlds[0].group, ())), None)
             gang.step = gang.resumed_from.step if gang.resumed_from is not None else 0
             gang.first_step = gang.step + 1
         gang.step += 1

@@ -86,7 +86,7 @@ def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) 
         command = [*command_of(example, directory, steps=steps), "--min-step-seconds=0.2"]
         before = losses_of(killed_at(13, command, operator=operator, folder=tmp_path))
         assert max(before) < steps, "it was killed too late to matter"
-        newest = manifest.steps(directory / launchers.JOB_UID, 1)[0]
+        newest = manifest.Volume(directory / launchers.JOB_UID, "worker").steps(1)[0]
         operator.resume = (Checkpoint(1, newest),)
         environ = environment_of(operator.url, tmp_path, RAILWRIGHT_ATTEMPT="2")
         with launchers.launched(command, environ, tmp_path) as launcher:
@@ -127,7 +127,7 @@ def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) 
     ]
     # One that was answered late is asked again.
     assert list(dict.fromkeys(commit.step for commit in operator.commits)) == [1, 2]
-    job = tmp_path / "checkpoints" / launchers.JOB_UID
-    assert manifest.verified(job, Checkpoint(1, 1)).world_size == 2
+    volume = manifest.Volume(tmp_path / "checkpoints" / launchers.JOB_UID, "worker")
+    assert manifest.verified(volume, Checkpoint(1, 1)).world_size == 2
     with pytest.raises(manifest.TornError):
-        manifest.verified(job, Checkpoint(1, 2))
+        manifest.verified(volume, Checkpoint(1, 2))

@@ -24,31 +24,58 @@ COMMAND = [
     "--min-step-seconds=1",
 ]
 EVALUATE = f"""
-import os, pathlib, time
+import os, pathlib, sys, time
+sys.path.insert(0, "{TRAIN.parent}")
+import railwright
+from train import Transformer
+
+class Evaluated:
+    steps: tuple = ()
+    def state_dict(self): return {{"steps": list(self.steps)}}
+    def load_state_dict(self, state): self.steps = tuple(state["steps"])
+
 names = "RANK WORLD_SIZE GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE".split()
 print("evaluates as", *(os.environ[name] for name in names), flush=True)
-last = "attempt-*/step-{STEPS}/manifest.json"
-while not list(pathlib.Path("/checkpoints", os.environ["RAILWRIGHT_JOB_UID"]).glob(last)):
-    time.sleep(0.5)
-print("evaluated the last checkpoint", flush=True)
+evaluated = Evaluated()
+own = railwright.Checkpointer("/checkpoints", evaluated=evaluated)
+workers = railwright.Checkpointer("/checkpoints", Transformer(64, 2, 48), group="worker")
+newest = own.load()
+print("begins after", newest, evaluated.steps, flush=True)
+while newest < {STEPS}:
+    if step := workers.load(after=newest):
+        newest, evaluated.steps = step, (*evaluated.steps, step)
+        own.save(newest)
+        print("evaluated", newest, flush=True)
+    else:
+        time.sleep(0.5)
+print("evaluated the last checkpoint", evaluated.steps, flush=True)
 """
 
 
 def test_workers_and_evaluator_survive_a_node_of_each(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
-    """Whichever role loses a node, the whole gang starts again and resumes from a checkpoint."""
+    """Whichever role loses a node, the whole gang starts again, and each group resumes from its own
+    checkpoint."""
     job = run(_gang(cluster, checkpoints("roles")))
     status = job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
     assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
     assert "world=4" in job.logs_of("roles-worker-3-1")
     _lose(cluster, job, status["nodes"][0], attempt=2)
-    status = job.until(lambda status: _step(status) > 22, "steps of the second attempt")
+    status = job.until(
+        lambda status: _step(status) > 22 and "evaluator" in _groups(status),
+        "steps of the second attempt, and a checkpoint of the evaluator",
+    )
     _lose(cluster, job, status["nodes"][WORKERS], attempt=3)
     status = job.until_phase("Succeeded", deadline_s=240)
     assert (status["attempt"], status["failures"]) == (3, 0)
-    assert {point["attempt"] for point in status["checkpoints"]} == {1, 2, 3}
-    assert "evaluated the last checkpoint" in job.logs_of("roles-evaluator-0-3")
+    workers = [point for point in status["checkpoints"] if point["group"] == "worker"]
+    assert {point["attempt"] for point in workers} == {1, 2, 3}
+    resume = [point for point in job.placement(3)["resume"] if point["group"] == "evaluator"]
+    assert resume[0]["step"] >= 10
+    logs = job.logs_of("roles-evaluator-0-3")
+    assert f"begins after {resume[0]['step']} (10" in logs
+    assert f"{STEPS})" in logs.rpartition("evaluated the last checkpoint")[2]
     job.delete()
 
 
@@ -79,6 +106,10 @@ def _gang(cluster: Cluster, volume: dict[str, str]) -> Training:
         "template": {"spec": pod | {"containers": [beside]}},
     }
     return Training("roles", COMMAND, nodes=WORKERS, spec={"roles": [worker, evaluator]})
+
+
+def _groups(status: dict[str, Any]) -> set[str]:
+    return {point["group"] for point in status.get("checkpoints", ())}
 
 
 def _step(status: dict[str, Any]) -> int:

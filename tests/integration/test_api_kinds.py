@@ -41,7 +41,7 @@ STATUS: dict[str, Any] = {
         "loss": "2.5",
         "phase": "Training",
     },
-    "checkpoints": [{"attempt": 1, "step": 400}],
+    "checkpoints": [{"group": "worker", "attempt": 1, "step": 400}],
     "lastTermination": {
         "attempt": 1,
         "cause": "NodeLost",
@@ -168,7 +168,7 @@ def test_a_status_is_kept_as_written_and_apart_from_the_spec(
     [
         ({"phase": "Resizing"}, 'Unsupported value: "Resizing"'),
         ({"progress": {"step": 1, "percent": "4.2"}}, "status.progress.percent"),
-        ({"checkpoints": [{"attempt": 1, "step": 1}] * 17}, "at most 16"),
+        ({"checkpoints": [{"group": "worker", "attempt": 1, "step": 1}] * 257}, "at most 256"),
         (
             {"lastTermination": STATUS["lastTermination"] | {"lastLines": "x" * 4097}},
             "status.lastTermination.lastLines",

@@ -38,7 +38,7 @@ def state(
     environ = launchers.environment_of(operator.url, tmp_path)
     pod = environment.pod(environ)
     world = protocol.WorldInfo(
-        *(1, 1, 0, "127.0.0.1", 29500), group_rank=0, role_rank=0, role_size=1
+        *(1, 1, 0, "127.0.0.1", 29500), group_rank=0, role_rank=0, role_size=1, group="worker"
     )
     server = channel.ChannelServer()
     state = reporting.LauncherState(pod.member, world, ranks=range(1), folder=server.folder)
@@ -46,7 +46,8 @@ def state(
     server.start(state.report, desk.answer)
     of_job = {
         environment.CHANNEL: str(server.folder),
-        environment.RESUME: '{"checkpoints":[]}',
+        environment.RESUME: '{"groups":[{"name":"worker"}]}',
+        environment.GROUP: "worker",
         environment.JOB_UID: launchers.JOB_UID,
         environment.ATTEMPT: "1",
     }
@@ -61,7 +62,8 @@ def in_attempt(
     monkeypatch: pytest.MonkeyPatch, attempt: int, resume: tuple[Checkpoint, ...]
 ) -> None:
     """From here on, what is loaded and saved is another attempt's."""
-    text = protocol.encode(environment.Resume(resume)).decode()
+    groups = (protocol.Group("worker", resume),)
+    text = protocol.encode(environment.Resume(groups)).decode()
     monkeypatch.setenv(environment.ATTEMPT, str(attempt))
     monkeypatch.setenv(environment.RESUME, text)
 
@@ -72,7 +74,12 @@ def saved(directory: Path, *steps: int) -> Path:
     for step in steps:
         run.train(1)
         run.checkpoints.save(step)
-    return directory / launchers.JOB_UID / "attempt-1"
+    return volume(directory).attempt(1)
+
+
+def volume(directory: Path) -> manifest.Volume:
+    """The checkpoints of the job's workers."""
+    return manifest.Volume(directory / launchers.JOB_UID, "worker")
 
 
 def test_commit_is_requested_then_made_then_reported(
@@ -97,9 +104,8 @@ def test_refused_commit_renames_nothing_and_raises(
     operator.refused_steps = (2,)
     with pytest.raises(AttemptRevoked, match="attempt 2 has begun"):
         saved(tmp_path, 1, 2)
-    job = tmp_path / launchers.JOB_UID
-    assert not (manifest.folder_of(job, Checkpoint(1, 2)) / manifest.NAME).exists()
-    assert manifest.verified(job, Checkpoint(1, 1))
+    assert not volume(tmp_path).is_complete(Checkpoint(1, 2))
+    assert manifest.verified(volume(tmp_path), Checkpoint(1, 1))
     assert state.revoked == "attempt 2 has begun"
     assert state.next_heartbeat().committed == Checkpoint(1, 1)
 
@@ -117,10 +123,10 @@ def test_operator_outage_delays_commit_5_s_and_removes_nothing(
     assert 4.5 < time.monotonic() - started < 20
     assert state.next_heartbeat().committed == Checkpoint(1, 2)
     # This attempt may be a revoked one, and step 1 all that the next attempt may read.
-    assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [2, 1]
+    assert volume(tmp_path).steps(1) == [2, 1]
     operator.status = 200
     checkpoints.save(3)
-    assert manifest.steps(tmp_path / launchers.JOB_UID, 1) == [3]
+    assert volume(tmp_path).steps(1) == [3]
 
 
 def test_torn_newest_checkpoint_is_skipped_and_reported(
@@ -138,13 +144,13 @@ def test_torn_newest_checkpoint_is_skipped_and_reported(
     in_attempt(monkeypatch, 2, (Checkpoint(1, 3),))
     assert Run(tmp_path, seed=7).checkpoints.load() == 1
     assert state.next_heartbeat().skipped == (
-        "attempt-1/step-3: there is no manifest.json",
-        f"attempt-1/step-2: {shard.name} is not as it was written",
+        "attempt-1/worker/step-3: there is no manifest.json",
+        f"attempt-1/worker/step-2: {shard.name} is not as it was written",
     )
     assert state.next_heartbeat().resumed_from == Checkpoint(1, 1)
     errors = capfd.readouterr().err
-    assert "railwright: skipped attempt-1/step-3: there is no manifest.json" in errors
-    assert "railwright: resumed from attempt-1/step-1" in errors
+    assert "railwright: skipped attempt-1/worker/step-3: there is no manifest.json" in errors
+    assert "railwright: resumed from attempt-1/worker/step-1" in errors
 
 
 def test_nothing_above_the_resume_point_is_read(
@@ -175,8 +181,8 @@ def test_restarted_local_run_resumes_and_keeps_three(
     for step in (3, 4):
         second.checkpoints.save(step)
         second.checkpoints.save(step)
-    job = tmp_path / "local"
-    assert (manifest.steps(job, 2), manifest.steps(job, 1)) == ([4, 3], [2])
+    local = manifest.Volume(tmp_path / "local", "default")
+    assert (local.steps(2), local.steps(1)) == ([4, 3], [2])
 
 
 def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
@@ -211,4 +217,4 @@ def test_full_disk_is_reported_and_step_can_be_saved_later(
             run.checkpoints.save(1)
     run.checkpoints.save(1)
     assert channel.ask(channel.Request()).granted
-    assert manifest.verified(tmp_path / "local", Checkpoint(1, 1))
+    assert manifest.verified(manifest.Volume(tmp_path / "local", "default"), Checkpoint(1, 1))

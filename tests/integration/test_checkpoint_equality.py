@@ -41,4 +41,6 @@ def test_a_checkpoint_loads_on_another_number_of_ranks(
     first, again = found["chance"]
     assert len(set(first)) == after, "two ranks drew the same random number"
     assert again == first
-    assert manifest.attempts(tmp_path / "local") == [1], "loading alone makes no attempt"
+    assert manifest.Volume(tmp_path / "local", "default").attempts() == [1], (
+        "loading alone makes no attempt"
+    )

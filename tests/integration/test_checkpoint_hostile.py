@@ -34,11 +34,11 @@ def saved(tmp_path: Path) -> Path:
     run = Run(tmp_path / "volume", seed=0)
     run.train(1)
     run.checkpoints.save(1)
-    return tmp_path / "volume" / "local" / "attempt-1" / "step-1"
+    return tmp_path / "volume" / "local" / "attempt-1" / "default" / "step-1"
 
 
 def load(folder: Path) -> int:
-    return Run(folder.parents[2], seed=7).checkpoints.load()
+    return Run(folder.parents[3], seed=7).checkpoints.load()
 
 
 def replace(folder: Path, name: str, content: bytes) -> None:
@@ -88,7 +88,7 @@ def test_checkpoint_is_read_with_allowed_classes(saved: Path) -> None:
 )
 def test_crafted_metadata_is_refused(saved: Path, module: str, name: str) -> None:
     """The rest of it is what torch wrote: whoever ran it would see nothing."""
-    marker = saved.parents[3] / "executed"
+    marker = saved.parents[4] / "executed"
     whole = (saved / METADATA).read_bytes()
     argument = str(marker) if name == "mkdir" else f"open({str(marker)!r}, 'w')"
     replace(saved, METADATA, HEAD + call(module, name, argument) + whole[len(HEAD) :])

@@ -126,7 +126,7 @@ async def test_commit_is_granted_once_recorded_and_refused_if_revoked(
     """The response follows the status write; a revocation during the write refuses the commit."""
     token = (await tokens_of(world))[0]
     status, answer = await world.post_message("/v1/commit", token, protocol.Commit(member(), 5))
-    assert (status, answer["granted"], world.commits) == (200, True, [(JOB, ATTEMPT, 5)])
+    assert (status, answer["granted"], world.commits) == (200, True, [(JOB, "worker", ATTEMPT, 5)])
     world.commit_error = errors.NotLeader("lost")
     assert (await world.post_message("/v1/commit", token, protocol.Commit(member(), 6)))[0] == 503
     world.commit_error, world.revokes_while_committing = None, True

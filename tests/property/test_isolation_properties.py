@@ -23,7 +23,8 @@ from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.reasons import InternalError
@@ -112,7 +113,7 @@ def job_anywhere(
         phase=Phase.RUNNING,
         attempt=1,
         nodes=nodes,
-        checkpoints=(ResumePoint(1, 10),),
+        checkpoints=(ResumePoint("worker", 1, 10),),
     )
     ranks = tuple(
         rank(at, node=where, silent_s=draw(st.sampled_from((1.0, 99.0))), node_gone=True)

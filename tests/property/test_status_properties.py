@@ -22,7 +22,8 @@ from railwright_operator.report.status import StatusInput
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.reasons import QueueNotFound
 
@@ -39,8 +40,9 @@ COUNTS = st.integers(0, 2**31)
 NUMBERS = st.sampled_from([None, 0.5, -1.0, math.nan, math.inf, 1e308])
 PHASES = st.sampled_from([*Phase, Phase.STARTING, Phase.STARTING, Phase.RUNNING])
 NODES = st.lists(TEXT, max_size=6).map(tuple)
+GROUPS = st.sampled_from(("worker", "evaluator"))
 STEPS = st.integers(0, protocol.STEP_MAX)
-POINTS = st.lists(st.builds(ResumePoint, COUNTS, STEPS), max_size=20).map(tuple)
+POINTS = st.lists(st.builds(ResumePoint, GROUPS, COUNTS, STEPS), max_size=20).map(tuple)
 TIMES_S = st.integers(0, 4 * 10**9)
 CAUSES = st.builds(
     Cause,
@@ -96,6 +98,7 @@ def tellings(draw: st.DrawFn) -> StatusInput:
         generation=draw(COUNTS),
         now=NOW,
         failures_used=draw(TEXT),
+        training_group="worker",
         racks=draw(st.none() | st.integers(0, 99)),
         unprofiled=draw(st.lists(TEXT, max_size=2).map(tuple)),
         wait=draw(st.none() | st.builds(QueueNotFound, TEXT, NODES)),

@@ -22,7 +22,7 @@ from typing import Any
 
 from railwright_scheduler import assume, cancellation, commit_plan, pending, pre_run
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.attempt import breaker, gang, hang, record
+from railwright_scheduler.attempt import breaker, gang, hang, record, resume_points
 from railwright_scheduler.attempt.breaker import CLOSED
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, ObservedGang, Pod, Step
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
@@ -35,6 +35,12 @@ from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.run import RunError, run
 from railwright_scheduler.simulator.view import View
 from simulation import shell_mutants
+from simulation.record_changes import (
+    counts_twice,
+    groups_share_points,
+    revoked_commits_count,
+    spends_budget,
+)
 from simulation.shell_mutants import SHELL_MUTANTS
 from simulation.short_cycles import short_cycles
 from simulation.unisolated import unisolated
@@ -250,17 +256,6 @@ def sweeps_living(original: Original) -> Original:
     return sweep
 
 
-def counts_twice(original: Original) -> Original:
-    def fold(now: JobRecord, entries: Any, policy: Any) -> JobRecord:
-        kept = tuple(entries)
-        folded: JobRecord = original(now, kept, policy)
-        again = [e for e in kept if e.cause is not None and e.cause.counted]
-        seen_before = [e for e in again if e.attempt <= now.ended]
-        return replace(folded, failures=folded.failures + len(seen_before))
-
-    return fold
-
-
 def ignores_suspend(original: Original) -> Original:
     return lambda entry, seen, **now: original(
         entry, seen and replace(seen, suspend=False, spec_hash=entry.spec_hash), **now
@@ -291,10 +286,6 @@ def suspended_starts(original: Original) -> Original:
 
 def training_limits(original: Original) -> Original:
     return dict.fromkeys(original, hang.STILL_S)
-
-
-def spends_budget(original: Original) -> Original:
-    return lambda now, *given: replace(original(now, *given), failures=now.failures + 1)
 
 
 def front_alone(original: Original) -> Original:
@@ -355,8 +346,16 @@ MUTANTS = (
     Mutant(
         "pre-runs are not judged", pre_run, "assess", lambda _: lambda _, it: it, beside="pre_runs"
     ),
-    Mutant("a pre-run spends budget", record, "_profiled", spends_budget, beside="pre_runs"),
+    Mutant(
+        "a pre-run spends budget",
+        record,
+        "_profiled",
+        spends_budget,
+        beside="pre_runs",
+    ),
     Mutant("pre-runs follow for ever", record, "PRE_RUNS_MAX", lambda _: 99, beside="pre_runs"),
+    Mutant("late commits count", record, "reported", revoked_commits_count, beside="checkpoints"),
+    Mutant("groups mix", resume_points, "raised", groups_share_points, beside="checkpoints"),
     Mutant("running attempts are not judged", scheduling, "_assess", constant(None)),
     Mutant("the front of the queue is all of it", QueueWindow, "admits", front_alone, short=True),
     Mutant("a cycle begins at the front", QueueWindow, "__init__", position_forgotten, short=True),

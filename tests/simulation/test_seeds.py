@@ -55,6 +55,12 @@ def test_gangs_of_several_roles_commit_and_settle() -> None:
     assert sum(outcome.succeeded for outcome in outcomes) > SEEDS // 4
 
 
+def test_groups_resume_from_what_they_saved_while_live() -> None:
+    """Invariant I26: among all other faults, with ranks that save after their revocation."""
+    outcomes = [run(seed, steps=STEPS, checkpoints=True) for seed in range(SEEDS // 3)]
+    assert sum(outcome.resumed for outcome in outcomes) > SEEDS // 6
+
+
 def test_chance_is_splitmix64() -> None:
     # The numbers that Rosetta Code publishes for this seed.
     source = SeededRandom(1234567)

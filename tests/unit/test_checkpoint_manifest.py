@@ -10,17 +10,21 @@ from railwright import manifest, protocol
 from railwright.protocol import Checkpoint
 
 
-def committed(job: Path, attempt: int, step: int) -> Path:
+def committed(job: Path, attempt: int, step: int, *, group: str = "worker") -> Path:
     """A checkpoint of two files."""
-    folder = manifest.folder_of(job, Checkpoint(attempt, step))
+    folder = manifest.Volume(job, group).checkpoint(Checkpoint(attempt, step))
     manifest.begin(folder)
     names = ["__0_0.distcp", "rank-0.pt"]
     for name in names:
         manifest.write_durably(folder / name, f"{attempt} {step} {name}".encode())
     files = tuple(manifest.described(folder, names))
-    manifest.prepare(folder, manifest.Manifest(attempt, step, world_size=1, files=files))
+    manifest.prepare(folder, manifest.Manifest(group, attempt, step, world_size=1, files=files))
     manifest.publish(folder)
     return folder
+
+
+def workers(job: Path) -> manifest.Volume:
+    return manifest.Volume(job, "worker")
 
 
 def left(job: Path) -> list[str]:
@@ -35,23 +39,23 @@ def flip_a_bit(path: Path) -> None:
 
 def test_a_checkpoint_counts_only_with_its_manifest(tmp_path: Path) -> None:
     folder = committed(tmp_path, 1, 10)
-    assert manifest.verified(tmp_path, Checkpoint(1, 10)).world_size == 1
+    assert manifest.verified(workers(tmp_path), Checkpoint(1, 10)).world_size == 1
     (folder / manifest.NAME).rename(folder / f"{manifest.NAME}.partial")
     with pytest.raises(manifest.TornError, match=r"there is no manifest\.json"):
-        manifest.verified(tmp_path, Checkpoint(1, 10))
+        manifest.verified(workers(tmp_path), Checkpoint(1, 10))
 
 
 def test_attempt_number_used_again_moves_the_old_folder_aside(tmp_path: Path) -> None:
     """As after a restore of the cluster's store: the number comes twice, the checkpoints do not."""
     for _ in range(2):
-        manifest.claim(tmp_path, 2, run="10.0.0.1:20001")
+        manifest.claim(workers(tmp_path), 2, run="10.0.0.1:20001")
     committed(tmp_path, 2, 10)
-    manifest.claim(tmp_path, 2, run="10.0.0.1:20001")
-    assert manifest.steps(tmp_path, 2) == [10]
-    manifest.claim(tmp_path, 2, run="10.0.0.2:20007")
-    assert (manifest.attempts(tmp_path), manifest.steps(tmp_path, 2)) == ([2], [])
+    manifest.claim(workers(tmp_path), 2, run="10.0.0.1:20001")
+    assert workers(tmp_path).steps(2) == [10]
+    manifest.claim(workers(tmp_path), 2, run="10.0.0.2:20007")
+    assert (workers(tmp_path).attempts(), workers(tmp_path).steps(2)) == ([2], [])
     committed(tmp_path, 2, 10)
-    (aside,) = tmp_path.glob("void-attempt-2-*")
+    (aside,) = tmp_path.glob("attempt-2/void-worker-*")
     assert (aside / "step-10" / manifest.NAME).exists()
 
 
@@ -62,16 +66,19 @@ def test_attempt_number_used_again_moves_the_old_folder_aside(tmp_path: Path) ->
         (lambda folder: (folder / "rank-0.pt").unlink(), r"there is no rank-0\.pt"),
         (lambda folder: (folder / "rank-0.pt").write_bytes(b""), "not as it was written"),
         (lambda folder: (folder / manifest.NAME).write_bytes(b""), "Manifest: expected JSON"),
-        (lambda folder: folder.rename(folder.parent / "step-20"), "the manifest is of step 10"),
+        (
+            lambda folder: folder.rename(folder.parent / "step-20"),
+            "the manifest is of step 10 ",
+        ),
     ],
 )
 def test_damage_is_found_and_named(tmp_path: Path, damage: object, complaint: str) -> None:
     folder = committed(tmp_path, 1, 10)
     assert callable(damage)
     damage(folder)
-    step = manifest.steps(tmp_path, 1)[0]
+    step = workers(tmp_path).steps(1)[0]
     with pytest.raises(manifest.TornError, match=complaint):
-        manifest.verified(tmp_path, Checkpoint(1, step))
+        manifest.verified(workers(tmp_path), Checkpoint(1, step))
 
 
 def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
@@ -79,12 +86,12 @@ def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
     text = (folder / manifest.NAME).read_text()
     (folder / manifest.NAME).write_text(text.replace("rank-0.pt", "../../elsewhere"))
     with pytest.raises(manifest.TornError, match="is not a file of this folder"):
-        manifest.verified(tmp_path, Checkpoint(1, 10))
+        manifest.verified(workers(tmp_path), Checkpoint(1, 10))
 
 
 def test_half_written_folder_is_restarted_and_checkpoint_is_not(tmp_path: Path) -> None:
     """A folder without a manifest is written again; one with a manifest is kept."""
-    folder = manifest.folder_of(tmp_path, Checkpoint(1, 10))
+    folder = workers(tmp_path).checkpoint(Checkpoint(1, 10))
     manifest.begin(folder)
     (folder / "rank-3.pt").touch()
     manifest.begin(folder)
@@ -97,14 +104,14 @@ def test_half_written_folder_is_restarted_and_checkpoint_is_not(tmp_path: Path) 
 def test_the_newest_readable_checkpoints_stay(tmp_path: Path) -> None:
     for attempt, step in [(1, 10), (1, 20), (1, 30), (2, 30), (2, 40), (3, 50)]:
         committed(tmp_path, attempt, step)
-    torn = manifest.folder_of(tmp_path, Checkpoint(2, 45))
+    torn = workers(tmp_path).checkpoint(Checkpoint(2, 45))
     manifest.begin(torn)
-    manifest.prune(tmp_path, [Checkpoint(2, 40), Checkpoint(1, 30)], keep=3)
+    manifest.prune(workers(tmp_path), [Checkpoint(2, 40), Checkpoint(1, 30)], keep=3)
     assert left(tmp_path) == [
-        "attempt-1/step-30",
-        "attempt-2/step-30",
-        "attempt-2/step-40",
-        "attempt-3/step-50",
+        "attempt-1/worker/step-30",
+        "attempt-2/worker/step-30",
+        "attempt-2/worker/step-40",
+        "attempt-3/worker/step-50",
     ]
     assert not torn.exists()
 
@@ -115,13 +122,35 @@ def test_late_write_of_revoked_attempt_evicts_nothing(
     """Checkpoints beyond the resume point do not count for `keep`."""
     for attempt, step in [(1, 10), (1, 20), (1, 30), (1, 40), (2, 30)]:
         committed(tmp_path, attempt, step)
-    manifest.prune(tmp_path, [Checkpoint(2, 30), Checkpoint(1, 20)], keep=2)
-    assert left(tmp_path) == ["attempt-1/step-20", "attempt-2/step-30"]
+    manifest.prune(workers(tmp_path), [Checkpoint(2, 30), Checkpoint(1, 20)], keep=2)
+    assert left(tmp_path) == ["attempt-1/worker/step-20", "attempt-2/worker/step-30"]
 
 
 def test_a_manifest_may_be_larger_than_a_message() -> None:
     file = manifest.File(name="rank-0.pt", size_bytes=2**40, sha256="0" * 64)
-    large = manifest.Manifest(1, 10, world_size=1, files=(file,) * 1_000)
+    large = manifest.Manifest("worker", 1, 10, world_size=1, files=(file,) * 1_000)
     data = protocol.encode(large, bytes_max=manifest.BYTES_MAX)
     assert len(data) > protocol.MESSAGE_BYTES_MAX
     assert protocol.decode(manifest.Manifest, data, bytes_max=manifest.BYTES_MAX) == large
+
+
+def test_groups_remove_and_claim_their_own_folders_alone(tmp_path: Path) -> None:
+    """The evaluator keeps its checkpoints, however often the workers save, and the reverse."""
+    for step in (10, 20, 30):
+        committed(tmp_path, 1, step)
+        committed(tmp_path, 1, step, group="evaluator")
+    manifest.prune(manifest.Volume(tmp_path, "evaluator"), [Checkpoint(1, 30)], keep=1)
+    assert left(tmp_path) == [
+        "attempt-1/evaluator/step-30",
+        *(f"attempt-1/worker/step-{step}" for step in (10, 20, 30)),
+    ]
+    manifest.claim(workers(tmp_path), 1, run="10.0.0.1:20001")
+    assert workers(tmp_path).steps(1) == []
+    assert manifest.Volume(tmp_path, "evaluator").steps(1) == [30]
+
+
+def test_checkpoint_of_another_group_in_a_folder_is_torn(tmp_path: Path) -> None:
+    folder = committed(tmp_path, 1, 10, group="evaluator")
+    folder.parent.rename(folder.parent.with_name("worker"))
+    with pytest.raises(manifest.TornError, match="of group evaluator in attempt 1, not of this"):
+        manifest.verified(workers(tmp_path), Checkpoint(1, 10))

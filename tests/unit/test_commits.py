@@ -14,7 +14,10 @@ from railwright_operator.heartbeats.views import RankView, SessionView
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.commits import Commits
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
+from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.model.snapshot import Role
 
 RUNNING = attempts.RUNNING
 
@@ -32,12 +35,12 @@ class Desk:
         self.woken += 1
 
     async def ask(self, step: int, *, attempt: int = 1) -> asyncio.Task[None]:
-        task = asyncio.create_task(self.commits.ask("a", attempt, step))
+        task = asyncio.create_task(self.commits.ask("a", "worker", attempt, step))
         await asyncio.sleep(0)
         return task
 
     def fold(self, record: JobRecord, view: SessionView | None = None) -> JobRecord:
-        return self.commits.fold("a", record, view)
+        return self.commits.fold("a", record, view, layout(1))
 
 
 def view(
@@ -52,7 +55,7 @@ async def test_a_step_is_granted_when_it_is_recorded_and_not_before() -> None:
     asked = await desk.ask(10)
     assert desk.woken == 1
     after = desk.fold(RUNNING)
-    assert after.checkpoints == (ResumePoint(1, 10),)
+    assert after.checkpoints == (ResumePoint("worker", 1, 10),)
     desk.commits.recorded("a", RUNNING)
     await asyncio.sleep(0)
     assert not asked.done()
@@ -107,13 +110,13 @@ async def test_deleted_job_refuses_all_waiting_commits() -> None:
 
 def test_commit_reported_in_a_heartbeat_counts_too() -> None:
     reported = view(committed=protocol.Checkpoint(1, 30))
-    assert Desk().fold(RUNNING, reported).checkpoints == (ResumePoint(1, 30),)
+    assert Desk().fold(RUNNING, reported).checkpoints == (ResumePoint("worker", 1, 30),)
     foreign = view(committed=protocol.Checkpoint(2, 30))
     assert Desk().fold(RUNNING, foreign).checkpoints == ()
 
 
 def test_a_step_never_goes_back() -> None:
-    held = replace(RUNNING, checkpoints=(ResumePoint(1, 30),))
+    held = replace(RUNNING, checkpoints=(ResumePoint("worker", 1, 30),))
     assert Desk().fold(held, view(committed=protocol.Checkpoint(1, 20))) == held
 
 
@@ -123,16 +126,43 @@ def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
         attempt=3,
         ended=2,
         nodes=attempts.NODES,
-        checkpoints=(ResumePoint(2, 50), ResumePoint(1, 30)),
+        checkpoints=(ResumePoint("worker", 2, 50), ResumePoint("worker", 1, 30)),
     )
     folded = Desk().fold(second, view(resumed_from=protocol.Checkpoint(1, 25)))
-    assert folded.checkpoints == (ResumePoint(1, 25),)
+    assert folded.checkpoints == (ResumePoint("worker", 1, 25),)
     as_fixed = Desk().fold(second, view(resumed_from=protocol.Checkpoint(2, 50)))
     assert as_fixed == second
 
 
 def test_resume_from_own_checkpoint_changes_nothing() -> None:
     """No attempt can: its launcher is wrong, and what older ones wrote stays readable."""
-    record = replace(RUNNING, attempt=2, ended=1, checkpoints=(ResumePoint(1, 30),))
+    record = replace(RUNNING, attempt=2, ended=1, checkpoints=(ResumePoint("worker", 1, 30),))
     own = view(resumed_from=protocol.Checkpoint(2, 10))
     assert Desk().fold(record, own) == record
+
+
+async def test_each_group_has_commits_and_points_of_its_own() -> None:
+    """The evaluator's commit waits for its own point, and its resume point moves no other's."""
+    commits = Commits(lambda: None)
+    groups = number_ranks([Role(1, {}, "worker"), Role(1, {}, "evaluator")])
+    held = (ResumePoint("evaluator", 1, 40), ResumePoint("worker", 1, 50))
+    live = JobRecord(Phase.RUNNING, attempt=2, ended=1, nodes=("n0", "n1"), checkpoints=held)
+    asked = asyncio.create_task(commits.ask("a", "evaluator", 2, 60))
+    await asyncio.sleep(0)
+    ranks = (
+        RankView(0, "n0", committed=protocol.Checkpoint(2, 70)),
+        RankView(1, "n1", resumed_from=protocol.Checkpoint(1, 30)),
+    )
+    two = SessionView("a", 2, groups, ranks, (), started_at_s=0.0, revoked=False)
+    commits.recorded("a", replace(live, checkpoints=(ResumePoint("worker", 2, 60), *held)))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    after = commits.fold("a", live, two, groups)
+    assert after.checkpoints == (
+        ResumePoint("evaluator", 2, 60),
+        ResumePoint("worker", 2, 70),
+        ResumePoint("evaluator", 1, 30),
+        ResumePoint("worker", 1, 50),
+    )
+    commits.recorded("a", after)
+    await asyncio.wait_for(asked, 1)

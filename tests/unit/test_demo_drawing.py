@@ -98,7 +98,7 @@ def test_scene_is_read_from_api_objects() -> None:
     status = {
         "phase": "Recovering",
         "attempt": 1,
-        "checkpoints": [{"attempt": 1, "step": 20}],
+        "checkpoints": [{"group": "worker", "attempt": 1, "step": 20}],
         "lastTermination": {"attempt": 1, "lostNodes": ["node-b1"]},
         "progress": {"step": 24, "totalSteps": 60, "loss": "1.5"},
     }

@@ -28,7 +28,7 @@ class Cluster:
 
     def expect(self, job_uid: str, nodes: int) -> None:
         names = tuple(f"n{rank}" for rank in range(nodes))
-        self.sessions.expect(job_uid, 1, nodes=names, layout=layout(len(names)), resume=())
+        self.sessions.expect(job_uid, 1, nodes=names, layout=layout(len(names)), resume={})
 
     def register(self, job_uid: str, rank: int) -> protocol.Registered:
         message = protocol.Register(

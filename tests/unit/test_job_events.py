@@ -14,7 +14,8 @@ from railwright_operator.report import job_events
 from railwright_operator.report.events import Events, JobEvent
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 
 WHO = {"uid": "uid", "namespace": "team", "name": "a"}
 STARTING = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
@@ -25,7 +26,10 @@ def changes(
 ) -> list[JobEvent]:
     shown = {"reason": "Queued", "message": "message"} | status
     changed = job_events.changes(
-        WHO, records_changed=(before, after), status_changed=(old or {}, shown)
+        WHO,
+        records_changed=(before, after),
+        status_changed=(old or {}, shown),
+        training_group="worker",
     )
     return list(changed)
 
@@ -94,7 +98,7 @@ def test_end_is_a_warning_with_last_lines_before_recovery() -> None:
 
 
 def test_a_recovery_names_the_checkpoint_it_resumes_from() -> None:
-    points = (ResumePoint(1, 90),)
+    points = (ResumePoint("worker", 1, 90),)
     after = replace(attempts.RECOVERING, last_termination=attempts.LOST, checkpoints=points)
     _, recovering = changes(attempts.RUNNING, after)
     assert recovering.note == (

@@ -12,7 +12,8 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 
 CONTAINER = {"name": "train", "image": "image", "command": ["train"]}
 LAUNCHER = pods.Launcher("launcher", "http://operator")
@@ -149,7 +150,10 @@ def test_a_record_is_read_back_from_the_status() -> None:
             "lostNodes": ["n1"],
             "node": "n1",
         },
-        "checkpoints": [{"attempt": 4, "step": 90}, {"attempt": 2, "step": 40}],
+        "checkpoints": [
+            {"group": "worker", "attempt": 4, "step": 90},
+            {"group": "worker", "attempt": 2, "step": 40},
+        ],
     }
     assert record_of({"status": status}) == JobRecord(
         phase=Phase.RECOVERING,
@@ -158,7 +162,7 @@ def test_a_record_is_read_back_from_the_status() -> None:
         restarts=3,
         failures=1,
         last_termination=Cause(CauseCode.NODE_LOST, "node n1 is lost", nodes=("n1",), node="n1"),
-        checkpoints=(ResumePoint(4, 90), ResumePoint(2, 40)),
+        checkpoints=(ResumePoint("worker", 4, 90), ResumePoint("worker", 2, 40)),
     )
 
 

@@ -9,7 +9,9 @@ from railwright.reporting import QUIET_S, STEPS_EVERY_S
 
 STEPS_EVERY_BEATS = round(STEPS_EVERY_S / protocol.HEARTBEAT_INTERVAL_S)
 MEMBER = protocol.Member("job", 1, 1)
-WORLD = protocol.WorldInfo(4, 2, 2, "10.0.0.1", 1, group_rank=1, role_rank=2, role_size=4)
+WORLD = protocol.WorldInfo(
+    *(4, 2, 2, "10.0.0.1", 1), group_rank=1, role_rank=2, role_size=4, group="worker"
+)
 
 
 class Launcher:

@@ -11,7 +11,9 @@ import pytest
 from fixtures import launchers
 from railwright import environment, install, launcher, output, protocol, registration
 
-WORLD = protocol.WorldInfo(8, 4, 4, "10.0.0.1", 20_000, group_rank=2, role_rank=0, role_size=4)
+WORLD = protocol.WorldInfo(
+    *(8, 4, 4, "10.0.0.1", 20_000), group_rank=2, role_rank=0, role_size=4, group="worker"
+)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.model.reasons import PriorityClassNotFound
 from railwright_scheduler.model.snapshot import Unavailable
@@ -58,10 +59,7 @@ def training(name: str = "a", **changes: Any) -> Job:
 def running(nodes: tuple[str, ...] = HERE, **changes: Any) -> ObservedJob:
     """A job that runs since long on two racks, and has just written a checkpoint."""
     record = JobRecord(
-        phase=Phase.RUNNING,
-        attempt=1,
-        nodes=nodes,
-        checkpoints=(ResumePoint(1, 1000),),
+        Phase.RUNNING, attempt=1, nodes=nodes, checkpoints=(ResumePoint("worker", 1, 1000),)
     )
     record = replace(record, **changes.pop("record", {}))
     plain = seen(record, name=changes.pop("name", "a"))

@@ -15,7 +15,9 @@ from railwright import channel, endpoint, environment, pacing, protocol, registr
 from railwright_operator import liveness
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 
-WORLD = protocol.WorldInfo(2, 1, 0, "10.0.0.1", 1, group_rank=0, role_rank=0, role_size=2)
+WORLD = protocol.WorldInfo(
+    *(2, 1, 0, "10.0.0.1", 1), group_rank=0, role_rank=0, role_size=2, group="worker"
+)
 LONG_S = 60
 """No heartbeat of the interval comes within a test."""
 

@@ -192,11 +192,10 @@ def test_pods_of_two_roles_have_ranks_of_their_own() -> None:
     assert pod["metadata"]["name"] == "a-evaluator-1-7"
     assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
     env = {each["name"]: each.get("value") for each in main_of(dict(pod))["env"]}
-    expected = {"NODE_RANK": "3", "ROLE": "evaluator", "FIRST_RANK": "2", "READ_ONLY": "true"}
+    expected = {"NODE_RANK": "3", "ROLE": "evaluator", "FIRST_RANK": "2"}
     assert {name: env[f"RAILWRIGHT_{name}"] for name in expected} == expected
     assert "RAILWRIGHT_PROFILE_STEPS" not in env
     raw["spec"]["workload"] = {"role": "evaluator"}
     pod = pods.render(raw, entry, node_rank=3, launcher=LAUNCHER, profile_steps=5)
     env = {each["name"]: each.get("value") for each in main_of(dict(pod))["env"]}
     assert env["RAILWRIGHT_PROFILE_STEPS"] == "5"
-    assert "RAILWRIGHT_READ_ONLY" not in env

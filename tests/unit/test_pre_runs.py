@@ -9,7 +9,7 @@ import pytest
 
 from fixtures import attempts
 from fixtures.attempts import crash, entry, rank, world_of
-from fixtures.jobs import job, node, with_role
+from fixtures.jobs import job, layout, node, with_role
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler import pre_run
 from railwright_scheduler.attempt import record as records
@@ -21,8 +21,8 @@ from railwright_scheduler.attempt.record import (
     PRE_RUNS_MAX,
     JobRecord,
     PreRunRecord,
-    ResumePoint,
 )
+from railwright_scheduler.attempt.resume_points import GroupReport, ResumePoint
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob, ObservedPreRun
 from railwright_scheduler.model.snapshot import Purpose, TopologyConstraints
 from railwright_scheduler.model.workload import Parallelism
@@ -229,6 +229,7 @@ def test_too_large_pre_run_is_not_tried() -> None:
 
 
 def test_checkpoints_of_a_pre_run_are_never_read() -> None:
-    before = replace(PROFILING, attempt=2, ended=1, checkpoints=(ResumePoint(1, 100),))
-    assert records.committed(before, attempt=2, step=500) == before
-    assert records.resumed(before, attempt=2, source=ResumePoint(1, 50)) == before
+    before = replace(PROFILING, attempt=2, ended=1, checkpoints=(ResumePoint("worker", 1, 100),))
+    source = ResumePoint("worker", 1, 50)
+    report = GroupReport("worker", committed=500, resumed_from=source)
+    assert records.reported(before, [report], layout(1)) == before

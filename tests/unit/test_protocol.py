@@ -20,7 +20,7 @@ BEAT = protocol.Heartbeat(
     ),
     failure=protocol.Failure(rank=6, exit_code=137, signal="SIGKILL", last_lines="größer\n"),
     resumed_from=protocol.Checkpoint(attempt=1, step=30),
-    skipped=("attempt-1/step-40: no manifest",),
+    skipped=("attempt-1/worker/step-40: no manifest",),
 )
 GO = protocol.Registered(
     order=protocol.Order.GO,
@@ -33,7 +33,8 @@ GO = protocol.Registered(
         group_rank=3,
         role_rank=2,
         role_size=4,
-        resume=(protocol.Checkpoint(attempt=1, step=30),),
+        group="worker",
+        groups=(protocol.Group("worker", (protocol.Checkpoint(attempt=1, step=30),), "[::1]:7"),),
     ),
 )
 
@@ -197,11 +198,19 @@ def test_the_largest_messages_fit_into_what_a_receiver_reads() -> None:
     # A launcher that reports a failure brings no stacks.
     shown = replace(heartbeat, failure=None, stacks=(stack,) * protocol.STACKS_MAX)
     assert protocol.decode(protocol.Heartbeat, protocol.encode(shown)) == shown
-    resume = (protocol.Checkpoint(protocol.ATTEMPT_MAX, protocol.STEP_MAX),) * protocol.RESUME_MAX
-    world = protocol.WorldInfo(8, 4, 0, "::1", 2, 0, role_rank=0, role_size=8, resume=resume)
-    go = protocol.Registered(protocol.Order.GO, world=world)
-    assert protocol.decode(protocol.Registered, protocol.encode(go)) == go
     wait = protocol.Registered(
         protocol.Order.WAIT, missing=(protocol.NODES_MAX - 1,) * protocol.MISSING_MAX
     )
     assert protocol.decode(protocol.Registered, protocol.encode(wait)) == wait
+
+
+def test_largest_world_fits_into_a_message() -> None:
+    """Sixteen attempts of each of sixteen groups may be read."""
+    resume = (protocol.Checkpoint(protocol.ATTEMPT_MAX, protocol.STEP_MAX),) * protocol.RESUME_MAX
+    name, run = "g" * protocol.GROUP_BYTES_MAX, "r" * protocol.RUN_BYTES_MAX
+    groups = (protocol.Group(name, resume, run),) * protocol.GROUPS_MAX
+    world = protocol.WorldInfo(
+        8, 4, 0, "::1", 2, 0, role_rank=0, role_size=8, group=name, groups=groups
+    )
+    go = protocol.Registered(protocol.Order.GO, world=world)
+    assert protocol.decode(protocol.Registered, protocol.encode(go)) == go

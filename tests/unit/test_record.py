@@ -16,14 +16,19 @@ from fixtures.attempts import (
     SUSPENDED,
     entry,
 )
+from fixtures.jobs import layout
 from railwright_scheduler.attempt import record
 from railwright_scheduler.attempt.causes import HANGS_FREE, Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import GroupReport, ResumePoint
+from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.model.snapshot import Role
 
 QUEUED = JobRecord()
+TWO_GROUPS = number_ranks([Role(2, {}, "worker"), Role(1, {}, "evaluator")])
 DAY_S = 86_400
 HUNG = Cause(CauseCode.HUNG, "no rank has made a step for 61 s")
 DELETED = Cause(CauseCode.POD_DELETED, "the pod of node rank 1 on n1 was deleted")
@@ -136,25 +141,22 @@ def test_a_way_that_is_not_in_the_table_is_refused() -> None:
         record.started(QUEUED, now_s=7)
 
 
-def test_checkpoints_are_kept_by_attempt_the_newest_first() -> None:
-    now = record.committed(QUEUED, attempt=1, step=100)
-    now = record.committed(now, attempt=2, step=150)
-    now = record.committed(now, attempt=2, step=200)
-    assert now.checkpoints == (ResumePoint(2, 200), ResumePoint(1, 100))
+def test_groups_of_live_attempt_alone_move_their_points() -> None:
+    """Neither a revoked attempt nor a pre-run commits anything."""
+    reports = [GroupReport("worker", committed=30), GroupReport("evaluator", committed=20)]
+    now = record.reported(RUNNING, reports, TWO_GROUPS)
+    assert now.checkpoints == (ResumePoint("evaluator", 1, 20), ResumePoint("worker", 1, 30))
+    assert record.reported(RECOVERING, reports, TWO_GROUPS) == RECOVERING
+    pre_run = replace(RUNNING, phase=Phase.PROFILING)
+    assert record.reported(pre_run, reports, TWO_GROUPS) == pre_run
 
 
-def test_steps_beyond_the_resume_point_are_never_read() -> None:
-    """Later checkpoints of the old attempt are dropped from the record."""
-    now = JobRecord(checkpoints=(ResumePoint(3, 300), ResumePoint(2, 200), ResumePoint(1, 100)))
-    back = record.resumed(now, attempt=4, source=ResumePoint(2, 180))
-    assert back.checkpoints == (ResumePoint(2, 180), ResumePoint(1, 100))
-
-
-def test_only_the_newest_sixteen_attempts_are_kept() -> None:
-    now = QUEUED
-    for attempt in range(1, 40):
-        now = record.committed(now, attempt=attempt, step=attempt)
-    assert [point.attempt for point in now.checkpoints] == list(range(39, 23, -1))
+def test_checkpoint_of_evaluator_ends_no_series_of_hangs() -> None:
+    hanging = replace(RUNNING, hangs=2)
+    evaluated = record.reported(hanging, [GroupReport("evaluator", committed=50)], TWO_GROUPS)
+    assert evaluated.hangs == 2
+    trained = record.reported(evaluated, [GroupReport("worker", committed=10)], TWO_GROUPS)
+    assert trained.hangs == 0
 
 
 def test_an_out_of_memory_is_the_users_to_mend() -> None:
@@ -202,12 +204,19 @@ def test_a_record_that_goes_with_the_ledger_stays(held: JobRecord, entries: list
     assert record.reconcile(held, entries) is held
 
 
+def committed(now: JobRecord, *, attempt: int, step: int) -> JobRecord:
+    """The record once this attempt, while it was live, committed the step."""
+    live = replace(now, phase=Phase.RUNNING, attempt=attempt, ended=attempt - 1)
+    after = record.reported(live, [GroupReport("worker", committed=step)], layout(2))
+    return replace(now, checkpoints=after.checkpoints, hangs=after.hangs)
+
+
 def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
     now = JobRecord()
     spent = []
     for attempt in range(1, HANGS_FREE + 3):
         if attempt == 2:
-            now = record.committed(now, attempt=1, step=10)
+            now = committed(now, attempt=1, step=10)
         entries = [entry(attempt, cause=HUNG)]
         now = record.fold(replace(now, phase=Phase.QUEUED), entries, FailurePolicy(100, DAY_S))
         spent.append((now.hangs, now.failures))
@@ -215,8 +224,8 @@ def test_hangs_without_a_new_checkpoint_spend_budget() -> None:
     assert spent == [(1, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
     assert replace(now, start_failures=0).backoff_s == 40
     # One that was committed before brings the job no further.
-    again = record.committed(now, attempt=5, step=10)
-    assert (again.hangs, record.committed(again, attempt=5, step=11).hangs) == (4, 0)
+    again = committed(now, attempt=5, step=10)
+    assert (again.hangs, committed(again, attempt=5, step=11).hangs) == (4, 0)
 
 
 def test_job_that_hangs_for_ever_fails() -> None:

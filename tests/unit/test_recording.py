@@ -49,7 +49,7 @@ def wakes() -> list[None]:
 def sessions(wakes: list[None]) -> Sessions:
     """Two nodes of two ranks each are expected."""
     found = Sessions(clock=lambda: 0.0, wake=lambda: wakes.append(None))
-    found.expect(JOB, 1, nodes=("n0", "n1"), layout=layout(2, 2), resume=())
+    found.expect(JOB, 1, nodes=("n0", "n1"), layout=layout(2, 2), resume={})
     return found
 
 

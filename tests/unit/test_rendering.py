@@ -15,7 +15,11 @@ from railwright_scheduler.model.snapshot import Purpose
 
 OTHERS = PlacementScore((), None, 0, measured=False, other_devices=("other",))
 STEPS = "RAILWRIGHT_PROFILE_STEPS"
-POINTS = {"checkpoints": [{"attempt": 1, "step": 7}], "attempt": 1, "endedAttempt": 1}
+POINTS = {
+    "checkpoints": [{"group": "worker", "attempt": 1, "step": 7}],
+    "attempt": 1,
+    "endedAttempt": 1,
+}
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ async def test_job_changed_in_this_cycle_is_left_to_the_next() -> None:
 async def test_a_commit_of_a_job_that_is_gone_is_refused() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
-    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
     await asyncio.sleep(0)
     desk.jobs.discard("job-uid")
     await desk.run_cycle()
@@ -118,14 +118,15 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
     desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
-    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
     await asyncio.sleep(0)
     await desk.run_cycle()
     assert not grant.done()
     desk.store.refusals.clear()
     desk.now_s += reporter.PAUSE_CAP_S
     await desk.run_cycle()
-    assert desk.store.objects[path]["status"]["checkpoints"] == [{"attempt": 1, "step": 10}]
+    (point,) = desk.store.objects[path]["status"]["checkpoints"]
+    assert point == {"group": "worker", "attempt": 1, "step": 10}
     assert grant.done()
 
 
@@ -134,7 +135,7 @@ async def test_commit_that_is_stored_is_granted_again() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
     for _ in range(3):
-        grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+        grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
         await asyncio.sleep(0)
         await desk.run_cycle()
         assert grant.done()
@@ -144,7 +145,7 @@ async def test_commit_that_is_stored_is_granted_again() -> None:
 async def test_commit_of_a_job_not_observed_waits() -> None:
     desk = Desk()
     desk.add(reporting.raw_job("job", status=RUNNING))
-    grant = asyncio.create_task(desk.commits.ask("job-uid", 1, 10))
+    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
     await asyncio.sleep(0)
     await desk.run_cycle(unobserved=frozenset({"job-uid"}))
     assert not grant.done()
@@ -345,25 +346,22 @@ async def test_skipped_checkpoint_is_posted_once_and_stays() -> None:
     """The condition Checkpointed keeps the message."""
     desk = Desk()
     path = desk.add(reporting.raw_job("job", status=RUNNING))
-    desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), layout=layout(2), resume=())
+    desk.sessions.expect("job-uid", 1, nodes=("n0", "n1"), layout=layout(2), resume={})
     member = protocol.Member("job-uid", 1, 0)
-    heartbeat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=("attempt-0/step-90",))
+    named = "attempt-0/worker/step-90"
+    heartbeat = protocol.Heartbeat(member, 1, running=1, exited=0, skipped=(named,))
     desk.sessions.heartbeat(heartbeat, "pod")
-    words = "attempt 1 skipped as torn or corrupt: attempt-0/step-90"
+    words = f"attempt 1 skipped as torn or corrupt: {named}"
     for _ in range(3):
         await desk.run_cycle()
         desk.now_s += events.REPEAT_S
     desk.sessions.forget("job-uid")
     await desk.run_cycle()
-    message = next(
-        each["message"]
-        for each in desk.store.objects[path]["status"]["conditions"]
-        if each["type"] == "Checkpointed"
-    )
+    conditions = desk.store.objects[path]["status"]["conditions"]
+    message = next(each["message"] for each in conditions if each["type"] == "Checkpointed")
     assert message == f"no checkpoint was committed yet; {words}"
-    assert [reported for reported in await desk.posted() if reported[0] == "CheckpointSkipped"] == [
-        ("CheckpointSkipped", words)
-    ]
+    posted = [event for event in await desk.posted() if event[0] == "CheckpointSkipped"]
+    assert posted == [("CheckpointSkipped", words)]
 
 
 async def test_a_note_is_cut_at_the_bytes_an_event_takes() -> None:

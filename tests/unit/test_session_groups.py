@@ -11,7 +11,16 @@ from railwright_scheduler import Role
 from railwright_scheduler.model.rank_layout import number_ranks
 
 JOB = "job-uid"
-RESUME = (protocol.Checkpoint(1, 30),)
+RESUME = {
+    "train": (protocol.Checkpoint(1, 30),),
+    "evaluator": (protocol.Checkpoint(1, 20),),
+    "renamed": (protocol.Checkpoint(1, 10),),
+}
+GROUPS = (
+    protocol.Group("train", RESUME["train"], "10.0.0.0:1000"),
+    protocol.Group("evaluator", RESUME["evaluator"], "10.0.0.2:1002"),
+    protocol.Group("renamed", RESUME["renamed"]),
+)
 TWO_GROUPS = number_ranks(
     [
         Role(2, {}, "worker", "train", ranks_per_pod=4),
@@ -40,17 +49,32 @@ def test_each_group_has_a_world_and_a_master_of_its_own() -> None:
     _, answers = _two_groups()
     worlds = {rank: answer.world for rank, answer in answers.items()}
     assert worlds[1] == protocol.WorldInfo(
-        *(10, 3, 4, "10.0.0.0", 1000), group_rank=1, role_rank=4, role_size=8, resume=RESUME
+        *(10, 3, 4, "10.0.0.0", 1000),
+        group_rank=1,
+        role_rank=4,
+        role_size=8,
+        group="train",
+        groups=GROUPS,
     )
     assert worlds[2] == protocol.WorldInfo(
-        *(1, 1, 0, "10.0.0.2", 1002), group_rank=0, role_rank=0, role_size=1, resume=RESUME
+        *(1, 1, 0, "10.0.0.2", 1002),
+        group_rank=0,
+        role_rank=0,
+        role_size=1,
+        group="evaluator",
+        groups=GROUPS,
     )
     assert worlds[3] == protocol.WorldInfo(
-        *(10, 3, 8, "10.0.0.0", 1000), group_rank=2, role_rank=0, role_size=2, resume=RESUME
+        *(10, 3, 8, "10.0.0.0", 1000),
+        group_rank=2,
+        role_rank=0,
+        role_size=2,
+        group="train",
+        groups=GROUPS,
     )
 
 
-def test_only_the_group_that_trains_commits_and_counts() -> None:
+def test_progress_counts_of_the_group_that_trains_alone() -> None:
     sessions, _ = _two_groups()
     for rank, (processes, step) in enumerate(((4, 7), (4, 8), (1, 99), (2, 7))):
         member = protocol.Member(JOB, 2, rank)
@@ -61,11 +85,25 @@ def test_only_the_group_that_trains_commits_and_counts() -> None:
     view = sessions.attempt(JOB, 2)
     assert view is not None
     assert view.progress == protocol.Progress(step=7)
-    with pytest.raises(RefusedError, match="group evaluator commits, expected group train"):
-        sessions.claim_commit(protocol.Commit(protocol.Member(JOB, 2, 2), 7), "pod-2")
-    with pytest.raises(RefusedError, match="node rank 3 commits, expected 0"):
-        sessions.claim_commit(protocol.Commit(protocol.Member(JOB, 2, 3), 7), "pod-3")
-    sessions.claim_commit(protocol.Commit(protocol.Member(JOB, 2, 0), 7), "pod-0")
+
+
+def test_first_pod_of_each_group_commits_for_its_group() -> None:
+    """A commit of one group that is not recorded yet keeps no other group waiting."""
+    sessions, _ = _two_groups()
+    commits = {rank: protocol.Commit(protocol.Member(JOB, 2, rank), 7) for rank in range(4)}
+    for rank in (1, 3):
+        with pytest.raises(RefusedError, match=f"node rank {rank} commits, expected 0"):
+            sessions.claim_commit(commits[rank], f"pod-{rank}")
+    assert sessions.claim_commit(commits[0], "pod-0") == "train"
+    assert sessions.claim_commit(commits[2], "pod-2") == "evaluator"
+    with pytest.raises(RefusedError, match="not recorded yet"):
+        sessions.claim_commit(commits[2], "pod-2")
+    sessions.settle_commit(commits[0], recorded=True)
+    with pytest.raises(RefusedError, match="commit of step 6 after that of step 7"):
+        sessions.claim_commit(protocol.Commit(protocol.Member(JOB, 2, 0), 6), "pod-0")
+    sessions.settle_commit(commits[2], recorded=False)
+    earlier = protocol.Commit(protocol.Member(JOB, 2, 2), 3)
+    assert sessions.claim_commit(earlier, "pod-2") == "evaluator"
 
 
 def test_failure_names_a_rank_of_its_own_pod() -> None:
@@ -102,7 +140,7 @@ def test_evaluation_of_another_group_is_no_pause_of_training() -> None:
     """A worker that lags is found while an evaluator evaluates."""
     now_s = 100.0
     sessions = Sessions(clock=lambda: now_s, wake=lambda: None)
-    sessions.expect(JOB, 2, nodes=("n0", "n1", "n0", "n2"), layout=TWO_GROUPS, resume=())
+    sessions.expect(JOB, 2, nodes=("n0", "n1", "n0", "n2"), layout=TWO_GROUPS, resume={})
     now_s = 200.0
     phase = protocol.Phase.EVALUATING
     steps = protocol.Steps(1, 1, (0,), 0, 1, 0, 0, 0, 0, 0, phase=phase, finishing=False)
@@ -123,7 +161,7 @@ def test_progress_is_that_of_the_group_that_trains() -> None:
         training="worker",
     )
     sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
-    sessions.expect(JOB, 2, nodes=("n0", "n1", "n2", "n3"), layout=layout, resume=())
+    sessions.expect(JOB, 2, nodes=("n0", "n1", "n2", "n3"), layout=layout, resume={})
     committed = protocol.Checkpoint(2, 5)
     for rank, step in ((0, 99), (1, 7)):
         beat_of = protocol.Heartbeat(
@@ -137,4 +175,7 @@ def test_progress_is_that_of_the_group_that_trains() -> None:
         sessions.heartbeat(beat_of, f"pod-{rank}")
     view = sessions.attempt(JOB, 2)
     assert view is not None
-    assert (view.progress, view.committed) == (protocol.Progress(step=7), committed)
+    master = view.master_of("train")
+    assert master is not None
+    assert (view.progress, master.committed) == (protocol.Progress(step=7), committed)
+    assert view.master_of("other") is None

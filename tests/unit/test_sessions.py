@@ -11,11 +11,13 @@ import pytest
 from fixtures.jobs import layout
 from railwright import protocol
 from railwright_operator.heartbeats.messages import RefusedError
-from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, STEP_JUMP_MAX, Sessions
+from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, Sessions
+from railwright_operator.heartbeats.validation import STEP_JUMP_MAX
 from railwright_operator.heartbeats.views import SessionView
 
 JOB = "job-uid"
 RESUME = (protocol.Checkpoint(attempt=1, step=500),)
+RUN = "10.0.0.0:29500"
 
 
 class WorldInfo:
@@ -32,7 +34,9 @@ class WorldInfo:
 
     def expect(self, *, nodes: int = 2, attempt: int = 2) -> None:
         names = tuple(f"n{rank}" for rank in range(nodes))
-        self.sessions.expect(JOB, attempt, nodes=names, layout=layout(nodes, 4), resume=RESUME)
+        self.sessions.expect(
+            JOB, attempt, nodes=names, layout=layout(nodes, 4), resume={"worker": RESUME}
+        )
 
     def register(
         self, rank: int, *, attempt: int = 2, pod: str | None = None
@@ -81,7 +85,8 @@ def test_no_launcher_starts_before_all_are_registered() -> None:
         group_rank=1,
         role_rank=4,
         role_size=12,
-        resume=RESUME,
+        group="worker",
+        groups=(protocol.Group("worker", RESUME, RUN),),
     )
     assert world.view().started_at_s == 100.0
 

@@ -25,7 +25,8 @@ from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.evidence import ObservedImages, PodState
 from railwright_scheduler.model.reasons import PriorityClassNotFound, QueueNotFound
 
@@ -73,7 +74,8 @@ def records(draw: st.DrawFn) -> JobRecord:
     ended = draw(st.integers(0, 20))
     live = draw(st.booleans())
     phases = LIVE if live else set(Phase) - LIVE
-    steps = draw(st.dictionaries(st.integers(1, 20), st.integers(0, 10**9), max_size=4))
+    saved = st.tuples(st.integers(-20, -1), st.sampled_from(("evaluator", "worker")))
+    steps = draw(st.dictionaries(saved, st.integers(0, 10**9), max_size=4))
     return JobRecord(
         phase=draw(st.sampled_from(sorted(phases))),
         attempt=ended + live,
@@ -85,7 +87,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         failures=draw(st.integers(0, 9)),
         failure_times_s=tuple(sorted(draw(st.lists(TIMES_S, max_size=4)))),
         last_termination=draw(st.none() | CAUSES) if ended else None,
-        checkpoints=tuple(ResumePoint(key, steps[key]) for key in sorted(steps, reverse=True)),
+        checkpoints=tuple(ResumePoint(key[1], -key[0], steps[key]) for key in sorted(steps)),
         pre_run=draw(st.none() | st.builds(PreRunRecord, NAMES, st.integers(0, 9), NAMES)),
     )
 

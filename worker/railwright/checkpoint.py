@@ -1,9 +1,10 @@
 """Checkpoints that continue bit for bit, on any number of ranks, after any interruption.
 
-All ranks write their files. Then rank 0 requests the commit from the operator, which refuses it if
-the attempt was revoked. Only then the manifest is renamed into place. Without a response within 5 s
-training goes on and the manifest is renamed; whether later attempts read the checkpoint follows
-from the list that the operator sends them at their start.
+Each group of ranks has its own. All ranks of a group write their files. Then its rank 0 requests
+the commit from the operator, which refuses it if the attempt was revoked. Only then the manifest is
+renamed into place. Without a response within 5 s training goes on and the manifest is renamed;
+whether later attempts read the checkpoint follows from the list that the operator sends them at
+their start.
 """
 
 from __future__ import annotations
@@ -30,29 +31,39 @@ class AttemptRevoked(Exception):  # noqa: N818  # not an error of the script
 
 
 class Checkpointer:
-    """Saves and loads a training run; all ranks call it alike.
+    """Saves and loads the state of a group of ranks, such as a training run; all ranks of the group
+    call it alike.
 
-    ``directory`` is on a volume that all ranks share. ``others`` are the script's own objects with
-    ``state_dict`` and ``load_state_dict``, each saved for each rank: its place in the data, a
-    learning rate schedule. The newest ``keep`` checkpoints stay. Outside a Railwright job the
-    checkpoints are those of the job "local", and each run that saves is an attempt. In a pre-run
+    ``directory`` is on a volume that all ranks of the job share. ``others`` are the script's own
+    objects with ``state_dict`` and ``load_state_dict``, each saved for each rank: its place in the
+    data, a learning rate schedule. The newest ``keep`` checkpoints stay.
+
+    ``group`` names another group of the job: its checkpoints are loaded, those of the current
+    attempt too, and ``save`` raises. Outside a Railwright job the checkpoints are those of the job
+    "local", each run that saves is an attempt, and the group is torchrun's ``--role``. In a pre-run
     nothing is loaded or saved.
 
-    Raises ValueError when ``keep`` is below 1.
+    Raises ValueError when ``keep`` is below 1 or the job has no such ``group``.
     """
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
-        model: torch.nn.Module,
-        optimizer: Optimizers,
+        model: torch.nn.Module | None = None,
+        optimizer: Optimizers = (),
         *,
         keep: int = KEEP,
+        group: str | None = None,
         **others: Stateful,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep: seen {keep}, expected at least 1")
-        self._job = Path(directory) / os.environ.get(environment.JOB_UID, LOCAL_JOB)
+        self._own = environment.group_of(os.environ)
+        self._resume = _resume()
+        self._volume = manifest.Volume(
+            Path(directory) / os.environ.get(environment.JOB_UID, LOCAL_JOB),
+            self._own if group is None else _valid_group(group, self._resume),
+        )
         self._model = model
         self._optimizer = optimizer
         self._keep = keep
@@ -60,50 +71,70 @@ class Checkpointer:
         self._attempt: int | None = None
         self._saved_step: int | None = None
 
-    def load(self) -> int:
+    def load(self, *, after: int = -1) -> int:
         """Restore the newest valid checkpoint and return its step; 0 when there is none.
 
-        A torn checkpoint is skipped and logged. Raises torch's errors when model or optimiser
-        differ from the saved ones, and an error on all ranks when a file holds anything but tensors
-        and plain values: no code in it is run.
+        Only checkpoints of a later step than ``after`` count, so that a script that follows another
+        group loads each once. Random numbers of another group are not taken over. A torn checkpoint
+        is skipped and logged. Raises torch's errors when model or optimiser differ from the saved
+        ones, and an error on all ranks when a file holds anything but tensors and plain values: no
+        code in it is run.
         """
         from railwright import collectives, training_state
 
-        found = collectives.from_rank_zero(self._newest_readable)
-        if found is None:
-            return 0
-        checkpoint, saved_world_size = found
-        folder = manifest.folder_of(self._job, checkpoint)
+        while True:
+            found = collectives.from_rank_zero(lambda: self._newest_readable(after))
+            if found is None:
+                return 0
+            checkpoint, saved_world_size = found
+            try:
+                self._restore(checkpoint, saved_world_size)
+                return checkpoint.step
+            except training_state.READ_ERRORS:
+                if not self._is_removed(checkpoint):
+                    raise
+                _say(f"{self._name(checkpoint)} was removed while it was loaded")
+
+    def _restore(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
+        from railwright import collectives, training_state
+
+        folder = self._volume.checkpoint(checkpoint)
         training_state.load_shards(folder, self._model, self._optimizer)
-        training_state.load_rank(
-            folder,
-            collectives.rank(),
-            saved_world_size=saved_world_size,
-            others=self._others,
+        collectives.from_all(
+            lambda: training_state.load_rank(
+                folder,
+                collectives.rank(),
+                saved_world_size=saved_world_size,
+                others=self._others,
+                is_own=not self._follows,
+            )
         )
-        if collectives.rank() == 0:
-            channel.ask(channel.Request(resumed_from=checkpoint))
-            _say(f"resumed from {_name(checkpoint)}")
-            if saved_world_size != collectives.world_size():
-                _say(
-                    f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
-                    "new ranks have fresh random numbers"
-                )
-        return checkpoint.step
+        if collectives.rank() > 0:
+            return
+        if self._follows:
+            _say(f"loaded {self._name(checkpoint)}")
+            return
+        channel.ask(channel.Request(resumed_from=checkpoint))
+        _say(f"resumed from {self._name(checkpoint)}")
+        if saved_world_size != collectives.world_size():
+            _say(
+                f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
+                "new ranks have fresh random numbers"
+            )
 
     def save(self, step: int) -> None:
         """Saves all ranks' state after this step, and returns when it counts.
 
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
-        operator refuses; OSError on all ranks when any could not write; RuntimeError in a role
-        outside the group that trains.
+        operator refuses; OSError on all ranks when any could not write; RuntimeError when these are
+        the checkpoints of another group.
         """
         from railwright import collectives, training_state
 
-        if environment.READ_ONLY in os.environ:
-            role = os.environ.get("ROLE_NAME", "")
+        if self._follows:
             raise RuntimeError(
-                f"role {role} may load checkpoints, and only the group that trains saves them"
+                f"these are the checkpoints of group {self._volume.group}, which only its ranks "
+                f"save: save those of group {self._own} with another Checkpointer, without group="
             )
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
@@ -120,45 +151,74 @@ class Checkpointer:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step
 
-    def _newest_readable(self) -> tuple[protocol.Checkpoint, int] | None:
+    @property
+    def _follows(self) -> bool:
+        """Whether the checkpoints are those of another group."""
+        return self._volume.group != self._own
+
+    def _newest_readable(self, after: int) -> tuple[protocol.Checkpoint, int] | None:
         """On rank 0: the newest whole checkpoint that may be read, and how many ranks saved it."""
         found, skipped = None, []
         for checkpoint in self._candidates():
+            if checkpoint.step <= after:
+                continue
+            # Another group may be writing it now, or removing it.
+            if self._follows and not self._volume.is_complete(checkpoint):
+                continue
             try:
-                found = checkpoint, manifest.verified(self._job, checkpoint).world_size
+                found = checkpoint, manifest.verified(self._volume, checkpoint).world_size
                 break
             except manifest.TornError as torn:
                 skipped.append(
-                    protocol.fitted(f"{_name(checkpoint)}: {torn}", protocol.NAME_BYTES_MAX)
+                    protocol.fitted(f"{self._name(checkpoint)}: {torn}", protocol.NAME_BYTES_MAX)
                 )
                 _say(f"skipped {skipped[-1]}")
-        if skipped:
+        if skipped and not self._follows:
             channel.ask(channel.Request(skipped=tuple(skipped[: protocol.SKIPPED_MAX])))
         return found
 
     def _candidates(self) -> Iterator[protocol.Checkpoint]:
         for cap in self._readable():
-            for step in manifest.steps(self._job, cap.attempt):
+            for step in self._volume.steps(cap.attempt):
                 if step <= cap.step:
                     yield protocol.Checkpoint(cap.attempt, step)
 
     def _readable(self) -> tuple[protocol.Checkpoint, ...]:
         """Up to which step which attempts may be read, newest first."""
-        resume = os.environ.get(environment.RESUME)
-        if resume is not None:
-            return protocol.decode(environment.Resume, resume.encode()).checkpoints
-        return tuple(
-            protocol.Checkpoint(attempt, protocol.STEP_MAX)
-            for attempt in manifest.attempts(self._job)
+        if self._resume is None:
+            return tuple(
+                protocol.Checkpoint(attempt, protocol.STEP_MAX)
+                for attempt in self._volume.attempts()
+            )
+        for group in self._resume.groups:
+            if group.name == self._volume.group:
+                return (*self._running(group), *group.resume)
+        return ()
+
+    def _running(self, group: protocol.Group) -> tuple[protocol.Checkpoint, ...]:
+        """All that another group saves in the current attempt. A folder of this number may be of an
+        earlier run of it."""
+        attempt = int(os.environ[environment.ATTEMPT])
+        is_other = group.run and not manifest.is_claimed(self._volume, attempt, run=group.run)
+        if not self._follows or is_other:
+            return ()
+        return (protocol.Checkpoint(attempt, protocol.STEP_MAX),)
+
+    def _is_removed(self, checkpoint: protocol.Checkpoint) -> bool:
+        """Whether its group has removed a checkpoint, on all ranks alike."""
+        from railwright import collectives
+
+        return self._follows and not collectives.from_rank_zero(
+            lambda: self._volume.is_complete(checkpoint)
         )
 
     def _begin(self, step: int) -> Path:
         """On rank 0: the empty folder to write to."""
         if self._attempt is None:
-            newest = max(manifest.attempts(self._job), default=0)
+            newest = max(self._volume.attempts(), default=0)
             self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
-            manifest.claim(self._job, self._attempt, run=environment.run_of(os.environ))
-        folder = manifest.folder_of(self._job, protocol.Checkpoint(self._attempt, step))
+            manifest.claim(self._volume, self._attempt, run=environment.run_of(os.environ))
+        folder = self._volume.checkpoint(protocol.Checkpoint(self._attempt, step))
         manifest.begin(folder)
         return folder
 
@@ -168,6 +228,7 @@ class Checkpointer:
         """On rank 0: makes the checkpoint count if this attempt still may."""
         assert self._attempt is not None, "save begins before it commits"
         contents = manifest.Manifest(
+            group=self._own,
             attempt=self._attempt,
             step=step,
             world_size=len(files),
@@ -184,12 +245,28 @@ class Checkpointer:
         # later attempt is allowed to read.
         if permission.confirmed:
             older = [cap for cap in self._readable() if cap.attempt < self._attempt]
-            manifest.prune(self._job, [committed, *older], keep=self._keep)
+            manifest.prune(self._volume, [committed, *older], keep=self._keep)
         return permission
 
+    def _name(self, checkpoint: protocol.Checkpoint) -> str:
+        return f"attempt-{checkpoint.attempt}/{self._volume.group}/step-{checkpoint.step}"
 
-def _name(checkpoint: protocol.Checkpoint) -> str:
-    return f"attempt-{checkpoint.attempt}/step-{checkpoint.step}"
+
+def _resume() -> environment.Resume | None:
+    """The checkpoints that may be read; None outside a job."""
+    text = os.environ.get(environment.RESUME)
+    return None if text is None else protocol.decode(environment.Resume, text.encode())
+
+
+def _valid_group(group: str, resume: environment.Resume | None) -> str:
+    """The group, if the job has it. A pre-run has the group that trains alone. Raises
+    ValueError."""
+    names = None if resume is None else [each.name for each in resume.groups]
+    is_valid = environment.GROUP_PATTERN.fullmatch(group) if names is None else group in names
+    if not is_valid and environment.PRE_RUN not in os.environ:
+        expected = "the name of a group" if names is None else f"one of {', '.join(names)}"
+        raise ValueError(f"group: seen {group!r}, expected {expected}")
+    return group
 
 
 def _say(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ PROFILE_FOLDER = "RAILWRIGHT_PROFILE_FOLDER"
 PRE_RUN = "RAILWRIGHT_PRE_RUN"
 """Set in pre-runs: ranks record their traffic and save nothing."""
 
-READ_ONLY = "RAILWRIGHT_READ_ONLY"
-"""Set in pods outside the group that trains: ranks load checkpoints of that group and save none."""
-
+GROUP = "RAILWRIGHT_GROUP"
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
 TERMINATION_FILE = "/dev/termination-log"
+LOCAL_GROUP = "default"
+"""The role that torchrun gives ranks by itself."""
+
+GROUP_PATTERN = re.compile(r"\w[-.\w]{0,63}", re.ASCII)
 
 Value = TypeVar("Value")
 
@@ -50,9 +53,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The checkpoints a rank may read, as in protocol.WorldInfo.resume."""
+    """The checkpoints a rank may read, as in protocol.WorldInfo.groups."""
 
-    checkpoints: Annotated[tuple[protocol.Checkpoint, ...], protocol.AtMost(protocol.RESUME_MAX)]
+    groups: Annotated[tuple[protocol.Group, ...], protocol.AtMost(protocol.GROUPS_MAX)]
 
 
 def pod(environ: Mapping[str, str]) -> Pod:
@@ -83,9 +86,23 @@ def termination_file(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("RAILWRIGHT_TERMINATION_FILE", TERMINATION_FILE))
 
 
+def group_of(environ: Mapping[str, str]) -> str:
+    """The group of this rank; without a launcher the role that torchrun gives it.
+
+    Raises BadEnvironmentError for a role that is no name of a folder.
+    """
+    if GROUP in environ:
+        return environ[GROUP]
+    role = environ.get("ROLE_NAME", LOCAL_GROUP)
+    if not GROUP_PATTERN.fullmatch(role):
+        expected = "letters, digits, dots, dashes and underscores"
+        raise BadEnvironmentError(f"ROLE_NAME: seen {role[:80]!r}, expected {expected}")
+    return role
+
+
 def run_of(environ: Mapping[str, str]) -> str:
-    """The ID of this run of an attempt: the address of its first rank. It differs between two runs
-    of one number; empty without a launcher."""
+    """The ID of this run of an attempt: the address of the first rank of the group. It differs
+    between two runs of one number; empty without a launcher."""
     return ":".join(environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in environ)
 
 
@@ -123,7 +140,8 @@ def of_rank(
         "TORCHELASTIC_RUN_ID": pod.member.job_uid,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         CHANNEL: str(channel),
-        RESUME: protocol.encode(Resume(world.resume)).decode(),
+        GROUP: world.group,
+        RESUME: protocol.encode(Resume(world.groups)).decode(),
     }
 
 

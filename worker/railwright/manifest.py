@@ -1,9 +1,9 @@
 """Checkpoints as folders: commit with a manifest, verification, and removal of old ones.
 
-``<directory>/<job uid>/attempt-<n>/step-<s>/`` holds the files of all ranks. It counts once
-``manifest.json`` is there, which is written beside its place, synced, and renamed into it last; it
-has size and SHA-256 of every file. A checkpoint is therefore read twice, and damage by a crash, a
-full disk or a bad block is found before it is loaded.
+``<directory>/<job uid>/attempt-<n>/<group>/step-<s>/`` holds the files of all ranks of a group. It
+counts once ``manifest.json`` is there, which is written beside its place, synced, and renamed into
+it last; it has size and SHA-256 of every file. A checkpoint is therefore read twice, and damage by
+a crash, a full disk or a bad block is found before it is loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from railwright import protocol
 
 NAME = "manifest.json"
 RUN = "run"
-"""A file in the folder of an attempt: the run of the attempt that wrote there."""
+"""A file in the folder of a group: the run of the attempt that wrote there."""
 
 BYTES_MAX = 64 * 2**20
 FILES_MAX = 4 * protocol.RANKS_MAX
@@ -48,28 +48,42 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """The checkpoints of one group of a job."""
+
+    job: Path
+    group: str
+
+    def attempt(self, number: int) -> Path:
+        """The folder of the group in an attempt."""
+        return self.job / f"attempt-{number}" / self.group
+
+    def checkpoint(self, checkpoint: protocol.Checkpoint) -> Path:
+        """The folder of a checkpoint."""
+        return self.attempt(checkpoint.attempt) / f"step-{checkpoint.step}"
+
+    def attempts(self) -> list[int]:
+        """The attempts in which the group left a folder, newest first."""
+        return [number for number in _numbers(self.job, "attempt") if self.attempt(number).is_dir()]
+
+    def steps(self, attempt: int) -> list[int]:
+        """The steps of the group's checkpoints in an attempt, torn ones too, newest first."""
+        return _numbers(self.attempt(attempt), "step")
+
+    def is_complete(self, checkpoint: protocol.Checkpoint) -> bool:
+        """Whether a checkpoint has its manifest."""
+        return (self.checkpoint(checkpoint) / NAME).exists()
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The files of a checkpoint, and the number of ranks that wrote it."""
 
+    group: protocol.GroupName
     attempt: protocol.Attempt
     step: protocol.Step
     world_size: Annotated[int, protocol.Between(1, protocol.RANKS_MAX)]
     files: Annotated[tuple[File, ...], protocol.AtMost(FILES_MAX)]
-
-
-def folder_of(job: Path, checkpoint: protocol.Checkpoint) -> Path:
-    """The folder of a checkpoint."""
-    return job / f"attempt-{checkpoint.attempt}" / f"step-{checkpoint.step}"
-
-
-def attempts(job: Path) -> list[int]:
-    """The attempts that left a folder, newest first."""
-    return _numbers(job, "attempt")
-
-
-def steps(job: Path, attempt: int) -> list[int]:
-    """The steps of an attempt's checkpoints, torn ones too, newest first."""
-    return _numbers(job / f"attempt-{attempt}", "step")
 
 
 def described(folder: Path, names: Iterable[str]) -> list[File]:
@@ -78,19 +92,24 @@ def described(folder: Path, names: Iterable[str]) -> list[File]:
         return list(pool.map(lambda name: _described(folder / name), sorted(names)))
 
 
-def claim(job: Path, attempt: int, *, run: str) -> None:
-    """Claim the attempt's folder for this ``run`` of it. Raises OSError.
+def claim(volume: Volume, attempt: int, *, run: str) -> None:
+    """Claim the group's folder in the attempt for this ``run`` of it. Raises OSError.
 
     An attempt number is repeated only after the cluster's store was restored from a backup. The
     folder of the earlier run is then moved away, so that no later attempt reads it.
     """
-    folder = job / f"attempt-{attempt}"
-    mark = folder / RUN
-    if folder.exists() and not (mark.exists() and mark.read_text() == run):
+    folder = volume.attempt(attempt)
+    if folder.exists() and not is_claimed(volume, attempt, run=run):
         folder.rename(folder.with_name(f"void-{folder.name}-{uuid.uuid4().hex[:8]}"))
     folder.mkdir(parents=True, exist_ok=True)
-    if not mark.exists():
-        write_durably(mark, run.encode())
+    if not (folder / RUN).exists():
+        write_durably(folder / RUN, run.encode())
+
+
+def is_claimed(volume: Volume, attempt: int, *, run: str) -> bool:
+    """Whether the group's folder in the attempt is that of this ``run``. Raises OSError."""
+    mark = volume.attempt(attempt) / RUN
+    return mark.exists() and mark.read_text() == run
 
 
 def begin(folder: Path) -> None:
@@ -110,17 +129,21 @@ def prepare(folder: Path, manifest: Manifest) -> None:
 def publish(folder: Path) -> None:
     """Rename the manifest into place: the checkpoint counts. Raises OSError."""
     os.rename(folder / f"{NAME}.partial", folder / NAME)
-    for changed in (folder, folder.parent, folder.parent.parent):
+    for changed in (folder, *folder.parents[:3]):
         _sync_folder(changed)
 
 
-def verified(job: Path, checkpoint: protocol.Checkpoint) -> Manifest:
+def verified(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
     """Read the manifest and verify the hash of every file. Raises TornError."""
-    folder = folder_of(job, checkpoint)
+    folder = volume.checkpoint(checkpoint)
     try:
         manifest = protocol.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
-        if protocol.Checkpoint(manifest.attempt, manifest.step) != checkpoint:
-            raise TornError(f"the manifest is of step {manifest.step}, not of this folder")
+        of_folder = (volume.group, checkpoint.attempt, checkpoint.step)
+        if (manifest.group, manifest.attempt, manifest.step) != of_folder:
+            raise TornError(
+                f"the manifest is of step {manifest.step} of group {manifest.group} in attempt "
+                f"{manifest.attempt}, not of this folder"
+            )
         outside = [file.name for file in manifest.files if Path(file.name).name != file.name]
         if outside:
             raise TornError(f"{outside[0]!r} is not a file of this folder")
@@ -136,8 +159,8 @@ def verified(job: Path, checkpoint: protocol.Checkpoint) -> Manifest:
     return manifest
 
 
-def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
-    """Remove all checkpoints but the newest ``keep`` readable ones.
+def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
+    """Remove all checkpoints of the group but the newest ``keep`` readable ones.
 
     ``readable`` has, for each attempt, the step up to which checkpoints may still be read. The
     newest of these attempts is the caller's own; folders of newer ones are not touched. Failures
@@ -146,18 +169,16 @@ def prune(job: Path, readable: Sequence[protocol.Checkpoint], *, keep: int) -> N
     caps = {cap.attempt: cap.step for cap in readable}
     found = [
         protocol.Checkpoint(attempt, step)
-        for attempt in attempts(job)
+        for attempt in volume.attempts()
         if attempt <= max(caps)
-        for step in steps(job, attempt)
+        for step in volume.steps(attempt)
     ]
     counting = [
-        one
-        for one in found
-        if one.step <= caps.get(one.attempt, -1) and (folder_of(job, one) / NAME).exists()
+        one for one in found if one.step <= caps.get(one.attempt, -1) and volume.is_complete(one)
     ]
     for one in found:
         if one not in counting[:keep]:
-            _remove(folder_of(job, one))
+            _remove(volume.checkpoint(one))
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -48,7 +48,10 @@ RANKS_MAX = NODES_MAX * PROCESSES_MAX
 NAME_BYTES_MAX = 256
 SENTENCE_BYTES_MAX = 1_024
 MISSING_MAX = 1_024
-RESUME_MAX = 256
+RESUME_MAX = 16
+GROUPS_MAX = 16
+GROUP_BYTES_MAX = 64
+RUN_BYTES_MAX = 64
 SKIPPED_MAX = 8
 RANKS_NAMED_MAX = 8
 STACKS_MAX = 4
@@ -62,6 +65,7 @@ Port = Annotated[int, Between(1, 65_535)]
 ProcessCount = Annotated[int, Between(0, PROCESSES_MAX)]
 IntervalS = Annotated[int, Between(1, HEARTBEAT_INTERVAL_S_MAX)]
 Name = Annotated[str, AtMost(NAME_BYTES_MAX)]
+GroupName = Annotated[str, AtMost(GROUP_BYTES_MAX)]
 Sentence = Annotated[str, AtMost(SENTENCE_BYTES_MAX)]
 
 
@@ -102,7 +106,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A committed checkpoint: the attempt that wrote it and the optimiser step it holds."""
+    """A committed checkpoint of a group: the attempt that wrote it and the step it holds."""
 
     attempt: Attempt
     step: Step
@@ -189,13 +193,26 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """A group of ranks with checkpoints of its own.
+
+    ``resume`` lists, newest attempt first, the step up to which each attempt's checkpoints may be
+    read; empty means a start from the beginning. ``run`` is the address and port of its first rank
+    in this attempt, empty if it has none, or if the operator does not know it yet.
+    """
+
+    name: GroupName
+    resume: Annotated[tuple[Checkpoint, ...], AtMost(RESUME_MAX)] = ()
+    run: Annotated[str, AtMost(RUN_BYTES_MAX)] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorldInfo:
     """The parameters of every rank, sent once all are registered.
 
-    Ranks and nodes are of the group; ``group_rank`` is the index of this node there. ``role_rank``
-    is the first rank of this node among the ``role_size`` ranks of its role. ``resume`` lists,
-    newest attempt first, the step up to which each attempt's checkpoints may be
-    read; empty means a start from the beginning.
+    Ranks and nodes are of ``group``; ``group_rank`` is the index of this node there. ``role_rank``
+    is the first rank of this node among the ``role_size`` ranks of its role. ``groups`` are those
+    of the attempt, and earlier ones whose checkpoints may be read.
     """
 
     world_size: Annotated[int, Between(1, RANKS_MAX)]
@@ -206,7 +223,8 @@ class WorldInfo:
     group_rank: NodeRank
     role_rank: Rank
     role_size: Annotated[int, Between(1, RANKS_MAX)]
-    resume: Annotated[tuple[Checkpoint, ...], AtMost(RESUME_MAX)] = ()
+    group: GroupName
+    groups: Annotated[tuple[Group, ...], AtMost(GROUPS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +252,11 @@ class Registered:
 class Heartbeat:
     """A heartbeat. ``running`` and ``exited`` count processes; exits with 0 included.
 
-    ``resumed_from`` is the checkpoint that rank 0 loaded (None: none, or not yet); ``committed``
-    the newest one that it committed; ``skipped`` names torn checkpoints. The master's address is
-    repeated from the world: an operator that restarted during the start needs it for launchers that
-    still wait. ``stacks`` is the response to ``HeartbeatAnswer.stacks``, a heartbeat or two later.
-    ``steps`` is None if only the numbers of steps changed.
+    ``resumed_from`` is the checkpoint that rank 0 of the group loaded (None: none, or not yet);
+    ``committed`` the newest one that it committed; ``skipped`` names torn checkpoints. The master's
+    address is repeated from the world: an operator that restarted during the start needs it for
+    launchers that still wait. ``stacks`` is the response to ``HeartbeatAnswer.stacks``, a heartbeat
+    or two later. ``steps`` is None if only the numbers of steps changed.
     """
 
     member: Member
@@ -269,7 +287,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The request of rank 0 to rename the manifest of this step into place."""
+    """The request of rank 0 of a group to rename the manifest of this step into place."""
 
     member: Member
     step: Step

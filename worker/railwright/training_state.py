@@ -28,8 +28,13 @@ from torch.distributed.checkpoint import (
     state_dict_saver,
 )
 from torch.distributed.checkpoint import state_dict as sharded
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import Metadata
 
-from railwright import manifest, shard_metadata
+from railwright import collectives, manifest, shard_metadata
+
+READ_ERRORS = (OSError, CheckpointException)
+"""What ``load_shards`` and ``load_rank`` raise, on all ranks, when files of a checkpoint go."""
 
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
 
@@ -44,23 +49,30 @@ class Stateful(Protocol):
         """Puts the state back."""
 
 
-def save_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) -> None:
+def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
     """Writes this rank's part of model and optimiser; all ranks must call it."""
+    if model is None:
+        return
     writer = filesystem.FileSystemWriter(folder, sync_files=True)
     with _alone_is_fine():
         state_dict_saver.save(_shards(model, optimizers), storage_writer=writer)
 
 
-def load_shards(folder: Path, model: torch.nn.Module, optimizers: Optimizers) -> None:
+def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
     """Puts back model and optimiser; all ranks must call it.
 
     Raises ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not write.
     """
+    if model is None:
+        return
     state = _shards(model, optimizers)
+    read: list[Metadata] = []
+    # A rank that cannot read it must not leave the others in torch's collectives.
+    collectives.from_all(lambda: read.append(shard_metadata.read(folder)))
     with _alone_is_fine():
         state_dict_loader.load(
             state,
-            storage_reader=shard_metadata.Reader(folder, shard_metadata.read(folder)),
+            storage_reader=shard_metadata.Reader(folder, read[0]),
             planner=shard_metadata.Planner(),
         )
     sharded.set_state_dict(
@@ -89,21 +101,30 @@ def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[s
         error.add_note(f"the state of {', '.join(others)} could not be read back")
         raise
     manifest.write_durably(folder / _rank_file(rank), buffer.getvalue())
-    shared = (shard_metadata.FILE,) if rank == 0 else ()
+    has_shards = (folder / shard_metadata.FILE).exists()
+    shared = (shard_metadata.FILE,) if rank == 0 and has_shards else ()
     shards = [path.name for path in folder.glob(f"__{rank}_*")]
     return [*shards, *shared, _rank_file(rank)]
 
 
 def load_rank(
-    folder: Path, rank: int, *, saved_world_size: int, others: Mapping[str, Stateful]
+    folder: Path,
+    rank: int,
+    *,
+    saved_world_size: int,
+    others: Mapping[str, Stateful],
+    is_own: bool,
 ) -> None:
-    """Puts back what is this rank's alone, last of all: loading must not use up random numbers."""
+    """Puts back what is this rank's alone, last of all: loading must not use up random numbers. The
+    checkpoint of another group has none for this one."""
     state = _read(folder / _rank_file(rank % saved_world_size))
     for name, other in others.items():
         if name in state["others"]:
             other.load_state_dict(state["others"][name])
         elif rank == 0:
             print(f"railwright: the checkpoint has no state of {name!r}", file=sys.stderr)
+    if not is_own:
+        return
     if rank < saved_world_size:
         _set_generators(state["random"])
     else:

@@ -43,8 +43,9 @@ to be accepted, and how many may."""
 PodUidOf = Callable[[str, int, int], str | None]
 """The UID of the live pod of (job UID, attempt, node rank); None when there is none."""
 
-OnCommit = Callable[[str, int, int], Awaitable[None]]
-"""Returns once (job UID, attempt, step) is durably recorded; raises RequestFailed if it is not."""
+OnCommit = Callable[[str, str, int, int], Awaitable[None]]
+"""Returns once (job UID, group, attempt, step) is durably recorded; raises RequestFailed if it is
+not."""
 
 Body = TypeVar("Body", protocol.Register, protocol.Heartbeat, protocol.Commit, profile.Handover)
 
@@ -132,10 +133,10 @@ class HeartbeatServer:
     async def _commit(self, message: protocol.Commit, pod_uid: str) -> protocol.CommitAnswer:
         """Grant a commit once its step is durable, unless the attempt was revoked meanwhile."""
         member, recorded = message.member, False
-        self.sessions.claim_commit(message, pod_uid)
+        group = self.sessions.claim_commit(message, pod_uid)
         try:
             async with asyncio.timeout(COMMIT_DEADLINE_S):
-                await self.on_commit(member.job_uid, member.attempt, message.step)
+                await self.on_commit(member.job_uid, group, member.attempt, message.step)
             recorded = True
         except (TimeoutError, RequestFailed) as error:
             logger.warning(

@@ -26,10 +26,11 @@ from railwright_operator.heartbeats.interval import (
 )
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
+from railwright_operator.heartbeats.validation import ResumeLists, unlikely_step
 from railwright_operator.heartbeats.views import RankView, SessionView, is_news
-from railwright_scheduler.model.rank_layout import EMPTY, RankLayout, RoleRanks
+from railwright_scheduler.model.rank_layout import EMPTY, RankLayout
 
-STEP_JUMP_MAX, MISSING_NAMED_MAX = 10**9, 64
+MISSING_NAMED_MAX = 64
 
 PAUSES = (protocol.Phase.EVALUATING, protocol.Phase.CHECKPOINTING)
 """Phases of some ranks in which others may wait for them."""
@@ -41,14 +42,14 @@ class _Session:
     attempt: int
     nodes: tuple[str, ...]
     layout: RankLayout
-    resume: tuple[protocol.Checkpoint, ...]
+    resume: ResumeLists
     ranks: list[RankView]
     missing: dict[int, None]
     masters: dict[str, tuple[str, int]] = field(default_factory=dict)
     started_at_s: float | None = None
     revoked: bool = False
-    committing: bool = False
-    granted_step: int = field(default=-1)
+    committing: set[str] = field(default_factory=set)
+    granted_steps: dict[str, int] = field(default_factory=dict)
     shown: SessionView | None = None
     recording: Recording = field(default_factory=Recording)
     training_since_s: float = 0.0
@@ -57,10 +58,15 @@ class _Session:
     def find_masters(self) -> None:
         """Set the master of each group that has none and whose launchers are all registered. After
         a restart of the operator some groups may run already, and others wait at the barrier."""
-        for group in {role.group for role in self.layout.roles} - self.masters.keys():
+        for group in self.layout.masters.keys() - self.masters.keys():
             ranks = [self.ranks[pod] for pod in self.layout.pods_of(group, len(self.ranks))]
             if ranks and all(rank.address for rank in ranks):
                 self.masters[group] = ranks[0].address, ranks[0].master_port
+
+    def run_of(self, group: str) -> str:
+        """The address and port of the group's first rank; empty if unknown or no IP address."""
+        run = ":".join(map(str, self.masters.get(group, ())))
+        return run if len(run.encode()) <= protocol.RUN_BYTES_MAX else ""
 
 
 class Sessions:
@@ -83,9 +89,10 @@ class Sessions:
         *,
         nodes: tuple[str, ...],
         layout: RankLayout,
-        resume: tuple[protocol.Checkpoint, ...],
+        resume: ResumeLists,
     ) -> None:
         """Accept messages of this attempt from now on. ``nodes`` are by the number of the pod.
+        ``resume`` has for each group up to which step it may read which earlier attempt.
 
         Earlier attempts are over. A repeated call changes nothing, nor does it undo a revocation.
         """
@@ -105,7 +112,7 @@ class Sessions:
         held = self._sessions.get(job_uid)
         if held is None or held.attempt < attempt:
             self._sessions[job_uid] = _Session(
-                job_uid, attempt, (), EMPTY, (), [], {}, revoked=True
+                job_uid, attempt, (), EMPTY, {}, [], {}, revoked=True
             )
             self._launchers.update(job_uid, 0)
         elif held.attempt == attempt:
@@ -193,7 +200,7 @@ class Sessions:
         """
         session, before = self._claim_rank(message.member, pod_uid)
         rank = message.member.node_rank
-        for reason in _contradictions(session, message):
+        for reason in _contradictions(session.layout, message):
             self._update(session, rank)
             raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
         requested = session.stacks_since_s is not None
@@ -202,7 +209,7 @@ class Sessions:
         if message.sequence <= before.sequence:
             self._update(session, rank, interval_s)
             return answer
-        unlikely = _unlikely_step(session, before.progress, message.progress)
+        unlikely = unlikely_step(session.resume, before.progress, message.progress)
         if unlikely:
             message = replace(message, progress=None)
         after = self._update(session, rank, interval_s, **self._facts(before, message))
@@ -229,7 +236,12 @@ class Sessions:
         """
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
-        role = _training(session, message.member, "records")
+        role = session.layout.of(message.member.node_rank)
+        if role.group != session.layout.training.group:
+            training = session.layout.training.group
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN, f"group {role.group} records, expected group {training}"
+            )
         own = role.ranks_of(message.member.node_rank)
         if message.part.rank not in own:
             raise RefusedError(
@@ -241,35 +253,39 @@ class Sessions:
             self._wake()
         return protocol.HeartbeatAnswer(protocol.Order.CONTINUE)
 
-    def claim_commit(self, message: protocol.Commit, pod_uid: str) -> None:
-        """Check that this commit may be granted now, one at a time. Raises RefusedError."""
+    def claim_commit(self, message: protocol.Commit, pod_uid: str) -> str:
+        """Check that this commit may be granted now, one at a time for each group; return the
+        group. Raises RefusedError."""
         session, _ = self._claim_rank(message.member, pod_uid)
         self._update(session, message.member.node_rank)
-        master = _training(session, message.member, "commits").master
-        if message.member.node_rank != master:
+        role = session.layout.of(message.member.node_rank)
+        if message.member.node_rank != role.master:
             raise RefusedError(
                 HTTPStatus.FORBIDDEN,
-                f"node rank {message.member.node_rank} commits, expected {master}",
+                f"node rank {message.member.node_rank} commits, expected {role.master}",
             )
-        if message.step < session.granted_step:
+        granted = session.granted_steps.get(role.group, -1)
+        if message.step < granted:
             raise RefusedError(
                 HTTPStatus.BAD_REQUEST,
-                f"commit of step {message.step} after that of step {session.granted_step}",
+                f"commit of step {message.step} after that of step {granted}",
             )
-        if session.committing:
+        if role.group in session.committing:
             raise RefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "the commit before this one is not recorded yet"
             )
-        session.committing = True
+        session.committing.add(role.group)
+        return role.group
 
     def settle_commit(self, message: protocol.Commit, *, recorded: bool) -> None:
         """End what ``claim_commit`` began. Raises RefusedError if it was revoked meanwhile."""
         member = message.member
         held = self._sessions.get(member.job_uid)
         if held is not None and held.attempt == member.attempt:
-            held.committing = False
+            group = held.layout.of(member.node_rank).group
+            held.committing.discard(group)
             if recorded:
-                held.granted_step = message.step
+                held.granted_steps[group] = message.step
         if recorded:
             self._session(member)
 
@@ -333,16 +349,6 @@ class Sessions:
         )
 
 
-def _training(session: _Session, member: protocol.Member, verb: str) -> RoleRanks:
-    """The role of a launcher, which must be of the group that trains. Raises RefusedError."""
-    role, training = session.layout.of(member.node_rank), session.layout.training.group
-    if role.group != training:
-        raise RefusedError(
-            HTTPStatus.FORBIDDEN, f"group {role.group} {verb}, expected group {training}"
-        )
-    return role
-
-
 def _registered(session: _Session, node_rank: int, interval_s: int | None) -> protocol.Registered:
     """The response to a registration: go after the barrier, once there is a master; else wait."""
     role = session.layout.of(node_rank)
@@ -359,15 +365,19 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
         role_size=len(role.pods) * role.ranks_per_pod,
         master_address=master[0],
         master_port=master[1],
-        resume=session.resume,
+        group=role.group,
+        groups=tuple(
+            protocol.Group(name, session.resume.get(name, ()), session.run_of(name))
+            for name in dict.fromkeys((*session.layout.masters, *session.resume))
+        ),
     )
     return protocol.Registered(protocol.Order.GO, world=world)
 
 
-def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[str]:
+def _contradictions(layout: RankLayout, message: protocol.Heartbeat) -> Iterator[str]:
     """The facts in a heartbeat that its launcher cannot report."""
     member = message.member
-    own = session.layout.of(member.node_rank).ranks_of(member.node_rank)
+    own = layout.of(member.node_rank).ranks_of(member.node_rank)
     count = len(own)
     if message.running + message.exited > count:
         seen = message.running + message.exited
@@ -384,17 +394,3 @@ def _contradictions(session: _Session, message: protocol.Heartbeat) -> Iterator[
         yield f"committed.attempt is {committed.attempt}, expected {member.attempt}"
     if resumed is not None and resumed.attempt > member.attempt:
         yield f"resumed_from.attempt is {resumed.attempt}, expected at most {member.attempt}"
-
-
-def _unlikely_step(
-    session: _Session, before: protocol.Progress | None, after: protocol.Progress | None
-) -> str:
-    """Why a step is implausible: it went back, or too far for one interval; empty if it is not."""
-    if after is None:
-        return ""
-    resumed = max((checkpoint.step for checkpoint in session.resume), default=0)
-    floor = before.step if before is not None else 0
-    ceiling = (before.step if before is not None else resumed) + STEP_JUMP_MAX
-    if floor <= after.step <= ceiling:
-        return ""
-    return f"progress.step is {after.step}, expected {floor} to {ceiling}"

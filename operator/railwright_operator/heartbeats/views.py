@@ -71,19 +71,9 @@ class SessionView:
         training = (rank.progress for rank in self.ranks if self.layout.trains(rank.node_rank))
         return next((progress for progress in training if progress is not None), None)
 
-    @property
-    def resumed_from(self) -> protocol.Checkpoint | None:
-        """The checkpoint that the job loaded, as the master of the training group reports it."""
-        return self._master.resumed_from if self._master is not None else None
-
-    @property
-    def committed(self) -> protocol.Checkpoint | None:
-        """The newest committed checkpoint, as the master of the training group reports it."""
-        return self._master.committed if self._master is not None else None
-
-    @property
-    def _master(self) -> RankView | None:
-        master = self.layout.training.master
+    def master_of(self, group: str) -> RankView | None:
+        """The launcher that reports the checkpoints of a group."""
+        master = self.layout.masters.get(group, len(self.ranks))
         return self.ranks[master] if master < len(self.ranks) else None
 
 

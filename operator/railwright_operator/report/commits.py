@@ -12,13 +12,16 @@ from collections.abc import Callable, Container
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube.errors import Unreachable
 from railwright_scheduler.attempt import record as records
-from railwright_scheduler.attempt.record import JobRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import GroupReport, ResumePoint
+from railwright_scheduler.model.rank_layout import RankLayout
 
-Asked = tuple[int, int]
+Asked = tuple[str, int, int]
+"""Group, attempt and step."""
 
 
 class Commits:
-    """The commits that wait, by job, attempt and step."""
+    """The commits that wait, by job, group, attempt and step."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -27,37 +30,35 @@ class Commits:
     def __repr__(self) -> str:
         return f"<Commits jobs={len(self._waiting)}>"
 
-    async def ask(self, job_uid: str, attempt: int, step: int) -> None:
+    async def ask(self, job_uid: str, group: str, attempt: int, step: int) -> None:
         """Wait until the step is in the job's status. Raises Unreachable if its attempt is over."""
         waiting = self._waiting.setdefault(job_uid, {})
-        future = waiting.setdefault((attempt, step), asyncio.get_running_loop().create_future())
+        asked = (group, attempt, step)
+        future = waiting.setdefault(asked, asyncio.get_running_loop().create_future())
         self._wake()
         if not await asyncio.shield(future):
             raise Unreachable(f"attempt {attempt} is over: step {step} was not recorded")
 
-    def fold(self, job_uid: str, record: JobRecord, view: SessionView | None) -> JobRecord:
-        """The record with the commits that ranks of the live attempt requested or reported."""
-        if not record.live:
-            return record
-        asked = self._waiting.get(job_uid, {})
-        steps = [step for attempt, step in asked if attempt == record.attempt]
-        newest = view.committed if view is not None else None
-        if newest is not None and newest.attempt == record.attempt:
-            steps.append(newest.step)
-        held = next((p.step for p in record.checkpoints if p.attempt == record.attempt), -1)
-        if steps and max(steps) > held:
-            record = records.committed(record, attempt=record.attempt, step=max(steps))
-        return _resumed(record, view)
+    def fold(
+        self, job_uid: str, record: JobRecord, view: SessionView | None, layout: RankLayout
+    ) -> JobRecord:
+        """The record with the commits that groups of the live attempt requested or reported."""
+        waiting: dict[str, list[int]] = {group: [] for group in layout.masters}
+        for group, attempt, step in self._waiting.get(job_uid, ()):
+            if attempt == record.attempt:
+                waiting.setdefault(group, []).append(step)
+        reports = [_report(group, record.attempt, its, view) for group, its in waiting.items()]
+        return records.reported(record, reports, layout)
 
     def recorded(self, job_uid: str, record: JobRecord) -> None:
         """Answer the commits that this record, now in the job's status, grants or refuses."""
         waiting = self._waiting.get(job_uid, {})
-        held = {point.attempt: point.step for point in record.checkpoints}
+        held = {(point.group, point.attempt): point.step for point in record.checkpoints}
         for asked in list(waiting):
-            attempt, step = asked
-            if attempt == record.attempt and record.live and held.get(attempt, -1) < step:
-                continue
+            group, attempt, step = asked
             granted = record.live and attempt == record.attempt
+            if granted and held.get((group, attempt), -1) < step:
+                continue
             waiting.pop(asked).set_result(granted)
         if not waiting:
             self._waiting.pop(job_uid, None)
@@ -74,14 +75,12 @@ class Commits:
             future.set_result(False)
 
 
-def _resumed(record: JobRecord, view: SessionView | None) -> JobRecord:
-    """Drop checkpoints after the one that the attempt resumed from: they were invalid."""
-    source = view.resumed_from if view is not None else None
-    if source is None or source.attempt >= record.attempt:
-        return record
-    newest = next((p for p in record.checkpoints if p.attempt < record.attempt), None)
-    if newest == ResumePoint(source.attempt, source.step):
-        return record
-    return records.resumed(
-        record, attempt=record.attempt, source=ResumePoint(source.attempt, source.step)
-    )
+def _report(group: str, attempt: int, steps: list[int], view: SessionView | None) -> GroupReport:
+    """What is known of a group's checkpoints: the ``steps`` that wait, and its last heartbeat."""
+    master = view.master_of(group) if view is not None else None
+    committed = master.committed if master is not None else None
+    if committed is not None and committed.attempt == attempt:
+        steps = [*steps, committed.step]
+    loaded = master.resumed_from if master is not None else None
+    source = None if loaded is None else ResumePoint(group, loaded.attempt, loaded.step)
+    return GroupReport(group, committed=max(steps, default=None), resumed_from=source)

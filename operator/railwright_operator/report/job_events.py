@@ -18,6 +18,7 @@ from railwright_operator.report.status import (
     skipped_checkpoints,
 )
 from railwright_scheduler.attempt import record as records
+from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -35,6 +36,7 @@ def changes(
     *,
     records_changed: tuple[JobRecord, JobRecord],
     status_changed: tuple[Mapping[str, Any], Status],
+    training_group: str,
 ) -> Iterator[JobEvent]:
     """The events of one cycle, each cause before its effects; ``job`` is the job's metadata."""
     (before, after), (old, status) = records_changed, status_changed
@@ -47,7 +49,7 @@ def changes(
     phase, reason, message = after.phase, status["reason"], status["message"]
     notes = {
         Phase.RUNNING: f"every rank passed the barrier: {message}",
-        Phase.RECOVERING: _recovery(after),
+        Phase.RECOVERING: _recovery(after, training_group),
         Phase.SUSPENDED: message,
         Phase.SUCCEEDED: message,
         Phase.FAILED: message,
@@ -84,11 +86,11 @@ def _placement(record: JobRecord) -> str:
     return f"attempt {record.attempt}: {len(record.nodes)} nodes, by node rank: {nodes}"
 
 
-def _recovery(record: JobRecord) -> str:
+def _recovery(record: JobRecord, training_group: str) -> str:
     later = f" in {record.backoff_s} s" if record.backoff_s else ""
-    if not record.checkpoints:
+    newest = resume_points.newest(record.checkpoints, training_group)
+    if newest is None:
         return f"a new attempt follows{later}; no checkpoint was committed: it starts over"
-    newest = record.checkpoints[0]
     return (
         f"a new attempt follows{later}; it resumes from the newest sound checkpoint up to step "
         f"{newest.step} of attempt {newest.attempt}"

@@ -244,6 +244,7 @@ class Reporter:
             cached.raw["metadata"],
             records_changed=(cached.record, given.record),
             status_changed=(given.before, after),
+            training_group=given.training_group,
         ):
             self.events.add(event)
         if profile:
@@ -270,7 +271,8 @@ class Reporter:
         self, cached: CachedJob, record: JobRecord, plan: Plan, now_s: int
     ) -> StatusInput:
         view = self.sessions.attempt(cached.uid, record.attempt)
-        record = self.commits.fold(cached.uid, record, view)
+        layout = cached.layout_of(record)
+        record = self.commits.fold(cached.uid, record, view, layout)
         verdict = plan.assessments.get(cached.uid)
         policy = failure_policies.convert(cached.job.spec.failure_policy)
         return StatusInput(
@@ -284,6 +286,7 @@ class Reporter:
             wait=plan.waits.get(cached.uid),
             assessment=verdict if isinstance(verdict, Ongoing) else None,
             session=view,
+            training_group=layout.training.group,
             ranks=self.state_builder.ranks(cached.uid) if record.phase in STARTS_IN else (),
             unreadable=self.jobs.why_unreadable(cached.uid),
             set_aside=self.faults.mark(cached.uid),

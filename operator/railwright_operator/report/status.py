@@ -12,9 +12,10 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import schema, training_job_status
-from railwright_conversion import times
+from railwright_conversion import checkpoints, times
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report import bounds
+from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
@@ -58,6 +59,7 @@ Status = dict[str, Any]
 class StatusInput:
     """One job after a cycle: ``now`` is the time to write, RFC 3339; ``before`` the status held.
 
+    ``training_group`` is the group of the role that trains.
     ``ranks`` is empty while the attempt is in the ledger: its pods are not all bound yet.
     ``unprofiled`` are the kinds of its nodes' devices that its profile was not recorded on; None if
     it has no profile.
@@ -75,6 +77,7 @@ class StatusInput:
     wait: Reason | None = None
     assessment: Ongoing | None = None
     session: SessionView | None = None
+    training_group: str = ""
     ranks: Sequence[ObservedRank] = field(default=())
     unreadable: str | None = None
     set_aside: Mapping[str, Any] | None = None
@@ -84,7 +87,6 @@ class StatusInput:
 def render(given: StatusInput) -> Status:
     """Render the status: fields without a value are left out, those of a later version kept."""
     record = given.record
-    checkpoints = record.checkpoints[: training_job_status.CHECKPOINTS_MAX]
     headline = _headline(given)
     reason, message = bounds.word(headline[0]), bounds.sentence(headline[1])
     status: Status = {
@@ -105,7 +107,7 @@ def render(given: StatusInput) -> Status:
         "nodesSummary": _summary(record.nodes),
         "racks": given.racks if record.nodes else None,
         "progress": _progress(given),
-        "checkpoints": [{"attempt": p.attempt, "step": p.step} for p in checkpoints],
+        "checkpoints": [checkpoints.render(point) for point in record.checkpoints],
         "preRun": _pre_run(given),
         "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
         "lastTermination": _last_termination(given),
@@ -365,9 +367,9 @@ def _conditions(given: StatusInput, reason: str, message: str) -> list[Status]:
 def _checkpointed(given: StatusInput) -> tuple[bool, str, str]:
     unfit = _skipping(given)
     more = f"; {unfit}" if unfit else ""
-    if not given.record.checkpoints:
+    newest = resume_points.newest(given.record.checkpoints, given.training_group)
+    if newest is None:
         return False, "NoCheckpoint", f"no checkpoint was committed yet{more}"
-    newest = given.record.checkpoints[0]
     return True, "Committed", f"step {newest.step} of attempt {newest.attempt}{more}"
 
 

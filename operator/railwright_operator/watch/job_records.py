@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from railwright_conversion import times
+from railwright_conversion import checkpoints, times
 from railwright_operator.watch import causes
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, ResumePoint
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
 
 Raw = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ def record_of(raw: Raw) -> JobRecord:
         start_failures=status.get("startFailures", 0),
         hangs=status.get("hangs", 0),
         last_termination=None if last_termination is None else _cause(last_termination),
-        checkpoints=tuple(ResumePoint(point["attempt"], point["step"]) for point in points),
+        checkpoints=tuple(map(checkpoints.parse, points)),
         pre_run=pre_run
         and PreRunRecord(pre_run["specHash"], pre_run["attempts"], pre_run.get("message", "")),
         started_s=None if started is None else times.parse(started),

@@ -197,9 +197,7 @@ def _environment(
         "RAILWRIGHT_NUM_PROCESSES": str(role.ranks_per_pod),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
-    if not layout.trains(node_rank):
-        values["RAILWRIGHT_READ_ONLY"] = "true"
-    elif profile_steps and role == layout.training and role.launchers == len(role.pods):
+    if profile_steps and role == layout.training and role.launchers == len(role.pods):
         values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
     if entry.purpose is Purpose.PRE_RUN:
         values["RAILWRIGHT_PRE_RUN"] = "true"

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright_api import names
+from railwright_conversion import checkpoints
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import placement_score, pods, pre_runs
+from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.model.snapshot import Purpose
 
@@ -44,7 +46,7 @@ class Rendering:
             return None
         is_pre_run = entry.purpose is Purpose.PRE_RUN
         points = () if is_pre_run else cached.record.checkpoints
-        resume = (p for p in points if p.attempt < entry.attempt)
+        resume = resume_points.readable(points, entry.attempt)
         last_termination = cached.record.last_termination
         reason = (
             f"after {last_termination.code}: {last_termination.message}"
@@ -59,7 +61,7 @@ class Rendering:
             "nodes": list(entry.nodes),
             "roles": [{"name": role.name, "replicas": role.replicas} for role in entry.roles],
             "spans": [{"level": level, "domains": count} for level, count in entry.spans],
-            "resume": [{"attempt": p.attempt, "step": p.step} for p in resume],
+            "resume": [checkpoints.render(point) for point in resume],
             "topologyHash": entry.topology_hash,
             "reason": reason,
         }

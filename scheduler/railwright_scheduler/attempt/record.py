@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.causes import (
     FINAL_CAUSES,
     HANGS_FREE,
@@ -22,6 +23,8 @@ from railwright_scheduler.attempt.causes import (
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase, move
+from railwright_scheduler.attempt.resume_points import GroupReport, ResumePoint
+from railwright_scheduler.model.rank_layout import RankLayout
 from railwright_scheduler.model.snapshot import Purpose
 
 BACKOFF_S_FIRST = 5
@@ -44,18 +47,8 @@ STOPPED = frozenset({CauseCode.SUSPENDED, CauseCode.JOB_DELETED})
 NEVER_COMMITTING = FINAL | {Phase.RUNNING}
 """Phases that no job has while its newest attempt is being bound, or was never bound."""
 
-CHECKPOINTED_ATTEMPTS_MAX = 16
-
 PRE_RUNS_MAX = 3
 """Pre-runs of one spec that may end by causes that are not their fault."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
-    """Up to which step the checkpoints of an attempt may be read by later ones."""
-
-    attempt: int
-    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +70,10 @@ class JobRecord:
     pods had been bound, and that another one followed, ``moves`` those that were ended for a better
     place, ``failures`` those that count against the budget; ``failure_times_s`` are those of the
     window that ended with the last of them. ``start_failures`` counts those in a row that ended
-    before every rank was there, ``hangs`` those that hung since a checkpoint of a later step than
-    all before was committed. ``checkpoints`` runs from the newest attempt to the oldest. None of
-    these counts a pre-run, and checkpoints of a pre-run are never read. ``pre_run`` is None as long
+    before every rank was there, ``hangs`` those that hung since the group that trains committed a
+    checkpoint of a later step than all before. ``checkpoints`` has the points of all groups, from
+    the newest attempt to the oldest. None of these counts a pre-run, and checkpoints of a pre-run
+    are never read. ``pre_run`` is None as long
     as the job needs none. ``started_s`` is when every rank first passed the barrier since the job
     was created or resumed, in seconds since 1970; None before.
     """
@@ -198,30 +192,21 @@ def derive_waiting(record: JobRecord, *, suspend: bool, waits: bool) -> JobRecor
     return record
 
 
-def committed(record: JobRecord, *, attempt: int, step: int) -> JobRecord:
-    """The attempt may have written a checkpoint of this step: later ones may read up to it, unless
-    it is a pre-run."""
-    if record.phase is Phase.PROFILING:
+def reported(record: JobRecord, reports: Iterable[GroupReport], layout: RankLayout) -> JobRecord:
+    """The record with what the groups of the live attempt reported of their checkpoints. A pre-run
+    has none that counts."""
+    if not record.live or record.phase is Phase.PROFILING:
         return record
-    others = [point for point in record.checkpoints if point.attempt != attempt]
-    further = step > max((point.step for point in record.checkpoints), default=0)
-    return replace(
-        record,
-        checkpoints=_newest_first([ResumePoint(attempt, step), *others]),
-        hangs=0 if further else record.hangs,
-    )
-
-
-def resumed(record: JobRecord, *, attempt: int, source: ResumePoint) -> JobRecord:
-    """The attempt resumed from this point: what lay beyond it was unfit, and stays unread."""
-    if record.phase is Phase.PROFILING:
-        return record
-    kept = [p for p in record.checkpoints if p.attempt < source.attempt or p.attempt >= attempt]
-    return replace(record, checkpoints=_newest_first([source, *kept]))
-
-
-def _newest_first(points: Iterable[ResumePoint]) -> tuple[ResumePoint, ...]:
-    return tuple(sorted(points, key=lambda point: -point.attempt)[:CHECKPOINTED_ATTEMPTS_MAX])
+    trains, points, hangs = layout.training.group, record.checkpoints, record.hangs
+    furthest = max((point.step for point in points if point.group == trains), default=0)
+    for report in reports:
+        if report.committed is not None:
+            committed = ResumePoint(report.group, record.attempt, report.committed)
+            points = resume_points.raised(points, committed, groups=layout.masters)
+            hangs = 0 if report.group == trains and committed.step > furthest else hangs
+        if report.resumed_from is not None:
+            points = resume_points.lowered(points, report.resumed_from, attempt=record.attempt)
+    return replace(record, checkpoints=points, hangs=hangs)
 
 
 def _began(record: JobRecord, entry: Entry) -> JobRecord:

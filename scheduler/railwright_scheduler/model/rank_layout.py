@@ -58,6 +58,11 @@ class RankLayout:
             for pod in role.pods[: max(0, count - role.pods.start)]
         ]
 
+    @property
+    def masters(self) -> dict[str, int]:
+        """The first pod of each group, in the order of the groups."""
+        return {role.group: role.master for role in self.roles}
+
     def trains(self, pod: int) -> bool:
         """Whether the pod is of the group that trains."""
         return self.of(pod).group == self.training.group

@@ -11,16 +11,18 @@ noticed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from railwright_scheduler import invariants
+from railwright_scheduler import checkpoint_commits, invariants
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.attempt.resume_points import Points
+from railwright_scheduler.invariants import Facts, PodFact, ViolationError
 from railwright_scheduler.model.snapshot import Amounts, Purpose
 from railwright_scheduler.simulator import node_capacity
+from railwright_scheduler.simulator.checkpoints import Checkpoints
 from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.node_capacity import ToleratedCapacity
@@ -69,6 +71,7 @@ class Api:
         self.network = Network()
         self.hangs = Hangs()
         self.pre_runs = PreRuns()
+        self.checkpoints = Checkpoints()
         self.made: dict[AttemptKey, int] = {}
         self._ranks_made: dict[AttemptKey, dict[int, bool]] = {}
         self._ranks_bound: dict[AttemptKey, dict[int, bool]] = {}
@@ -141,16 +144,24 @@ class Api:
         if not self._is_current(version, stored.version):
             return Reply(ReplyStatus.CONFLICT)
         invariants.check_record(stored.value.record, record)
+        _demand_none(checkpoint_commits.late_commits(stored.value.record, record))
         invariants.check_pre_run(record, is_pre_run=(uid, record.attempt) in self.profiling)
         self.jobs.put(uid, replace(stored.value, record=record))
         return Reply(ReplyStatus.DONE)
 
-    def put_placement(self, entry: Entry) -> Reply:
+    def put_placement(self, entry: Entry, resume: Points) -> Reply:
         """Create the Placement of an attempt."""
         name = placement_name(entry.job_name, entry.attempt)
         if name in self.placements.objects:
             return Reply(ReplyStatus.EXISTS)
-        self.placements.put(name, PlacementObject(*entry.key, entry.topology_hash))
+        job = self.jobs.objects.get(entry.job_uid)
+        # A late request lands after its attempt is over too; it is read by none then.
+        if job is not None and any(entry.key == each.key for each in self.ledger.entries):
+            is_pre_run = entry.purpose is Purpose.PRE_RUN
+            _demand_none(
+                checkpoint_commits.misplaced(entry.key, resume, job.record, is_pre_run=is_pre_run)
+            )
+        self.placements.put(name, PlacementObject(*entry.key, entry.topology_hash, resume))
         return Reply(ReplyStatus.DONE)
 
     def create_pod(self, entry: Entry, node_rank: int, amounts: Amounts) -> Reply:
@@ -234,6 +245,11 @@ class Api:
         ranks[pod.node_rank] = True
         if len(ranks) == self.sizes[pod.key]:
             self.whole[pod.key] = True
+
+
+def _demand_none(violations: Iterator[str]) -> None:
+    for violation in violations:
+        raise ViolationError(violation)
 
 
 def placement_name(job_name: str, attempt: int) -> str:

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import Points
 from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.model.snapshot import Purpose
 from railwright_scheduler.simulator.api import Api, placement_name
 from railwright_scheduler.simulator.objects import JobObject, Reply, ReplyStatus, Request
 from railwright_scheduler.simulator.tables import Copy, Stored
@@ -40,7 +43,7 @@ class Executor:
         entry = action.entry
         match action:
             case WritePlacement():
-                land = partial(self.api.put_placement, entry)
+                land = partial(self.api.put_placement, entry, self._resume(entry))
                 return _of("place", entry, "", land, partial(self._placement_answered, entry))
             case CreatePod(_, node_rank):
                 job = self.jobs.get(entry.job_uid)
@@ -67,6 +70,13 @@ class Executor:
             partial(self.api.put_record, uid, record, job.version),
             partial(self._record_answered, uid),
         )
+
+    def _resume(self, entry: Entry) -> Points:
+        """What the groups of an attempt may read."""
+        job = self.jobs.get(entry.job_uid)
+        if job is None or entry.purpose is Purpose.PRE_RUN:
+            return ()
+        return resume_points.readable(job.value.record.checkpoints, entry.attempt)
 
     def _placement_answered(self, entry: Entry, reply: Reply) -> None:
         if reply.status is ReplyStatus.EXISTS:

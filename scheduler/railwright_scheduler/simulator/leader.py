@@ -63,9 +63,10 @@ def lead(holder: str, api: Api, view: View, executor: Executor, *, clock: Clock)
         if not sure:
             continue
         yield from _act(plan, executor)
-        changed = [uid for uid in plan.records if jobs[uid].value.record != plan.records[uid]]
+        records = view.with_checkpoints(plan.records)
+        changed = [uid for uid in records if jobs[uid].value.record != records[uid]]
         if changed:
-            yield Batch(tuple(executor.record(jobs[uid], plan.records[uid]) for uid in changed))
+            yield Batch(tuple(executor.record(jobs[uid], records[uid]) for uid in changed))
         executor.forget_all_but(store.ledger)
         yield Rest(plan.waits)
 

@@ -10,6 +10,7 @@ from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
 from railwright_scheduler.attempt.phases import FINAL
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import Points
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.tables import Stored
@@ -110,6 +111,7 @@ class PlacementObject:
     job_uid: str
     attempt: int
     topology_hash: str
+    resume: Points = ()
 
     @property
     def key(self) -> AttemptKey:

@@ -17,15 +17,17 @@ shrinking: seeds with few nodes and jobs are drawn often enough.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.simulator.api import Api
+from railwright_scheduler.simulator.checkpoints import Checkpoints
 from railwright_scheduler.simulator.contenders import Contenders
 from railwright_scheduler.simulator.disturbances import GPU, Disturbances
 from railwright_scheduler.simulator.hangs import Hangs
@@ -52,7 +54,8 @@ LONG_S = 10_000
 class Outcome:
     """What a run went through: its steps, the writes that landed, the jobs that were moved, the
     attempts that ended as hung, how often a pre-run ended for which cause, the jobs that succeeded,
-    failed, and failed by their deadline, and how often what was done."""
+    failed, and failed by their deadline, the groups that resumed from a checkpoint, and how often
+    what was done."""
 
     steps: int
     writes: int
@@ -62,6 +65,7 @@ class Outcome:
     succeeded: int
     failed: int
     overran: int
+    resumed: int
     counts: dict[str, int]
 
 
@@ -80,6 +84,7 @@ def run(
     pre_runs: bool = False,
     roles: bool = False,
     deadlines: bool = False,
+    checkpoints: bool = False,
 ) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
@@ -88,8 +93,9 @@ def run(
     With ``crashes`` ranks crash again and again, once the other faults are over. With ``cuts`` the
     control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one. With
     ``roles`` some jobs have two roles. With ``deadlines`` most jobs have one, and ranks crash too.
+    With ``checkpoints`` some jobs have two roles, each group saves and resumes, and ranks crash.
     """
-    crashes = crashes or (deadlines and not hangs)
+    crashes = crashes or checkpoints or (deadlines and not hangs)
     simulation = _Simulation(
         SeededRandom(seed),
         Network(SeededRandom(~seed)) if links else Network(),
@@ -99,7 +105,8 @@ def run(
         deadlines=SeededRandom(seed ^ 2) if deadlines else None,
         # How often a job hung without a later checkpoint is not seen in what is stored.
         clocks=None if hangs else SeededRandom(seed ^ 1),
-        roles_rng=SeededRandom(~seed) if roles else None,
+        roles_rng=SeededRandom(~seed) if roles or checkpoints else None,
+        checkpoints=Checkpoints(SeededRandom(seed ^ 3)) if checkpoints else Checkpoints(),
     )
     try:
         simulation.disturb(steps)
@@ -122,12 +129,14 @@ class _Simulation:
         deadlines: SeededRandom | None,
         clocks: SeededRandom | None,
         roles_rng: SeededRandom | None,
+        checkpoints: Checkpoints,
     ) -> None:
         self._random = rng
         self._api = Api()
         self._api.network = network
         self._api.hangs = hangs
         self._api.pre_runs = pre_runs
+        self._api.checkpoints = checkpoints
         self._machines = Machines(self._api)
         self._disturbances = Disturbances(
             rng,
@@ -164,6 +173,7 @@ class _Simulation:
             overran=sum(
                 cause.code is CauseCode.DEADLINE_EXCEEDED for cause in self._api.revoked.values()
             ),
+            resumed=self._api.checkpoints.resumed,
             counts=self._counts,
         )
 
@@ -229,7 +239,19 @@ class _Simulation:
             self._machines.crash(pod, exit_code=1)
             hangs += f"{pod.name} crashes"
         profiles = self._api.pre_runs.pass_time(self._api.jobs)
-        return " ".join(each for each in (links, hangs, profiles) if each)
+        checkpoints = self._save(training)
+        return " ".join(each for each in (links, hangs, profiles, checkpoints) if each)
+
+    def _save(self, training: Sequence[AttemptKey]) -> str:
+        """Each attempt that trains may save checkpoints."""
+        saved = []
+        for placement in self._api.placements.objects.values():
+            job = self._api.jobs.objects.get(placement.job_uid)
+            if job is not None and placement.key in training:
+                groups = [role.name for role in job.roles]
+                key, resume = placement.key, placement.resume
+                saved.append(self._api.checkpoints.pass_time(key, groups, resume))
+        return " ".join(each for each in saved if each)
 
     def _is_still(self, time_s: int) -> bool:
         """Whether there are no requests and no changes in the round after this time.

@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.attempt import breaker, gang
+from railwright_scheduler.attempt import breaker, gang, record
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S, Ongoing
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.hang import Watch
 from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import (
     ClusterState,
     ObservedAttempt,
@@ -27,6 +28,7 @@ from railwright_scheduler.cluster_state import (
 )
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.evidence import Crash, ObservedRank, ObservedSteps, PodState
+from railwright_scheduler.model.rank_layout import number_ranks
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, Role, Unavailable
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.simulator.api import Api, placement_name
@@ -56,6 +58,7 @@ class View:
         self._hangs = api.hangs
         self._pre_runs = api.pre_runs
         self._placements = api.placements
+        self._checkpoints = api.checkpoints
         self.jobs = Copy(api.jobs)
         self.pods = Copy(api.pods, lasting=_still_bound)
         self.nodes = Copy(api.nodes, behind=behind)
@@ -100,6 +103,18 @@ class View:
             self._ask(plan, now_s=now_s)
             self._planned = before = news, ledger, plan
         return before[2]
+
+    def with_checkpoints(self, records: Mapping[str, JobRecord]) -> dict[str, JobRecord]:
+        """The records of a plan with what groups report of their checkpoints."""
+        reached = {p.key for p in self.pods.objects.values() if self._machines.reaches_operator(p)}
+        found = dict(records)
+        for uid, its in records.items():
+            job, key = self.jobs.objects.get(uid), (uid, its.attempt)
+            reports = self._checkpoints.reports(key) if key in reached else ()
+            if job is not None and reports:
+                layout = number_ranks([Role(r.replicas, {}, r.name) for r in job.roles])
+                found[uid] = record.reported(its, reports, layout)
+        return found
 
     def _ask(self, plan: Plan, *, now_s: int) -> None:
         """Request stacks from launchers while the plan needs them."""
