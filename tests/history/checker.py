@@ -18,6 +18,7 @@ from history.trail import Trail, Violation
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.checkpoint_commits import late_commits, misplaced
 from railwright_scheduler.invariants import PodFact, ViolationError
 from railwright_testbed.history import MARKS, REGISTRY, Change, Revision
 
@@ -104,9 +105,20 @@ class HistoryChecker:
         elif plural == "ledgers":
             self._ledger(change.value)
         elif plural == "placements":
-            self.cluster.placements.pop(change.key, None)
+            before = self.cluster.placements.pop(change.key, None)
             if change.value is not None and stored.is_ours(change.value):
                 self.cluster.placements[change.key] = stored.owners(change.value)
+                if before is None:
+                    self._placed(change.value["spec"])
+
+    def _placed(self, spec: Json) -> None:
+        key = spec["jobUID"], spec["attempt"]
+        job, resume = self.cluster.jobs.get(key[0]), stored.points(spec.get("resume", ()))
+        # A late write may land when its attempt is over.
+        if job is not None and self.cluster.entry(key) is not None:
+            is_pre_run = spec["purpose"] == "PreRun"
+            for found in misplaced(key, resume, job.record, is_pre_run=is_pre_run):
+                self.find(found)
 
     def _trace(self, what: str) -> None:
         where = self._key.removeprefix(REGISTRY).removeprefix("railwright.dev/")
@@ -179,6 +191,8 @@ class HistoryChecker:
         self._jobs |= {job.uid for job in (old, new) if job is not None}
         if old is not None and new is not None and old.uid == new.uid:
             self.run_check(lambda: invariants.check_record(old.record, new.record))
+            for found in late_commits(old.record, new.record):
+                self.find(found)
             began = new.record.phase is Phase.RUNNING is not old.record.phase
             if began and (new.uid, new.record.attempt) not in self.cluster.whole:
                 self.find(f"I4: {new.name} is Running, and was never bound whole")

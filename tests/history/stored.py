@@ -14,6 +14,7 @@ from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.evidence import PodState
 
@@ -83,10 +84,16 @@ def job(value: Json) -> Job:
             failures=status.get("failures", 0),
             start_failures=status.get("startFailures", 0),
             hangs=status.get("hangs", 0),
+            checkpoints=points(status.get("checkpoints", ())),
         ),
         status=status,
         comparable_status=_without_times(status),
     )
+
+
+def points(stored: Iterable[Json]) -> tuple[ResumePoint, ...]:
+    """The resume points in a status or a Placement."""
+    return tuple(ResumePoint(each["group"], each["attempt"], each["step"]) for each in stored)
 
 
 def ledger(value: Json) -> Ledger:

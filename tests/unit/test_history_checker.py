@@ -144,6 +144,10 @@ BREAKS = {
     + "ledger 1 me a-1!n0,n1\nwait 13\nbind a-1-1 n1",
     "I15 a delete before its abort": RUNNING + "take a-1-0",
     "I20 a status that is written for its times alone": RUNNING + "wait 3\njob a Running 1/0",
+    "I26 a commit of a revoked attempt": REVOKED
+    + "job a Recovering 1/1 failures=1 restarts=1 worker:1:40",
+    "I26 a Placement of what was never committed": REVOKED
+    + "gone a-1-0\ngone a-1-1\nledger 1 me\nledger 1 me a-2=n1,n2\nplace a-2 worker:1:40",
     "I20 a write at rest": ENDED + 'note {"note": "rest"}\nledger 2 me',
 }
 
