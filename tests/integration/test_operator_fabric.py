@@ -226,7 +226,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in reported
     topology = {"rails": "Aligned"}
     all_of_them = bare.apply("all", nodes=16, topology=topology)
-    all_of_them.until_said("at most 15 such nodes stand so: replicas <= 15; astray: rail 1 on 1 no")
+    all_of_them.until_said("at most 15 such nodes together: replicas <= 15; miscabled: rail 1 on 1")
     topology["required"] = "nearest"
     jobs = (bare.apply(name, nodes=7, topology=topology) for name in ("one", "other"))
     bound = [job.until_bound()["nodes"] for job in jobs]
@@ -254,7 +254,9 @@ def test_scale_up_domains_are_a_tier_that_jobs_can_name(ground: Site, bare: Floo
     runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_bound()["nodes"]
     assert sorted([held["nodes"], runs[:4], runs[4:]]) == scale_up
     more = bare.apply("more", nodes=4, topology={"required": "scale-up-domain"})
-    more.until_said("all in one domain of scale-up-domain; 3 stand so now, 4 if all were free")
+    more.until_said(
+        "all in one domain of scale-up-domain; at most 3 available together, 4 if all were free"
+    )
     assert bare.apply("last", nodes=4).until_bound()["nodes"] == bare.nodes[12:]
 
 

@@ -26,7 +26,7 @@ def test_kubectl_get_shows_the_state_of_a_job(site: Site, floor: Floor) -> None:
     restarts = table[0].index("RESTARTS")
     assert rows["gang"][restarts:].split()[0] == "0"
     assert rows["waits"].split()[1] == "Queued"
-    assert "1 of 4 nodes can take one now" in rows["waits"]
+    assert "1/4 nodes available" in rows["waits"]
 
 
 def test_wait_returns_when_the_gang_is_placed(site: Site, floor: Floor) -> None:

@@ -148,9 +148,11 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
         first, second = apart.until_bound()["nodes"]
         assert {first in floor.nodes[:2], second in floor.nodes[:2]} == {True, False}
         tight = floor.apply("tight", nodes=3, topology={"required": "nearest"})
-        tight.until_said("all in one domain of nearest; 2 stand so now, 3 if all were free")
+        tight.until_said(
+            "all in one domain of nearest; at most 2 available together, 3 if all were free"
+        )
         wide = floor.apply("wide", nodes=4, topology={"required": "nearest"})
-        wide.until_said("at most 3 such nodes stand so: replicas <= 3")
+        wide.until_said("at most 3 such nodes together: replicas <= 3")
         lost = floor.apply("lost", nodes=1, topology={"preferred": "scale-up-domain"})
         assert lost.until_reason("TierNotFound")
         apart.delete()

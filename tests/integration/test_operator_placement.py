@@ -62,12 +62,12 @@ def test_pods_of_others_take_their_room(site: Site) -> None:
         holder = floor.apply("holder", nodes=1)
         (held,) = holder.until_bound()["nodes"]
         job = floor.apply("whole", nodes=2)
-        job.until_said("1 of 2 nodes can take one now")
+        job.until_said("1/2 nodes available")
         (other,) = {*floor.nodes} - {held}
         floor.create(_stranger(other, gpus=1))
-        job.until_said("0 of 2 nodes can take one now")
+        job.until_said("0/2 nodes available")
         holder.delete()
-        assert "1 busy" in job.until_said("1 of 2 nodes can take one now")["message"]
+        assert "1 busy" in job.until_said("1/2 nodes available")["message"]
         # A pod of no job may never end: the job reserves nothing that such a pod holds.
         job.until_older()
         part = floor.apply("part", nodes=2, gpus=7)

@@ -51,14 +51,14 @@ def test_waiting_jobs_state_need_free_and_jobs_ahead(floor: Floor) -> None:
     large = floor.apply("large", nodes=4)
     message = large.until_reason("NotEnoughNodes")["message"]
     assert message == (
-        "needs 4 nodes with 8 nvidia.com/gpu each; 2 of 4 nodes can take one now; "
+        "needs 4 nodes with 8 nvidia.com/gpu each; 2/4 nodes available; "
         f"best railwright.dev/rack {floor.name}-rack-1 has 2; 2 busy"
     )
     large.until_older()
     message = floor.apply("small", nodes=1).until_reason("BlockedByReservation")["message"]
     assert message == (
-        f"needs 1 node and 2 can take one now, but {floor.name}/large is ahead: "
-        "it needs 4 nodes and 2 can take one now; position 2 in line"
+        f"needs 1 node and 2 are available, but {floor.name}/large is ahead "
+        "and reserved some of them: it needs 4 nodes and has 2 available; position 2 in the queue"
     )
 
 
@@ -71,7 +71,7 @@ def test_unfit_nodes_are_counted_by_cause_and_used_on_recovery(site: Site, floor
     site.until_nodes_heard()
     job = floor.apply("job", nodes=2)
     message = job.until_said("1 unready, 1 cordoned, 1 tainted")["message"]
-    assert "1 of 4 nodes can take one now" in message
+    assert "1/4 nodes available" in message
     site.plane.kubectl("uncordon", cordoned)
     assert job.until_bound()["nodes"] == [cordoned, well]
     second = floor.apply("second", nodes=2)

@@ -68,19 +68,19 @@ def test_gang_meets_its_constraints(asked: str, nodes: int, where: str) -> None:
             "required=rack",
             4,
             "needs 4 nodes with 8 nvidia.com/gpu each, all in one domain of rack; at most 3 such "
-            "nodes stand so: replicas <= 3",
+            "nodes together: replicas <= 3",
         ),
         (
             "spread=1@nearest",
             5,
             "needs 5 nodes with 8 nvidia.com/gpu each, at most 1 in any domain of nearest; at most "
-            "4 such nodes stand so: replicas <= 4",
+            "4 such nodes together: replicas <= 4",
         ),
         (
             "segment=3@rack",
             9,
             "needs 9 nodes with 8 nvidia.com/gpu each, each 3 in one domain of rack; at most "
-            "6 such nodes stand so: replicas <= 6",
+            "6 such nodes together: replicas <= 6",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_unmet_constraint_states_the_nodes_that_meet_it() -> None:
     busy = racks.replace("n9    b1     r3    8", "n9    b1     r3    0/8")
     assert placed("required=rack", 3, racks=busy) == (
         "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all in one domain of "
-        "rack; 2 stand so now, 3 if all were free; best rack b0/r0 has 2; 2 busy"
+        "rack; at most 2 available together, 3 if all were free; best rack b0/r0 has 2; 2 busy"
     )
 
 
@@ -117,8 +117,8 @@ def test_where_every_node_is_a_domain_of_its_own() -> None:
     assert placed("required=nearest", 2, racks=hosts).startswith("a starts on n0 n1,")
     assert placed("spread=1@host", 3, racks=hosts).startswith("a starts on n0 n1 n2,")
     assert placed("required=host", 1, racks=hosts).startswith("a starts on n2,")
-    assert "at most 1 such nodes stand so" in placed("required=host", 2, racks=hosts)
-    assert "at most 0 such nodes stand so" in placed("segment=2@host", 2, racks=hosts)
+    assert "at most 1 such nodes together" in placed("required=host", 2, racks=hosts)
+    assert "at most 0 such nodes together" in placed("segment=2@host", 2, racks=hosts)
 
 
 def test_job_behind_a_reservation_is_reported_as_such() -> None:
@@ -127,7 +127,7 @@ def test_job_behind_a_reservation_is_reported_as_such() -> None:
     assert "a waits, NeverFits" in found
     table = f"{RACKS}\n job nodes gpu constraints\n a 10 8 - \n b 5 8 required=block"
     found = outcome(decide(world(table.replace("n0    b0     r0    8", "n0  b0  r0  0/8"))))
-    assert "b waits, BlockedByReservation: needs 5 nodes and 5 can take one now" in found
+    assert "b waits, BlockedByReservation: needs 5 nodes and 5 are available" in found
 
 
 SCALE_UP_DOMAINS = """
@@ -200,12 +200,12 @@ def test_scale_up_domains_around_racks_are_a_tier(asked: str, nodes: int, where:
 
 def test_nodes_without_scale_up_domain_do_not_count_for_one() -> None:
     assert placed("required=scale-up-domain", 4, racks=SCALE_UP_DOMAINS).endswith(
-        "all in one domain of scale-up-domain; at most 3 such nodes stand so: replicas <= 3"
+        "all in one domain of scale-up-domain; at most 3 such nodes together: replicas <= 3"
     )
-    assert "at most 8 such nodes stand so" in placed(
+    assert "at most 8 such nodes together" in placed(
         "segment=2@scale-up-domain", 10, racks=SCALE_UP_DOMAINS
     )
-    assert "at most 4 such nodes stand so" in placed(
+    assert "at most 4 such nodes together" in placed(
         "spread=1@scale-up-domain", 5, racks=SCALE_UP_DOMAINS
     )
     assert placed(
@@ -238,7 +238,7 @@ def test_rack_with_most_free_nodes_is_reported() -> None:
     busy = SCALE_UP_DOMAINS.replace("nB    b1     r2    i3      8", "nB    b1     r2    i3    0/8")
     table = f"{busy}\n job nodes gpu constraints\n a 12 8 - \n b 13 8 -"
     found = outcome(decide(world(table))).splitlines()
-    assert found[1].endswith("0 of 13 nodes can take one now; 13 busy")
+    assert found[1].endswith("0/13 nodes available; 13 busy")
     assert "; best rack b0/r0 has 5; " in placed("-", 13, racks=busy)
 
 
@@ -287,20 +287,21 @@ def test_unaligned_rails_are_named_with_count_of_nodes() -> None:
     """The reason lists the rails and the number of nodes without them."""
     assert placed("rails=aligned", 4, racks=RAILS) == (
         "a waits, NeverFits: needs 4 nodes with 8 nvidia.com/gpu each, all rails aligned; at most "
-        "3 such nodes stand so: replicas <= 3; astray: rail 0 on 1 node, rail 2 on 2 nodes; "
+        "3 such nodes together: replicas <= 3; miscabled: rail 0 on 1 node, rail 2 on 2 nodes; "
         "rails of 1 node are not known"
     )
     busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")
     assert placed("rails=aligned", 3, racks=busy) == (
-        "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all rails aligned; 2 "
-        "stand so now, 3 if all were free; best rack r1 has 4; astray: rail 0 on 1 node, rail 2 on "
+        "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all rails aligned; at "
+        "most 2 available together, 3 if all were free; best rack r1 has 4; miscabled: rail 0 on 1 node, "
+        "rail 2 on "
         "2 nodes; rails of 1 node are not known; 1 busy"
     )
 
 
 def test_where_no_rails_are_known_none_are_aligned() -> None:
     assert placed("rails=aligned", 2).endswith(
-        "at most 0 such nodes stand so; rails of 10 nodes are not known"
+        "at most 0 such nodes together; rails of 10 nodes are not known"
     )
 
 
@@ -309,7 +310,7 @@ def test_wait_for_aligned_rails_keeps_no_other_nodes_idle() -> None:
     table = f"{busy}\n job nodes gpu constraints\n a 3 8 rails=aligned \n b 5 8 - \n c 1 8 -"
     found = outcome(decide(world(table))).splitlines()
     assert found[0] == "b starts on n1 n4 n5 n6 n7, spans (2,)"
-    assert found[2].startswith("c waits, BlockedByReservation: needs 1 node and 2 can take one now")
+    assert found[2].startswith("c waits, BlockedByReservation: needs 1 node and 2 are available")
 
 
 def test_uneven_segments_are_an_internal_error_of_that_job() -> None:
@@ -333,7 +334,7 @@ def test_a_job_that_waits_for_one_rack_keeps_no_other_idle() -> None:
     assert found[0] == "b starts on n0 n1 n5 n6 n7, spans (2, 3)"
     assert found[1].startswith("a waits, NotEnoughNodes")
     assert (
-        "c waits, BlockedByReservation: needs 1 node and 2 can take one now, but team/a is ahead"
+        "c waits, BlockedByReservation: needs 1 node and 2 are available, but team/a is ahead"
         in (found[2])
     )
 
@@ -341,9 +342,9 @@ def test_a_job_that_waits_for_one_rack_keeps_no_other_idle() -> None:
 def test_nodes_of_no_known_rack_are_not_taken_to_be_apart() -> None:
     racks = "node rack gpu\n n0 - 8\n n1 - 8\n n2 r0 8\n n3 r0 8\n n4 r1 8"
     assert placed("spread=1@rack", 2, racks=racks).startswith("a starts on n2 n4,")
-    assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=racks)
+    assert "at most 2 such nodes together" in placed("spread=1@rack", 3, racks=racks)
     alone = "node rack gpu\n n0 - 8\n n1 r0 8\n n2 r1 8"
-    assert "at most 2 such nodes stand so" in placed("spread=1@rack", 3, racks=alone)
+    assert "at most 2 such nodes together" in placed("spread=1@rack", 3, racks=alone)
 
 
 def test_satisfiable_preference_is_kept_over_shorter_step() -> None:

@@ -59,7 +59,7 @@ def test_reason_counts_nodes_that_do_not_match() -> None:
     )
     assert why(*ZONES[3:]).endswith("its node affinity matches none of 3 nodes")
     busy = [node("a0", labels={"zone": "a"}, used={GPU: 1}), *ZONES[3:]]
-    assert "0 of 1 node can take one now; 3 nodes not counted for its node affinity" in why(*busy)
+    assert "0/1 nodes available; 3 nodes not counted for its node affinity" in why(*busy)
 
 
 def test_gang_is_planned_again_when_labels_change() -> None:

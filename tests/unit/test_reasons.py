@@ -59,7 +59,7 @@ def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
 
 def test_full_ledger_states_what_it_waits_for() -> None:
     assert LedgerFull(need=14_000, size=518_362, free=297_710, limit=1_400_000).sentence() == (
-        "the ledger takes about 518,362 bytes to list its 14000 nodes, and attempts that are "
+        "the ledger needs about 518,362 bytes to list its 14000 nodes, and attempts that are "
         "ending leave 297,710 of 1,400,000: it starts once their pods are gone, so repair or "
         "delete the nodes of these; or replicas of at most about 8040"
     )
@@ -67,7 +67,7 @@ def test_full_ledger_states_what_it_waits_for() -> None:
 
 def test_gang_larger_than_the_ledger_states_the_limit() -> None:
     assert LedgerFull(16_384, size=1_573_226, free=9, limit=1_400_000).sentence() == (
-        "the ledger takes about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
+        "the ledger needs about 1,573,226 bytes to list its 16384 nodes and has 1,400,000 in "
         "all: replicas of at most about 14579, or nodes with shorter names"
     )
 
@@ -92,7 +92,7 @@ def test_too_few_free_nodes_come_with_best_rack_and_causes() -> None:
         job   nodes  gpu  pods
         a     4      8    -
     """) == (
-        "needs 4 nodes with 8 nvidia.com/gpu each; 3 of 6 nodes can take one now; "
+        "needs 4 nodes with 8 nvidia.com/gpu each; 3/6 nodes available; "
         "best rack b0/rack-a has 2; 1 cordoned, 1 tainted, 1 busy"
     )
 
@@ -104,7 +104,7 @@ def test_without_shared_domains_no_best_one_is_named() -> None:
         n1    -     0/8
         job   nodes  gpu
         a     2      8
-    """) == ("needs 2 nodes with 8 nvidia.com/gpu each; 1 of 2 nodes can take one now; 1 busy")
+    """) == ("needs 2 nodes with 8 nvidia.com/gpu each; 1/2 nodes available; 1 busy")
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ async def test_wait_with_moving_numbers_is_written_rarely() -> None:
     await desk.run_cycle(waits=short(9))
     reported = await desk.posted()
     assert [reason for reason, _ in reported] == ["NotEnoughNodes"] * 2
-    assert "9 of 9 nodes can take one now" in reported[1][1]
+    assert "9/9 nodes available" in reported[1][1]
 
 
 async def test_many_waiting_jobs_are_refreshed_less_often() -> None:
@@ -384,7 +384,7 @@ async def test_wait_of_a_later_attempt_is_published_again() -> None:
     desk.now_s += reporter.REFRESH_S
     await desk.run_cycle(waits=short(3))
     notes = [note for reason, note in await desk.posted() if reason == "NotEnoughNodes"]
-    assert [note[note.index(";") :][:5] for note in notes] == ["; 1 o", "; 2 o"]
+    assert [note[note.index(";") :][:5] for note in notes] == ["; 1/9", "; 2/9"]
 
 
 async def test_foreign_end_is_reverted_while_ledger_differs() -> None:

@@ -88,11 +88,11 @@ class TierNotFound:
 
 @dataclass(frozen=True, slots=True)
 class BlockedByReservation:
-    """There is room for this job, but waiting jobs ahead of it have a claim on those nodes.
+    """The job fits on the free nodes, but waiting jobs ahead of it have reserved some of them.
 
     ``position`` counts from 1 among the waiting jobs that can run; ``first`` is namespace/name of
-    the first of them with a claim on a node this job could use, which needs ``first_need`` nodes
-    and has ``first_free``.
+    the first of them that reserved a node that this job could use. It needs ``first_need`` nodes,
+    and ``first_free`` are available to it.
     """
 
     position: int
@@ -105,16 +105,17 @@ class BlockedByReservation:
     def sentence(self) -> str:
         """The reason for a person, on one line."""
         return (
-            f"needs {text.count(self.need, 'node')} and {self.free} can take one now, but "
-            f"{self.first} is ahead: it needs {text.count(self.first_need, 'node')} and "
-            f"{self.first_free} can take one now; position {self.position} in line"
+            f"needs {text.count(self.need, 'node')} and {self.free} are available, but "
+            f"{self.first} is ahead and reserved some of them: it needs "
+            f"{text.count(self.first_need, 'node')} and has {self.first_free} available; "
+            f"position {self.position} in the queue"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class BindingBacklog:
-    """There is room for this job's ``need`` pods, and ``pods`` of gangs decided before it are not
-    bound yet; so many are placed, made and bound at a time."""
+    """This job's ``need`` pods fit, and ``pods`` of earlier gangs are not bound yet; the number of
+    pods that are created and bound at a time is limited."""
 
     need: int
     pods: int
@@ -122,14 +123,14 @@ class BindingBacklog:
     def sentence(self) -> str:
         """The reason for a person, on one line."""
         return (
-            f"there is room for its {text.count(self.need, 'pod')}; {self.pods} of gangs "
-            "decided before it are made and bound first"
+            f"its {text.count(self.need, 'pod')} would fit; {text.count(self.pods, 'pod')} of "
+            "earlier gangs are created and bound first"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerFull:
-    """There are nodes for this job, but the ledger has no room to list its ``need`` nodes.
+    """There are nodes for this job, but its ``need`` nodes do not fit into the ledger.
 
     Its entry takes about ``size`` bytes, entries of attempts that are ending leave ``free``, the
     whole ledger has ``limit``: if ``size`` is larger than that, the job can never start so."""
@@ -141,7 +142,7 @@ class LedgerFull:
 
     @property
     def passes(self) -> bool:
-        """Whether there is room once other attempts have ended."""
+        """Whether they fit once other attempts have ended."""
         return self.size <= self.limit
 
     def sentence(self) -> str:
@@ -150,7 +151,7 @@ class LedgerFull:
         most = self.need * limit // self.size
         fix = f"replicas of at most about {most}"
         nodes = text.count(self.need, "node")
-        asked = f"the ledger takes about {self.size:,} bytes to list its {nodes}"
+        asked = f"the ledger needs about {self.size:,} bytes to list its {nodes}"
         if not self.passes:
             return f"{asked} and has {limit:,} in all: {fix}, or nodes with shorter names"
         return (

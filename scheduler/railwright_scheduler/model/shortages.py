@@ -52,7 +52,7 @@ class NeverFits:
 
     ``matched`` nodes match the selector and the node affinity (``unmatched`` more the selector
     alone), ``tolerated`` of the matched ones carry no lasting taint that the job does not tolerate,
-    ``candidates`` of those are large enough and can be had together on the job's ``constraints``.
+    ``candidates`` of those are large enough and together meet the job's ``constraints``.
     ``shortages`` are the resources that fewer than ``need`` nodes have enough of; ``untolerated``
     the taints that keep matched nodes away; ``rails`` are there where they must be aligned.
     """
@@ -112,11 +112,11 @@ class NotEnoughNodes:
 
     def sentence(self) -> str:
         """The reason for a person, on one line."""
-        now = f"{self.free} of {text.count(self.candidates, 'node')} can take one now"
+        now = f"{self.free}/{self.candidates} nodes available"
         if self.is_beside_roles:
             now += " beside the pods of its other roles"
         elif self.constraints != NO_CONSTRAINTS:
-            now = f"{self.free} stand so now, {self.candidates} if all were free"
+            now = f"at most {self.free} available together, {self.candidates} if all were free"
         needs = _needs(self.need, self.per_node) + _on(self.constraints)
         parts = [f"{_of_role(self.role)}{needs}", now]
         if self.best_level and self.best_free:
@@ -152,7 +152,7 @@ def _never(reason: NeverFits) -> str:
         return "no node has all of it together" + _outside(reason)
     most = reason.candidates - reason.candidates % max(1, reason.constraints.segment)
     fix = f": replicas <= {most}" if most else ""
-    exist = "stand so" if reason.constraints != NO_CONSTRAINTS else "exist"
+    exist = "together" if reason.constraints != NO_CONSTRAINTS else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))
     return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
 
@@ -172,7 +172,7 @@ def _rails_short(rails: RailsShort | None) -> list[str]:
     if rails is None:
         return []
     on = [f"rail {rail} on {text.count(nodes, 'node')}" for rail, nodes in rails.miscabled]
-    found = [f"astray: {text.listed(tuple(on))}"] if on else []
+    found = [f"miscabled: {text.listed(tuple(on))}"] if on else []
     if rails.unknown:
         found.append(f"rails of {text.count(rails.unknown, 'node')} are not known")
     return found
