@@ -48,8 +48,8 @@ def test_partial_gang_keeps_its_reservation_from_later_jobs() -> None:
     """) == [
         "big waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each; "
         "2/3 nodes available; best rack r0 has 2; 1 busy",
-        "small waits, BlockedByReservation: needs 1 node and 2 are available, but team/big is ahead "
-        "and reserved some of them: it needs 3 nodes and has 2 available; position 2 in the queue",
+        "small waits, BlockedByReservation: needs 1 node and 2 are available, but team/big is ahead"
+        " and reserved some of them: it needs 3 nodes and has 2 available; position 2 in the queue",
     ]
 
 
