@@ -17,7 +17,7 @@ from railwright_scheduler import revalidation
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.model.snapshot import Taint, Toleration, Unavailable
+from railwright_scheduler.model.snapshot import Role, Taint, Toleration, Unavailable
 
 TAINT = Taint("team", "blue", "NoSchedule")
 
@@ -98,6 +98,43 @@ def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
         both, nodes=nodes, unbound=unbound, jobs={}, isolation=Isolation()
     )
     assert found == {("b", 1): {"n1": f"has 2 {GPU} left and not 4"}}
+
+
+def test_roles_that_share_a_node_count_together() -> None:
+    """Each pod would fit on the node by itself; the second role's does not beside the first's."""
+    roles = (EntryRole("worker", 1, {GPU: 6}), EntryRole("evaluator", 1, {GPU: 2}))
+    shared = entry(nodes=("n0", "n0"), roles=roles)
+
+    def found(free: int, unbound: tuple[int, ...]) -> dict[str, str]:
+        whys = revalidation.invalid_nodes(
+            [shared],
+            nodes=[node("n0", used={GPU: 8 - free})],
+            unbound={shared.key: unbound},
+            jobs={},
+            isolation=Isolation(),
+        )
+        return dict(whys.get(shared.key, {}))
+
+    assert found(8, (0, 1)) == {}
+    assert found(7, (0, 1)) == {"n0": f"has 1 {GPU} left and not 2"}
+    assert found(7, (1,)) == {}
+
+
+def test_each_role_is_held_to_its_own_requirements() -> None:
+    """Only the second role's selector excludes its node."""
+    roles = (
+        Role(1, {GPU: 1}, "worker", selector={"kind": "h100"}),
+        Role(1, {GPU: 1}, "evaluator", selector={"kind": "l4"}),
+    )
+    planned = entry(roles=tuple(EntryRole(each.name, 1, {GPU: 1}) for each in roles))
+    found = revalidation.invalid_nodes(
+        [planned],
+        nodes=[node("n0", labels={"kind": "h100"}), node("n1", labels={"kind": "h100"})],
+        unbound={planned.key: (0, 1)},
+        jobs={"a": replace(job(), roles=roles)},
+        isolation=Isolation(),
+    )
+    assert found == {planned.key: {"n1": "is not labelled kind=l4"}}
 
 
 def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
