@@ -62,7 +62,7 @@ def dispatch_s(size: float, here: Group) -> float:
     "collective",
     [
         collectives.all_reduce_s,
-        collectives.all_gather_s,
+        collectives.reduce_scatter_s,
         collectives.all_to_all_s,
         dispatch_s,
     ],

@@ -139,13 +139,9 @@ def all_reduce_s(size: float, group: Group) -> float:
 
 
 def reduce_scatter_s(size: float, group: Group) -> float:
-    """Half of an all-reduce in a ring: each rank has its part of the sum."""
+    """Half of an all-reduce in a ring: each rank has its part of the sum. The other half, an
+    all-gather, takes as long."""
     return 0.0 if group.ranks == 1 else COLLECTIVE_S + _round_s(size, group)
-
-
-def all_gather_s(size: float, group: Group) -> float:
-    """The other half: each rank has all parts."""
-    return reduce_scatter_s(size, group)
 
 
 def all_to_all_s(size: float, group: Group) -> float:
@@ -222,8 +218,7 @@ def _two_level_s(size: float, group: Group) -> float:
     """Each rank sums up its part within the node, then along its rail, then within the node
     again (Cho et al., 2019)."""
     intra_node, across = replace(group, nodes=1), replace(group, per_node=1)
-    halves_s = reduce_scatter_s(size, intra_node) + all_gather_s(size, intra_node)
-    return halves_s + all_reduce_s(size / group.per_node, across)
+    return 2 * reduce_scatter_s(size, intra_node) + all_reduce_s(size / group.per_node, across)
 
 
 def _summed_s(size: float, group: Group) -> float:
