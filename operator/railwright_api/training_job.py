@@ -279,7 +279,7 @@ DEFINITION = Definition(
     columns=(
         Column("Phase", ".status.phase"),
         Column("Queue", ".spec.queue"),
-        Column("Nodes", ".status.nodesSummary"),
+        Column("Nodes", ".status.nodes", "integer"),
         Column("Racks", ".status.racks", "integer"),
         Column("Step", ".status.progress.step", "integer"),
         Column("Progress", ".status.progress.percent"),

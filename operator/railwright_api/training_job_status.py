@@ -165,13 +165,12 @@ class TrainingJobStatus(Part):
     hangs: Count = 0
     """Number of attempts that hung since the group that trains committed a checkpoint of a later
     step than all before. From the fourth on, each counts against failurePolicy."""
-    nodes: NodeList = ()
-    """Node of each node rank of the live attempt."""
+    nodes: Count | None = None
+    """Number of nodes that the live attempt runs on, or the one that succeeded ran on. The
+    Placement of the attempt has their names."""
     spec_hash: Digest | None = None
     """Hash of the fields of the spec that the live attempt was made from: priorityClassName,
     roles and topology."""
-    nodes_summary: Annotated[str, Field(max_length=1100)] | None = None
-    """Names of the nodes of the live attempt, or their number if there are more than a few."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None
     """Number of domains of the fabric's finest level, commonly racks, that the nodes span."""
     progress: Progress | None = None

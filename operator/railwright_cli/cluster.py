@@ -14,6 +14,7 @@ from urllib3.exceptions import HTTPError
 from kubernetes import client, config
 from railwright_api import names, schema
 from railwright_cli import gang
+from railwright_cli.arguments import UsageError
 from railwright_cli.gang import ABSENT, Gang, Manifest
 from railwright_topology.sources.formats import File
 
@@ -62,7 +63,10 @@ class ClusterReader:
         job, placement, profile = schema.read(Manifest, found), ABSENT, ABSENT
         if job.status.nodes:
             found = _object(get, names.PLACEMENTS, names.placement_name(name, job.status.attempt))
-            placement = schema.read(Manifest, found) if found else ABSENT
+            if not found:
+                missing = names.placement_name(name, job.status.attempt)
+                raise UsageError(f"{namespace}/{name}: its Placement {missing} is missing")
+            placement = schema.read(Manifest, found)
             found = _object(get, names.PROFILES, name)
             profile = schema.read(Manifest, found) if found else ABSENT
         return gang.of(job, placement, profile)

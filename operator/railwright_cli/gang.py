@@ -50,7 +50,7 @@ class _Spec(Part):
 
 class _Status(Part):
     attempt: int = 0
-    nodes: NodeList = ()
+    nodes: int = 0
 
 
 class Manifest(Part):
@@ -142,7 +142,7 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
 
 def _training(job: Manifest, placement: Manifest) -> tuple[tuple[str, ...], int]:
     """The nodes of the role that trains, and its ranks on each; 0 without the job."""
-    nodes, roles = placement.spec.nodes or job.status.nodes, job.spec.roles
+    nodes, roles = placement.spec.nodes, job.spec.roles
     trains = job.spec.workload.role if job.spec.workload else None
     role = next((each for each in roles if trains in (None, each.name)), None)
     if role is None:

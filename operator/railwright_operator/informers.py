@@ -20,7 +20,7 @@ from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
-from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
+from railwright_operator.watch.owned import PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
@@ -47,7 +47,6 @@ class Informers:
 
     jobs: Jobs
     site: Site
-    placements: OwnedObjects[PlacementRecord]
     pod_index: PodIndex
     discovery: Discovery
     job_objects: Reflector[JobObject]
@@ -148,7 +147,6 @@ def assemble(
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of)
-    placements = OwnedObjects[PlacementRecord]()
     discovery = Discovery(chosen, wake, clock=clock)
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(
@@ -163,11 +161,10 @@ def assemble(
     return Informers(
         jobs=jobs,
         site=chosen,
-        placements=placements,
         pod_index=pod_index,
         discovery=discovery,
         job_objects=_job_objects(watching, jobs),
-        placement_objects=_placement_objects(watching, placements),
+        placement_objects=_placement_objects(watching, jobs),
         profiles=watching.reflect(
             paths.kind(names.PROFILES), owned.PROFILES, owned.profile, jobs.profile_changed
         ),
@@ -204,14 +201,12 @@ def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
     )
 
 
-def _placement_objects(
-    watching: _Watching, placements: OwnedObjects[PlacementRecord]
-) -> Reflector[PlacementRecord]:
+def _placement_objects(watching: _Watching, jobs: Jobs) -> Reflector[PlacementRecord]:
     return watching.reflect(
         paths.kind(names.PLACEMENTS),
         owned.PLACEMENTS,
         owned.placement,
-        placements.change,
+        jobs.placement_changed,
         wakes=lambda old, new: False,
     )
 

@@ -8,12 +8,12 @@ the operator receives no messages.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 
 from railwright import protocol
-from railwright_api import names
 from railwright_conversion import failure_policies
+from railwright_operator import placed_pods
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
@@ -24,7 +24,6 @@ from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.owned import OwnedObjects, PlacementRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
@@ -34,7 +33,7 @@ from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang, resume_points
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
@@ -56,7 +55,6 @@ class StateBuilder:
     jobs: Jobs
     site: Site
     pods: PodIndex
-    placements: OwnedObjects[PlacementRecord]
     discovery: Discovery
     machines: Machines
     pulls: Pulls
@@ -100,7 +98,7 @@ class StateBuilder:
         self._reception_ages.begin_cycle()
         nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
         self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
-        in_flight = frozenset(entry.key for entry in ledger.entries)
+        in_flight = {entry.key: entry for entry in ledger.entries}
         attempts = self._attempts(ledger, in_flight)
         jobs: list[ObservedJob] = []
         for cached in self._cycle_jobs.values():
@@ -239,7 +237,19 @@ class StateBuilder:
             ),
         )
 
-    def _job(self, cached: CachedJob, in_flight: Collection[AttemptKey]) -> ObservedJob:
+    def _placed(self, cached: CachedJob, in_flight: Mapping[AttemptKey, Entry]) -> CachedJob:
+        """The job with the nodes of its live attempt. Without a Placement they are those in the
+        ledger, or else those of its pods."""
+        key = cached.uid, cached.record.attempt
+        if not cached.record.live or cached.record.nodes:
+            return cached
+        entry = in_flight.get(key)
+        nodes = placed_pods.nodes(cached, self.pods.of(key)) if entry is None else entry.nodes
+        self._cycle_jobs[cached.uid] = placed = self.jobs.place(cached, nodes)
+        return placed
+
+    def _job(self, unplaced: CachedJob, in_flight: Mapping[AttemptKey, Entry]) -> ObservedJob:
+        cached = self._placed(unplaced, in_flight)
         record, uid, spec = cached.record, cached.uid, cached.job.spec
         view = self.sessions.attempt(uid, record.attempt)
         ranks: tuple[ObservedRank, ...] = ()
@@ -276,9 +286,7 @@ class StateBuilder:
         planned = self._plan.topology_hashes if self._plan else {}
         if not cached.record.live or cached.uid in planned:
             return planned.get(cached.uid, "")
-        metadata = cached.raw["metadata"]
-        name = names.placement_name(metadata["name"], cached.record.attempt)
-        found = self.placements.of(metadata, name)
+        found = self.jobs.placement(cached.raw, cached.record.attempt)
         return found.topology_hash if found else ""
 
     def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:

@@ -152,6 +152,7 @@ class OperatorParts:
         self.executor = Executor(
             api,
             pods=informers.pods,
+            placements=informers.placement_objects,
             render_pod=rendering.pod,
             render_placement=lambda e: rendering.placement(e, epoch=ledger.ledger.epoch),
             wake=wake,
@@ -162,7 +163,6 @@ class OperatorParts:
             jobs=jobs,
             site=informers.site,
             pods=informers.pod_index,
-            placements=informers.placements,
             discovery=informers.discovery,
             machines=Machines(informers.nodes.records, informers.pod_index),
             pulls=informers.pulls,

@@ -322,7 +322,7 @@ def _assess(seen: ObservedJob, entries: tuple[Entry, ...], *, cut: bool) -> Asse
     """The verdict on a running attempt; None if there is none, or if it is in the ledger."""
     if not seen.record.live or any(entry.attempt == seen.record.attempt for entry in entries):
         return None
-    assert len(seen.ranks) == len(seen.record.nodes), seen.job.uid
+    assert len(seen.ranks) == len(seen.record.nodes) > 0, seen.job.uid
     ranks = sorted(seen.ranks, key=lambda rank: rank.node_rank)
     verdict = assessment.assess(
         ranks,

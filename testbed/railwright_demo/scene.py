@@ -72,18 +72,22 @@ def read_scene(client: ApiClient, job: str, *, elapsed_s: float, dead: frozenset
     """The job of that name in the namespace `default`, now. Raises what the client raises."""
     pods = "/api/v1/namespaces/default/pods?labelSelector="
     events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name="
+    stored = client.get(f"/apis/{names.API_VERSION}/namespaces/default/trainingjobs/{job}")
+    found = pods_of(client.get(f"{pods}{names.LABEL_JOB_NAME}={job}")["items"])
     return Scene(
         elapsed_s,
-        job_of(client.get(f"/apis/{names.API_VERSION}/namespaces/default/trainingjobs/{job}")),
+        job_of(stored, found),
         nodes_of(client.get("/api/v1/nodes")["items"]),
-        pods_of(client.get(f"{pods}{names.LABEL_JOB_NAME}={job}")["items"]),
+        found,
         events_of(client.get(f"{events}{job}")["items"]),
         dead,
     )
 
 
-def job_of(raw: Json) -> Job:
+def job_of(raw: Json, pods: Sequence[Pod] = ()) -> Job:
+    """The job, on the nodes of the pods of its newest attempt while it has nodes."""
     status = raw.get("status", {})
+    attempt = status.get("attempt", 0) if status.get("nodes") else None
     progress = status.get("progress", {})
     newest = next(iter(status.get("checkpoints", [])), None)
     return Job(
@@ -91,7 +95,7 @@ def job_of(raw: Json) -> Job:
         reason=status.get("reason", ""),
         message=status.get("message", ""),
         attempt=status.get("attempt", 0),
-        nodes=tuple(status.get("nodes", ())),
+        nodes=tuple(pod.node for pod in pods if pod.attempt == attempt),
         step=progress.get("step", 0),
         total_steps=progress.get("totalSteps", 0),
         loss=float(progress["loss"]) if "loss" in progress else None,

@@ -152,6 +152,9 @@ def _revoked(site: GangSite, lost: int) -> dict[str, float]:
     site.request("DELETE", f"{POLICIES}/records.{names.GROUP}")
     _until(lambda: _may_forge(site), "no policy in force")
     asyncio.run(_send(site, "PATCH", "lost", (_ran(number) for number in range(lost))))
+    stored = site.get(_jobs_path("lost"))["items"]
+    placed = [_placement(job["metadata"]) for job in stored]
+    asyncio.run(_send(site, "POST", "lost", placed, plural=names.PLACEMENTS))
     log_progress("an operator starts")
     started_s = time.monotonic()
     with _operator(site):
@@ -191,9 +194,20 @@ def _large(number: int, size: int) -> Json:
 
 
 def _ran(number: int) -> Json:
-    nodes = [f"gone-{number:04}-{rank}.example.com" for rank in range(GANG)]
-    status = {"phase": "Running", "attempt": 1, "endedAttempt": 0, "nodes": nodes}
+    status = {"phase": "Running", "attempt": 1, "endedAttempt": 0, "nodes": GANG}
     return {"metadata": {"name": f"lost-{number}"}, "status": status}
+
+
+def _placement(job: Json) -> Json:
+    nodes = [f"gone-{job['name']}-{rank}.example.com" for rank in range(GANG)]
+    spec = {"jobUID": job["uid"], "attempt": 1, "epoch": 1, "nodes": nodes, "reason": "first start"}
+    metadata = {"name": names.placement_name(job["name"], 1)}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Placement",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _may_forge(site: GangSite) -> bool:
@@ -209,15 +223,26 @@ def _status(site: GangSite, namespace: str, name: str) -> Json:
     return status
 
 
+def _path(plural: str, namespace: str) -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}"
+
+
 def _jobs_path(namespace: str) -> str:
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
+    return _path(names.TRAINING_JOBS, namespace)
 
 
-async def _send(site: GangSite, method: str, namespace: str, objects: Iterable[Json]) -> None:
-    """Create these jobs, or patch their statuses, so many at a time."""
+async def _send(
+    site: GangSite,
+    method: str,
+    namespace: str,
+    objects: Iterable[Json],
+    *,
+    plural: str = names.TRAINING_JOBS,
+) -> None:
+    """Create these objects, or patch their statuses, so many at a time."""
     slots = asyncio.Semaphore(CONCURRENCY)
     kind = "application/json" if method == "POST" else "application/merge-patch+json"
-    url = site.plane.url + _jobs_path(namespace)
+    url = site.plane.url + _path(plural, namespace)
 
     async def one(client: aiohttp.ClientSession, body: Json) -> None:
         where = url if method == "POST" else f"{url}/{body['metadata']['name']}/status"

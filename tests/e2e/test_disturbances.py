@@ -73,7 +73,8 @@ def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: R
     """The operator restarts while a node dies; the new process detects the loss and replaces the
     node."""
     job = run(Training("orphaned", SLEEPS, gpus=8))
-    victim = job.until_phase("Running")["nodes"][1]
+    job.until_phase("Running")
+    victim = job.nodes()[1]
     cluster.bed.kill_node(victim)
     try:
         cluster.operator.stop()
@@ -83,7 +84,7 @@ def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: R
             "attempt 2 running",
         )
         assert status["lastTermination"]["lostNodes"] == [victim]
-        assert victim not in status["nodes"]
+        assert victim not in job.nodes()
         assert status["failures"] == 0
     finally:
         job.delete()
@@ -93,17 +94,17 @@ def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: R
 def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(cluster: Cluster, run: Run) -> None:
     """The job says what it does: it is mapped again without that node, and no other rank moves."""
     job = run(Training("cut-off", SLEEPS, nodes=4, gpus=8, spec={"workload": REPLICAS}))
-    first = job.until_phase("Running")["nodes"]
+    job.until_phase("Running")
+    first = job.nodes()
     victim = first[1]
     cluster.bed.partition_node(victim)
     try:
-        status = job.until(
+        job.until(
             lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2"
         )
         (spare,) = {each.name for each in cluster.bed.nodes} - {*first}
-        assert status["nodes"] == [spare if name == victim else name for name in first]
         placed = job.placement(2)
-        assert placed["nodes"] == status["nodes"]
+        assert placed["nodes"] == [spare if name == victim else name for name in first]
         assert placed["mapping"]["moved"] == 1
     finally:
         cluster.bed.restore_node(victim)

@@ -57,8 +57,8 @@ def test_page_names_modules_that_handle_the_job(
         for name, value in environment.items():
             context.setenv(name, value)
         cluster.operator.start()
-    status = job.until(lambda found: _step(found) >= EVERY + 2, "steps after a checkpoint")
-    lost = status["nodes"][1]
+    job.until(lambda found: _step(found) >= EVERY + 2, "steps after a checkpoint")
+    lost = job.nodes()[1]
     cluster.bed.kill_node(lost)
     try:
         status = job.until_phase("Succeeded")

@@ -58,15 +58,15 @@ def test_workers_and_evaluator_survive_a_node_of_each(
     """Whichever role loses a node, the whole gang starts again, and each group resumes from its own
     checkpoint."""
     job = run(_gang(cluster, checkpoints("roles")))
-    status = job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
+    job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
     assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
     assert "world=4" in job.logs_of("roles-worker-3-1")
-    _lose(cluster, job, status["nodes"][0], attempt=2)
-    status = job.until(
+    _lose(cluster, job, job.nodes()[0], attempt=2)
+    job.until(
         lambda status: _step(status) > 22 and "evaluator" in _groups(status),
         "steps of the second attempt, and a checkpoint of the evaluator",
     )
-    _lose(cluster, job, status["nodes"][WORKERS], attempt=3)
+    _lose(cluster, job, job.nodes()[WORKERS], attempt=3)
     status = job.until_phase("Succeeded", deadline_s=240)
     assert (status["attempt"], status["failures"]) == (3, 0)
     workers = [point for point in status["checkpoints"] if point["group"] == "worker"]
@@ -87,7 +87,7 @@ def _lose(cluster: Cluster, job: LiveJob, node: str, *, attempt: int) -> None:
             lambda status: status["phase"] == "Running" and status["attempt"] == attempt,
             f"attempt {attempt}",
         )
-        assert node not in status["nodes"]
+        assert node not in job.nodes()
         assert status["lastTermination"]["cause"] == "NodeLost"
     finally:
         cluster.bed.restore_node(node)

@@ -59,6 +59,6 @@ def _unsettled(cluster: Cluster, job: Job) -> Iterator[str]:
         yield f"I5: {job.name} is {record.phase}, and attempt {record.attempt} is over"
     if record.live:
         there = {pod.node_rank for pod in cluster.bound((job.uid, record.attempt))}
-        missing = len(record.nodes) - len(there)
+        missing = cluster.sizes[job.uid, record.attempt] - len(there)
         if missing:
             yield f"I5: {job.name} is {record.phase}, and {missing} of its pods are not there"

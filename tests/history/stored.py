@@ -79,7 +79,6 @@ def job(value: Json) -> Job:
             phase=Phase(status.get("phase", Phase.QUEUED)),
             attempt=status.get("attempt", 0),
             ended=status.get("endedAttempt", 0),
-            nodes=tuple(status.get("nodes", ())),
             restarts=status.get("restarts", 0),
             failures=status.get("failures", 0),
             start_failures=status.get("startFailures", 0),

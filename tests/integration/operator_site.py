@@ -116,9 +116,14 @@ class Job(LiveJob):
         """The same of whichever attempt gets that far, where its plan may fail before."""
         return self.until(self._is_bound, "an attempt bound", deadline_s=DEADLINE_S)
 
+    def until_nodes(self, attempt: int | None = 1) -> list[str]:
+        """Its nodes once every pod of this attempt, or of any, is bound."""
+        _ = self.until_bound_at_last() if attempt is None else self.until_bound(attempt)
+        return self.nodes()
+
     def _is_bound(self, status: Json) -> bool:
-        nodes = dict(enumerate(status.get("nodes", [])))
-        return bool(nodes) and self.bound(status["attempt"]) == nodes and not self._in_flight()
+        bound = self.bound(status["attempt"]) if status.get("nodes") else {}
+        return bool(bound) and not self._in_flight() and bound == dict(enumerate(self.nodes()))
 
     def _in_flight(self) -> bool:
         entries = self._admin.get(LEDGER)["spec"].get("entries", [])
@@ -385,16 +390,10 @@ def _is_let_through(write: Callable[[], object]) -> bool:
     return True
 
 
-def _exists(admin: ApiClient, path: str) -> bool:
+def _has_ledger(site: Site) -> bool:
     try:
-        admin.get(path)
+        return bool(site.ledger()["spec"]["epoch"] > 0)
     except ApiError as error:
         if error.status != 404:
             raise
         return False
-    return True
-
-
-def _has_ledger(site: Site) -> bool:
-    path = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
-    return _exists(site.admin, path) and site.ledger()["spec"]["epoch"] > 0

@@ -30,9 +30,9 @@ def test_job_lands_on_nodes_that_match_its_affinity(site: Site, floor: Floor) ->
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [fourth]}]}
     numbered = {"matchExpressions": [{"key": TIER, "operator": "Gt", "values": ["6"]}]}
     job = apply(floor, "job", named, numbered)
-    assert job.until_bound()["nodes"] == [second, fourth]
+    assert job.until_nodes() == [second, fourth]
     others = {"matchExpressions": [{"key": TIER, "operator": "DoesNotExist"}]}
-    assert apply(floor, "others", others).until_bound()["nodes"] == [first, third]
+    assert apply(floor, "others", others).until_nodes() == [first, third]
     reason = apply(floor, "none", named, numbered, nodes=3).until_reason("NeverFits")
     assert reason["message"].endswith("; 2 nodes not counted for its node affinity")
 
@@ -42,7 +42,7 @@ def test_running_pods_stay_when_labels_change(site: Site, floor: Floor) -> None:
     first, second, third, _ = floor.nodes
     site.plane.kubectl("label", "node", first, second, f"{TIER}=gold")
     job = apply(floor, "job", GOLD)
-    assert job.until_bound()["nodes"] == [first, second]
+    assert job.until_nodes() == [first, second]
     site.plane.kubectl("label", "node", second, f"{TIER}-")
     other = apply(floor, "other", GOLD)
     assert "3 nodes not counted" in other.until_reason("NeverFits")["message"]
@@ -51,4 +51,4 @@ def test_running_pods_stay_when_labels_change(site: Site, floor: Floor) -> None:
     site.kwok.fail_pod(floor.name, "job-worker-0-1", exit_code=1)
     assert "3 nodes not counted" in job.until_reason("NeverFits")["message"]
     site.plane.kubectl("label", "node", third, f"{TIER}=gold")
-    assert job.until_bound(2)["nodes"] == [first, third]
+    assert job.until_nodes(2) == [first, third]

@@ -13,8 +13,8 @@ METRIC = "railwright_double_booked_nodes"
 def test_double_booked_node_takes_nothing_more(floor: Floor) -> None:
     """The jobs and a metric say so, all else goes on, and it clears with the pod."""
     holder, other = floor.apply("holder", nodes=1), floor.apply("other", nodes=1)
-    (node,) = holder.until_bound()["nodes"]
-    (other_node,) = other.until_bound()["nodes"]
+    (node,) = holder.until_nodes()
+    (other_node,) = other.until_nodes()
     _create_pod(floor, "foreign", other_node, {})
     stray = _identity(other, attempt=7)
     floor.site.forge(lambda: _create_pod(floor, "other-worker-0-7", node, stray), "operator-pods")
@@ -25,7 +25,7 @@ def test_double_booked_node_takes_nothing_more(floor: Floor) -> None:
     every = floor.apply("every", nodes=len(floor.nodes), gpus=0)
     every.until_said("1 double-booked")
     fits = floor.apply("fits", nodes=len(floor.nodes) - 1, gpus=0)
-    assert node not in fits.until_bound()["nodes"]
+    assert node not in fits.until_nodes()
     assert (holder.status()["attempt"], other.status()["attempt"]) == (1, 1)
     floor.site.admin.delete(f"{_pods(floor)}/other-worker-0-7?gracePeriodSeconds=0")
     for job in (holder, other):

@@ -119,9 +119,9 @@ def test_job_is_placed_equally_by_each_family_of_labels(ground: Site, bare: Floo
                 _label(ground, node, before | dict(zip(keys, (f"b{at}", "same"), strict=True)))
         before = dict.fromkeys(keys)
         _until_told(ground, f"{family} labels", "2 > 2")
-        status = bare.apply(f"gang-{number}", nodes=8, gpus=1).until_bound()
-        assert status["nodes"] in racks, family
-        assert status["racks"] == 1, family
+        job = bare.apply(f"gang-{number}", nodes=8, gpus=1)
+        assert job.until_nodes() in racks, family
+        assert job.status()["racks"] == 1, family
 
 
 def test_topology_file_places_nodes_and_reloads_in_seconds(ground: Site, bare: Floor) -> None:
@@ -141,12 +141,12 @@ def test_topology_file_places_nodes_and_reloads_in_seconds(ground: Site, bare: F
             "remarks": [],
         }
     ]
-    assert bare.apply("first", nodes=8).until_bound()["nodes"] in halves
+    assert bare.apply("first", nodes=8).until_nodes() in halves
     quarters = [bare.nodes[at : at + 4] for at in (0, 4, 8, 12)]
     _give(ground, topology_conf=_conf(*quarters))
     _until(ground, lambda status: status.get("summary") == "4", "four leaves")
     bare.clear()
-    assert bare.apply("second", nodes=4).until_bound()["nodes"] in quarters
+    assert bare.apply("second", nodes=4).until_nodes() in quarters
 
 
 def test_node_below_two_switches_is_a_remark_on_its_file(ground: Site, bare: Floor) -> None:
@@ -170,7 +170,7 @@ def test_unreadable_file_keeps_the_old_fabric(ground: Site, bare: Floor) -> None
     assert "topology.conf, line 1: 'no topology' is no Key=value" in problem["message"]
     assert "its last valid content stays" in problem["message"]
     assert status["domains"] == before["domains"]
-    assert bare.apply("gang", nodes=8).until_bound()["nodes"] in halves
+    assert bare.apply("gang", nodes=8).until_nodes() in halves
 
 
 def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) -> None:
@@ -187,7 +187,7 @@ def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) ->
     (first, *_) = status["conflicts"]
     assert first["source"] == "aws labels"
     assert first["message"] == "aws labels has it in nn-0, which is r0; r1 counts, by site/plan"
-    assert bare.apply("gang", nodes=4).until_bound()["nodes"] in map(sorted, racks)
+    assert bare.apply("gang", nodes=4).until_nodes() in map(sorted, racks)
     reported = command_line.topology(ground, "--job", f"{bare.name}/gang")
     assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in reported
     assert "2 findings" in reported
@@ -217,7 +217,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     assert network["faults"][0].startswith(f"{bare.nodes[9]} has no cable at mlx5_1")
     assert network["adapters"] == [{"speed": "400 Gb/s", "count": 31}]
     groups = [bare.nodes[:8], bare.nodes[8:]]
-    assert bare.apply("gang", nodes=8).until_bound()["nodes"] in groups
+    assert bare.apply("gang", nodes=8).until_nodes() in groups
     bare.clear()
     why = "rail 1 is miscabled at mlx5_1: it has no cable"
     odd = {"node": bare.nodes[9], "rail": 1, "message": why}
@@ -229,7 +229,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     all_of_them.until_said("at most 15 such nodes together: replicas <= 15; miscabled: rail 1 on 1")
     topology["required"] = "nearest"
     jobs = (bare.apply(name, nodes=7, topology=topology) for name in ("one", "other"))
-    bound = [job.until_bound()["nodes"] for job in jobs]
+    bound = [job.until_nodes() for job in jobs]
     assert sorted(bound)[1] == [node for node in bare.nodes[8:] if node != bare.nodes[9]]
 
 
@@ -247,17 +247,18 @@ def test_scale_up_domains_are_a_tier_that_jobs_can_name(ground: Site, bare: Floo
     assert [each["level"] for each in status["domains"]] == [names.LABEL_RACK, "scale-up-domain"]
     assert status["scaleUpDomains"]["smallest"] == 3
     scale_up = [bare.nodes[at : at + 4] for at in (0, 4, 8)]
-    held = bare.apply("held", nodes=4, topology={"required": "scale-up-domain"}).until_bound()
-    assert held["nodes"] in scale_up
-    assert held["racks"] == 1
+    job = bare.apply("held", nodes=4, topology={"required": "scale-up-domain"})
+    held = job.until_nodes()
+    assert held in scale_up
+    assert job.status()["racks"] == 1
     segment = {"tier": "scale-up-domain", "nodes": 4}
-    runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_bound()["nodes"]
-    assert sorted([held["nodes"], runs[:4], runs[4:]]) == scale_up
+    runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_nodes()
+    assert sorted([held, runs[:4], runs[4:]]) == scale_up
     more = bare.apply("more", nodes=4, topology={"required": "scale-up-domain"})
     more.until_said(
         "all in one domain of scale-up-domain; at most 3 available together, 4 if all were free"
     )
-    assert bare.apply("last", nodes=4).until_bound()["nodes"] == bare.nodes[12:]
+    assert bare.apply("last", nodes=4).until_nodes() == bare.nodes[12:]
 
 
 def _printed(cables: list[tuple[str, str]]) -> str:

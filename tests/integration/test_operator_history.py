@@ -84,7 +84,7 @@ def test_what_a_test_declares_is_not_held_against_the_operator(site: Site, floor
 def _live_through_it(site: Site, floor: Floor) -> str:
     """Commit, the loss of a node, recovery, success, deletion; the UID of the job."""
     job = floor.apply("job")
-    lost = job.until_bound()["nodes"][0]
+    lost = job.until_nodes()[0]
     site.kwok.set_ready(lost, False)
     job.until_bound(2)
     site.kwok.set_ready(lost, True)

@@ -15,14 +15,13 @@ SUCCEEDS = {f"{PREFIX}/run-for": "0.1s"}
 
 
 def test_kubectl_get_shows_the_state_of_a_job(site: Site, floor: Floor) -> None:
-    placed = floor.apply("gang", nodes=3).until_bound()
+    floor.apply("gang", nodes=3).until_bound()
     floor.apply("waits", nodes=4).until_reason("NotEnoughNodes")
     table = site.plane.kubectl("-n", floor.name, "get", "tj", "-o", "wide").splitlines()
     heads = table[0].split()
     assert heads[:4] == ["NAME", "PHASE", "QUEUE", "NODES"]
     rows = {row.split()[0]: row for row in table[1:]}
-    nodes = ",".join(placed["nodes"])
-    assert rows["gang"].split()[:5] == ["gang", "Starting", "default", nodes, "2"]
+    assert rows["gang"].split()[:5] == ["gang", "Starting", "default", "3", "2"]
     restarts = table[0].index("RESTARTS")
     assert rows["gang"][restarts:].split()[0] == "0"
     assert rows["waits"].split()[1] == "Queued"

@@ -43,7 +43,7 @@ def test_a_job_above_the_bound_waits_with_its_size(floor: Floor) -> None:
 def test_a_job_that_grew_too_large_keeps_its_pods_at_take_over(site: Site, floor: Floor) -> None:
     """It is held as what accounts for it: its pods stay, and their loss is noticed."""
     job = floor.apply("grows", nodes=2, annotations=notes(7))
-    nodes = job.until_bound()["nodes"]
+    nodes = job.until_nodes()
     profile = {"profile": "x" * 60_000}
     job.patch({"workload": manifests.PARALLEL | {"parallelism": {"data": 2}} | profile})
     epoch = site.ledger()["spec"]["epoch"]

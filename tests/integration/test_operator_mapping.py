@@ -48,15 +48,15 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
             site.admin.patch(f"{NODES}/{node}", {"metadata": {"labels": {PRODUCT: product}}})
         site.until_nodes_heard()
         job = floor.apply("laid-out", nodes=8, processes=8, workload=STAGES_FIRST)
-        status = job.until_bound()
+        nodes = job.until_nodes()
         racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
-        where = [racks[name] for name in status["nodes"]]
+        where = [racks[name] for name in nodes]
         # Node rank r + 4 has the other replica's ranks of the same stage.
         assert where[:4] == where[4:]
         assert {*where} == {0, 1}
-        assert job.bound() == dict(enumerate(status["nodes"]))
+        assert job.bound() == dict(enumerate(nodes))
         found = placement(floor, "laid-out").spec
-        assert list(found.nodes) == status["nodes"]
+        assert list(found.nodes) == nodes
         assert found.mapping is not None
         assert found.mapping.communication == "derived"
         rack = found.mapping.crossing[-1]
@@ -103,9 +103,9 @@ def test_pre_run_profile_is_kept_and_maps_the_job(site: Site) -> None:
     with operator_site.floor_on(site, (4, 4)) as floor:
         seen = _recorded("")
         workload = STAGES_FIRST | {"profile": seen}
-        status = floor.apply("seen", nodes=8, processes=8, workload=workload).until_bound()
+        nodes = floor.apply("seen", nodes=8, processes=8, workload=workload).until_nodes()
         racks = {name: at // 4 for at, name in enumerate(floor.nodes)}
-        where = [racks[name] for name in status["nodes"]]
+        where = [racks[name] for name in nodes]
         assert (len({*where[:4]}), len({*where[4:]})) == (1, 1)
         mapping = placement(floor, "seen").spec.mapping
         assert mapping is not None
@@ -137,15 +137,14 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
 
 def test_job_without_workload_is_placed_in_network_order(site: Site) -> None:
     with operator_site.floor_on(site, (2, 2)) as floor:
-        status = floor.apply("silent", nodes=4).until_bound()
-        assert status["nodes"] == floor.nodes
+        assert floor.apply("silent", nodes=4).until_nodes() == floor.nodes
         assert placement(floor, "silent").spec.mapping is None
 
 
 def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
     with operator_site.floor_on(site, (2, 3)) as floor:
         apart = floor.apply("apart", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
-        first, second = apart.until_bound()["nodes"]
+        first, second = apart.until_nodes()
         assert {first in floor.nodes[:2], second in floor.nodes[:2]} == {True, False}
         tight = floor.apply("tight", nodes=3, topology={"required": "nearest"})
         tight.until_said(
@@ -156,7 +155,7 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
         lost = floor.apply("lost", nodes=1, topology={"preferred": "scale-up-domain"})
         assert lost.until_reason("TierNotFound")
         apart.delete()
-        assert tight.until_bound()["nodes"] == floor.nodes[2:]
+        assert tight.until_nodes() == floor.nodes[2:]
 
 
 def test_topology_changes_only_while_suspended(floor: Floor) -> None:

@@ -114,7 +114,7 @@ def test_node_registered_anew_is_placed_by_its_labels(site: Site) -> None:
         floor.apply("all", nodes=4).until_bound()
         floor.clear()
         job = floor.apply("second", nodes=3)
-        assert set(job.until_bound()["nodes"]) == {moved, *floor.nodes[2:]}
+        assert set(job.until_nodes()) == {moved, *floor.nodes[2:]}
 
 
 def test_refused_binding_rolls_back_its_gang_alone(site: Site, floor: Floor) -> None:

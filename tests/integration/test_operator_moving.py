@@ -89,8 +89,9 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
     played = Played(steps=1_000_000, checkpoint_interval_steps=CHECKPOINT_INTERVAL_STEPS)
     with SimulatedLaunchers(ground.plane, played) as launchers:
         job = racks.apply("long", nodes=8, processes=8, workload=REPLICAS)
-        before = _until_checkpoint(job)
-        assert before["nodes"] == racks.nodes[:8]
+        _until_checkpoint(job)
+        before = job.nodes()
+        assert before == racks.nodes[:8]
         _measured(racks, [4.0, 0.25, 4.0])
         after = job.until(
             lambda status: status.get("attempt") == 2 and status.get("phase") == "Running",
@@ -104,10 +105,9 @@ def test_job_migrates_from_slow_uplinks_and_resumes(ground: Site, racks: Floor) 
             "the bandwidth of 0.25 nodes, for 4 nodes of the job; a step is predicted to take "
             in end["message"]
         )
-        assert after["nodes"][:4] == before["nodes"][:4]
-        assert sorted(after["nodes"][4:]) == racks.nodes[8:]
         spec = job.placement(2)
-        assert spec["nodes"] == after["nodes"]
+        assert spec["nodes"][:4] == before[:4]
+        assert sorted(spec["nodes"][4:]) == racks.nodes[8:]
         assert spec["reason"] == f"after Remapped: {end['message']}"
         assert spec["mapping"]["moved"] == 4
         (resume,) = spec["resume"]
@@ -128,4 +128,3 @@ def test_a_job_that_is_soon_done_stays_where_it_is(ground: Site, racks: Floor) -
         _measured(racks, [4.0, 0.25, 4.0])
         after = job.until_phase("Succeeded", deadline_s=2 * MOVED_S)
         assert (after["attempt"], after["nodes"]) == (1, before["nodes"])
-        assert job.placement(1)["nodes"] == before["nodes"]

@@ -56,8 +56,8 @@ def test_node_without_a_rack_is_a_reported_problem(site: Site, floor: Floor) -> 
     _until_said(site, missing, names.LABEL_RACK, unknown)
     _until_said(site, empty, names.LABEL_RACK, f"the label is empty: {unknown}")
     # Both racks that are left of four nodes: the one that is whole comes first.
-    assert floor.apply("job").until_bound()["nodes"] == floor.nodes[2:]
-    assert floor.apply("rest").until_bound()["nodes"] == floor.nodes[:2]
+    assert floor.apply("job").until_nodes() == floor.nodes[2:]
+    assert floor.apply("rest").until_nodes() == floor.nodes[:2]
     for node in (missing, empty):
         _label(site, node, rack=f"{floor.name}-rack-0")
 
@@ -73,7 +73,7 @@ def test_one_rack_in_two_blocks_is_two_racks(site: Site, floor: Floor) -> None:
             deadline_s=20,
             evidence=lambda: str(site.admin.get(FABRIC).get("status")),
         )
-        nodes = floor.apply("job").until_bound()["nodes"]
+        nodes = floor.apply("job").until_nodes()
         assert nodes in (floor.nodes[0::2], floor.nodes[1::2])
     finally:
         for node in floor.nodes:
@@ -105,7 +105,7 @@ def test_impossible_amount_is_reported_and_last_good_counts(site: Site, floor: F
     node = floor.nodes[0]
     _offer(site, node, BEYOND)
     _until_said(site, node, GPU, "the last value that could be read, 8, counts")
-    assert floor.apply("job", nodes=4).until_bound()["nodes"] == floor.nodes
+    assert floor.apply("job", nodes=4).until_nodes() == floor.nodes
     _offer(site, node, "8")
     waiting.until(lambda: GPU not in _problems(site, node), "no problem left", deadline_s=20)
 
@@ -119,10 +119,10 @@ def test_flapping_amount_is_not_promised(site: Site, floor: Floor) -> None:
         for amount in ("8", BEYOND, "0"):
             _offer(site, node, amount)
             time.sleep(0.1)
-    placed = job.until_bound_at_last()["nodes"]
+    placed = job.until_nodes(None)
     assert len(set(placed)) == 2
     _offer(site, node, "0")
     site.until_nodes_heard()
     waiting.until(lambda: job.status()["phase"] == "Starting", "still there", deadline_s=5)
-    assert floor.apply("more", nodes=1).until_bound()["nodes"][0] in others
+    assert floor.apply("more", nodes=1).until_nodes()[0] in others
     _offer(site, node, "8")

@@ -52,4 +52,4 @@ def _versions(job: Job) -> list[str]:
     """Of its pods, and of all that its status decides."""
     status = job.status()
     pods = [pod["metadata"]["resourceVersion"] for pod in job.pods()]
-    return [*pods, str(status["attempt"]), status["phase"], *status["nodes"]]
+    return [*pods, str(status["attempt"]), status["phase"], *job.nodes()]

@@ -17,8 +17,7 @@ def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
     """Only one rack has enough nodes."""
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
         status = floor.apply("gang", nodes=3).until_bound()
-        assert status["nodes"] == floor.nodes[1:4]
-        assert status["racks"] == 1
+        assert (status["nodes"], status["racks"]) == (3, 1)
         placement = site.admin.get(floor.path(names.PLACEMENTS) + "/gang-1")["spec"]
         assert placement["nodes"] == floor.nodes[1:4]
         assert {"level": names.LABEL_RACK, "domains": 1} in placement["spans"]
@@ -29,14 +28,14 @@ def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
 def test_gang_larger_than_a_rack_spans_the_fewest(site: Site) -> None:
     """Ranks fill one rack after the other."""
     with operator_site.floor_on(site, (1, 3, 2)) as floor:
-        status = floor.apply("gang", nodes=5).until_bound()
-        assert status["nodes"] == floor.nodes[1:]
-        assert status["racks"] == 2
+        job = floor.apply("gang", nodes=5)
+        assert job.until_nodes() == floor.nodes[1:]
+        assert job.status()["racks"] == 2
 
 
 def test_two_small_jobs_share_a_node(floor: Floor) -> None:
     jobs = [floor.apply(name, nodes=1, gpus=4) for name in ("one", "two")]
-    nodes = [job.until_bound()["nodes"] for job in jobs]
+    nodes = [job.until_nodes() for job in jobs]
     assert nodes[0] == nodes[1]
 
 
@@ -60,7 +59,7 @@ def test_no_node_gives_more_than_it_has(site: Site) -> None:
 def test_pods_of_others_take_their_room(site: Site) -> None:
     with operator_site.floor_on(site, (2,)) as floor:
         holder = floor.apply("holder", nodes=1)
-        (held,) = holder.until_bound()["nodes"]
+        (held,) = holder.until_nodes()
         job = floor.apply("whole", nodes=2)
         job.until_said("1/2 nodes available")
         (other,) = {*floor.nodes} - {held}
@@ -74,7 +73,7 @@ def test_pods_of_others_take_their_room(site: Site) -> None:
         part.until_bound()
         part.delete()
         site.plane.kubectl("-n", floor.name, "delete", "pod", "stranger", "--wait=false")
-        assert job.until_bound()["nodes"] == floor.nodes
+        assert job.until_nodes() == floor.nodes
 
 
 def test_the_higher_priority_class_goes_first(site: Site) -> None:

@@ -42,7 +42,7 @@ def test_large_job_is_mapped_by_its_pre_run(site: Site, floor: Floor) -> None:
     """Also if the operator ends meanwhile, and another goes on."""
     job = applied(floor)
     small = job.until_bound()
-    assert (small["phase"], len(small["nodes"])) == ("Profiling", 2)
+    assert (small["phase"], small["nodes"]) == ("Profiling", 2)
     assert asked(job) == {("3", "true")}
     operator_site.start_again(site)
     with SimulatedLaunchers(site.plane, PLAYED):
@@ -50,7 +50,7 @@ def test_large_job_is_mapped_by_its_pre_run(site: Site, floor: Floor) -> None:
     stored = site.admin.get(f"{floor.path(names.PROFILES)}/large")
     assert stored["spec"]["attempt"] == 1
     found = profile.profile(stored["spec"]["document"].encode())
-    assert (found.ranks, status["attempt"], len(status["nodes"])) == (2, 2, 4)
+    assert (found.ranks, status["attempt"], status["nodes"]) == (2, 2, 4)
     assert (status["failures"], status["restarts"], "preRun" in status) == (0, 0, False)
     purposes = [placement(floor, attempt)["purpose"] for attempt in (1, 2)]
     assert purposes == ["PreRun", "Training"]
@@ -65,7 +65,7 @@ def test_job_whose_pre_run_fails_starts_without(site: Site) -> None:
         status = job.until_bound(2)
         assert status["preRun"]["message"].startswith("the pre-run ended in attempt 1: ")
         assert "exited with 3" in status["preRun"]["message"]
-        assert (status["phase"], len(status["nodes"]), status["failures"]) == ("Starting", 4, 0)
+        assert (status["phase"], status["nodes"], status["failures"]) == ("Starting", 4, 0)
         assert placement(floor, 2)["mapping"]["communication"] == "derived"
         job.until_events("Scheduled", "RankFailed", "PreRunGivenUp", "Scheduled")
         # Nor does its next attempt wait for another.

@@ -19,10 +19,10 @@ def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Flo
     with operator_site.floor_on(site, (2, 1)) as floor:
         lost, kept, spare = floor.nodes
         job = floor.apply("job")
-        assert job.until_bound()["nodes"] == [lost, kept]
+        assert job.until_nodes() == [lost, kept]
         site.kwok.set_ready(lost, False)
         status = job.until_bound(2)
-        assert status["nodes"] == [kept, spare]
+        assert job.nodes() == [kept, spare]
         end = status["lastTermination"]
         assert (end["cause"], end["lostNodes"], end["attempt"]) == ("NodeLost", [lost], 1)
         assert "not Ready for " in end["message"]
@@ -48,7 +48,7 @@ def test_job_without_spare_node_waits_until_one_returns(site: Site) -> None:
         floor.add(f"{floor.name}-rack-0", 1)
         assert "1 cordoned" in job.until_reason("NotEnoughNodes")["message"]
         site.plane.kubectl("uncordon", floor.nodes[0])
-        assert job.until_bound(2)["nodes"] == floor.nodes
+        assert job.until_nodes(2) == floor.nodes
 
 
 def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor: Floor) -> None:
@@ -58,7 +58,7 @@ def test_the_budget_is_exact_and_attempts_keep_their_distance(site: Site, floor:
     status = job.until(lambda status: "lastTermination" in status, "its end")
     assert status["lastTermination"]["cause"] == "RankFailed"
     ended = datetime.fromisoformat(status["lastTermination"]["time"])
-    nodes = job.until_bound(2)["nodes"]
+    nodes = job.until_nodes(2)
     started = datetime.fromisoformat(_scheduled(job)["lastTransitionTime"])
     assert (started - ended).total_seconds() >= BACKOFF_S_FIRST - 1
     site.kwok.fail_pod(floor.name, "job-worker-0-2", exit_code=4)

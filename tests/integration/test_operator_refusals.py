@@ -24,7 +24,7 @@ def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
     # The refused one tries again now and then, and may take of the quota meanwhile.
     small = floor.apply("small", nodes=2)
-    assert small.until_bound_at_last()["nodes"] in (floor.nodes[:2], floor.nodes[2:])
+    assert small.until_nodes(None) in (floor.nodes[:2], floor.nodes[2:])
     small.delete()
     waiting.until(lambda: not small.pods(), "the other's pods are gone", deadline_s=60)
     site.plane.kubectl("-n", floor.name, "delete", "resourcequota", "gpus")
@@ -75,8 +75,8 @@ def test_limit_range_that_changes_a_pod_keeps_gang_out(
     assert words in status["message"]
     assert (status["phase"], status["failures"]) == ("Queued", 0)
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
-    small = floor.apply("small", gpus=4, resources={"memory": "1Gi", "cpu": 1}).until_bound()
-    assert small["nodes"] in (floor.nodes[:2], floor.nodes[2:])
+    small = floor.apply("small", gpus=4, resources={"memory": "1Gi", "cpu": 1})
+    assert small.until_nodes() in (floor.nodes[:2], floor.nodes[2:])
 
 
 def _used(site: Site, floor: Floor) -> str:

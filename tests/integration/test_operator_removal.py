@@ -69,7 +69,7 @@ def test_job_deleted_in_any_phase_leaves_nothing(
     floor.until_nothing_is_left()
     site.plane.kubectl("uncordon", floor.nodes[0])
     site.until_nodes_heard()
-    assert floor.apply("next", nodes=4).until_bound()["nodes"] == floor.nodes
+    assert floor.apply("next", nodes=4).until_nodes() == floor.nodes
 
 
 @pytest.mark.parametrize("arrange", [queued, starting, recovering], ids=lambda a: a.__name__)
@@ -142,7 +142,7 @@ def test_pods_of_a_removed_node_are_collected(site: Site) -> None:
     """No kubelet is left that could end them. Pod garbage collection writes a status first."""
     with operator_site.floor_on(site, (1,)) as floor:
         job = floor.apply("job", nodes=1)
-        (node,) = job.until_bound()["nodes"]
+        (node,) = job.until_nodes()
         waiting.until(
             lambda: [pod["status"]["phase"] for pod in job.pods()] == ["Running"],
             "it runs",

@@ -94,7 +94,7 @@ def test_silently_dead_node_is_replaced_until_none_is_left(
         step = job.until(lambda status: bool(status.get("checkpoints")), "a checkpoint")
         _die(site, launchers, first)
         status = job.until(_runs(2), "attempt 2 running", deadline_s=120)
-        assert status["nodes"] == [second, spare]
+        assert job.nodes() == [second, spare]
         assert status["lastTermination"]["lostNodes"] == [first]
         resume = site.admin.get(floor.path(names.PLACEMENTS) + "/job-2")["spec"]["resume"]
         assert resume[0]["attempt"] == 1
@@ -104,7 +104,7 @@ def test_silently_dead_node_is_replaced_until_none_is_left(
         assert job.status()["phase"] == "Queued"
         new = floor.add(f"{floor.name}-rack-0", 1)
         status = job.until(_runs(3), "attempt 3 running")
-        assert sorted(status["nodes"]) == sorted([second, *new])
+        assert sorted(job.nodes()) == sorted([second, *new])
         assert (status["restarts"], status["failures"]) == (2, 0)
 
 
@@ -112,7 +112,8 @@ def test_silence_of_one_source_never_makes_a_node_lost(
     site: Site, launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
     job = floor.apply("job")
-    mute, unready = job.until_phase("Running")["nodes"]
+    job.until_phase("Running")
+    mute, unready = job.nodes()
     launchers.silence(mute)
     site.kwok.set_ready(unready, False)
     status = job.until_reason("LauncherSilent")

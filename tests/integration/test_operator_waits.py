@@ -73,12 +73,12 @@ def test_unfit_nodes_are_counted_by_cause_and_used_on_recovery(site: Site, floor
     message = job.until_said("1 unready, 1 cordoned, 1 tainted")["message"]
     assert "1/4 nodes available" in message
     site.plane.kubectl("uncordon", cordoned)
-    assert job.until_bound()["nodes"] == [cordoned, well]
+    assert job.until_nodes() == [cordoned, well]
     second = floor.apply("second", nodes=2)
     second.until_reason("NotEnoughNodes")
     site.kwok.set_ready(unready, True)
     site.plane.kubectl("taint", "node", tainted, "railwright.dev/quarantine-")
-    assert second.until_bound()["nodes"] == [tainted, unready]
+    assert second.until_nodes() == [tainted, unready]
 
 
 def test_a_lasting_taint_keeps_jobs_out_that_do_not_tolerate_it(site: Site) -> None:

@@ -157,11 +157,11 @@ def test_foreign_bind_unseen_takes_its_node_once_known(site: Site) -> None:
         _bind_foreign(floor, taken)
         waiting.until(lambda: withheld.met, "withheld news", deadline_s=20)
         first = floor.apply("first", nodes=1)
-        assert first.until_bound()["nodes"] == [taken]
+        assert first.until_nodes() == [taken]
         withheld.lift()
         waiting.until(lambda: _knows_all_pods(site), "all pods", deadline_s=20)
         second = floor.apply("second", nodes=1)
-        assert second.until_bound()["nodes"] == [free]
+        assert second.until_nodes() == [free]
         first.delete()
         waiting.until(lambda: not first.pods(), "its pods are gone", deadline_s=60)
         waiting.until(lambda: _knows_all_pods(site), "all pods", deadline_s=20)

@@ -38,7 +38,8 @@ def after_cycle(held: JobRecord, deadline_s: int, now_s: int) -> JobRecord:
             record=now, before={}, generation=1, now="2026-01-02T03:04:05Z", failures_used=""
         )
     )
-    return record_of({"status": orjson.loads(orjson.dumps(rendered))})
+    stored = record_of({"status": orjson.loads(orjson.dumps(rendered))})
+    return replace(stored, nodes=now.nodes)  # They are in the Placement.
 
 
 def test_job_reaches_its_deadline_exactly_with_right_clocks() -> None:

@@ -64,11 +64,11 @@ def test_a_template_goes_through_the_model_unchanged() -> None:
 
 def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
     status = TrainingJobStatus(
-        phase=Phase.RUNNING, nodes_summary="2,048 nodes", progress=Progress(step=4, percent="42%")
+        phase=Phase.RUNNING, nodes=2048, progress=Progress(step=4, percent="42%")
     )
     rendered = status.model_dump(by_alias=True, exclude_none=True, mode="json")
     assert rendered["phase"] == "Running"
-    assert rendered["nodesSummary"] == "2,048 nodes"
+    assert rendered["nodes"] == 2048
     assert rendered["progress"] == {"step": 4, "percent": "42%", "phase": "Training"}
     assert "lastTermination" not in rendered
 

@@ -334,10 +334,18 @@ async def test_placement_of_same_name_counts_only_for_this_job() -> None:
         None,
         "409 AlreadyExists: a-1 is still there, of another job of this name",
     )
-    shell.server.answers["get"] = {"spec": {"jobUID": "a"}}
+    metadata = {"uid": "p", "namespace": "team", "name": "a-1", "resourceVersion": "7"}
+    spec = {"jobUID": "a", "attempt": 1, "nodes": ["n0", "n9"]}
+    shell.server.answers["get"] = {"metadata": metadata, "spec": spec}
+    shell.now_s += PAUSE_CAP_S
+    await shell.do(WritePlacement(ENTRY))
+    assert not shell.executor.placed(ENTRY.key)
+    assert "a-1 is there with other nodes" in shell.reported[1]
+    spec["nodes"] = list(ENTRY.nodes)
     shell.now_s += PAUSE_CAP_S
     await shell.do(WritePlacement(ENTRY))
     assert shell.executor.placed(ENTRY.key)
+    assert shell.placements.records["p"].nodes == ENTRY.nodes
 
 
 async def test_nothing_is_kept_of_attempt_that_left_the_ledger() -> None:

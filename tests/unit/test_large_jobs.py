@@ -26,9 +26,10 @@ from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.model import reasons
 
-RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
+RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": 2}
 
 
 def job_of(size: int, *, name: str = "a", **more: Any) -> Raw:
@@ -69,7 +70,7 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert len(cached.object.spec) < 1_000
     assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 8, "pods": 1}
     assert dict(cached.roles[0].selector) == {"kind": "h100"}
-    assert (cached.record.attempt, cached.record.nodes) == (3, ("n0", "n1"))
+    assert (cached.record.phase, cached.record.attempt) == (Phase.RUNNING, 3)
     assert cached.spec_hash == ""
     assert jobs.why_unreadable("a-uid") is None
 

@@ -136,7 +136,7 @@ async def test_ledger_of_wrong_types_is_refused(broken: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ({"attempt": 2, "endedAttempt": 1, "nodes": ["n0"]}, Phase.STARTING),
+        ({"attempt": 2, "endedAttempt": 1}, Phase.STARTING),
         ({"attempt": 2, "endedAttempt": 2}, Phase.QUEUED),
         ({"attempt": 2, "endedAttempt": 2, "finishedAt": NOW}, Phase.FAILED),
     ],

@@ -131,9 +131,9 @@ def test_user_and_queue_decide_phase_without_attempt(
     assert record.derive_waiting(start, suspend=suspend, waits=waits).phase is phase
 
 
-def test_success_is_final_and_keeps_its_nodes() -> None:
+def test_success_is_final() -> None:
     now = record.succeeded(RUNNING)
-    assert (now.phase, now.ended, now.nodes, now.live) == (Phase.SUCCEEDED, 1, NODES, False)
+    assert (now.phase, now.ended, now.nodes, now.live) == (Phase.SUCCEEDED, 1, (), False)
 
 
 def test_a_way_that_is_not_in_the_table_is_refused() -> None:

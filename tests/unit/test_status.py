@@ -99,7 +99,7 @@ LIVE = {Phase.PROFILING, Phase.STARTING, Phase.RUNNING}
 def test_every_record_is_read_back_from_a_valid_status(record: JobRecord) -> None:
     rendered = status.render(inputs(record))
     TrainingJobStatus.model_validate(rendered)
-    assert record_of({"status": rendered}) == record
+    assert record_of({"status": rendered}) == replace(record, nodes=())
 
 
 @given(records())
@@ -352,8 +352,8 @@ def test_a_condition_dates_from_its_last_change() -> None:
 def test_many_nodes_are_summed_up() -> None:
     nodes = tuple(f"n{number}" for number in range(1200))
     rendered = status.render(inputs(replace(attempts.RUNNING, nodes=nodes), racks=38))
-    assert (rendered["nodesSummary"], rendered["racks"]) == ("1,200 nodes", 38)
-    assert len(rendered["nodes"]) == 1200
+    assert (rendered["nodes"], rendered["racks"]) == (1200, 38)
+    assert rendered["message"] == "attempt 1 on 1,200 nodes"
 
 
 def test_given_up_pre_run_has_its_reason() -> None:

@@ -10,7 +10,6 @@ from fixtures import GPU, node
 from fixtures.observing import JOB, Watched
 from railwright import protocol
 from railwright_operator.topology_hash import TopologyHash
-from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
@@ -84,7 +83,7 @@ async def test_cycle_states_topology_age_and_job_progress() -> None:
 def test_new_leader_reads_hash_from_placement(name: str, job_uid: str, expected: str) -> None:
     """Links changed before it led: whether the job is to migrate is still to be evaluated."""
     seen = Watched()
-    seen.placements.change(None, PlacementRecord("uid", "team", name, 1, job_uid, "before"))
+    seen.place(1, name=name, job_uid=job_uid, topology_hash="before")
     assert seen.world().jobs[0].topology_hash == expected
     assert seen.run_cycle().topology_hashes == {JOB: expected}
     assert seen.world().jobs[0].topology_hash == expected

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures import reporting
 from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.owned import PlacementRecord
 from railwright_operator.write import pods
 from railwright_scheduler.attempt.phases import Phase
 
@@ -127,7 +128,7 @@ def test_one_that_is_gone_or_going_is_nobodys_news(jobs: Jobs) -> None:
     assert [found.uid for found in jobs.unreadable()] == ["there-uid"]
 
 
-RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1"]}
+RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": 2}
 
 
 @pytest.mark.parametrize(
@@ -138,14 +139,12 @@ RUNS = {"phase": "Running", "attempt": 3, "endedAttempt": 2, "nodes": ["n0", "n1
         ({"endedAttempt": 3}, "expected attempt to be the one after endedAttempt"),
         ({"attempt": 9}, "phase Running with attempt 9 and endedAttempt 2"),
         ({"attempt": 2**63 - 1, "endedAttempt": 2**63 - 2}, "expected at most 999999"),
-        ({"nodes": []}, "phase Running with 0 nodes"),
-        ({"nodes": ["n0", ".."]}, "nodes has what is no name of a node"),
-        ({"nodes": ["n" * 250] * 4001}, "nodes has 1000250 bytes, expected at most 1000000"),
-        ({"phase": "Queued", "attempt": 2}, "phase Queued with 2 nodes"),
     ],
     ids=str,
 )
 def test_invalid_status_changes_no_record(jobs: Jobs, changes: reporting.Raw, why: str) -> None:
+    placed = PlacementRecord("p", "team", "a-3", 1, "a-uid", ("n0", "n1"), topology_hash="")
+    jobs.placement_changed(None, placed)
     jobs.absorb(reporting.raw_job("a", status=RUNS))
     newer = {"resourceVersion": "2"}
     jobs.absorb(reporting.raw_job("a", metadata=newer, status=RUNS | changes))

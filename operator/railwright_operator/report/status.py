@@ -102,10 +102,9 @@ def render(given: StatusInput) -> Status:
         "failureTimes": [times.render(time_s) for time_s in record.failure_times_s],
         "startFailures": record.start_failures or None,
         "hangs": record.hangs or None,
-        "nodes": [_name(node) for node in record.nodes[: schema.NODES_MAX]],
+        "nodes": _kept(given, "nodes", len(set(record.nodes)) or None),
         "specHash": record.spec_hash,
-        "nodesSummary": _summary(record.nodes),
-        "racks": given.racks if record.nodes else None,
+        "racks": _kept(given, "racks", given.racks),
         "progress": _progress(given),
         "checkpoints": [checkpoints.render(point) for point in record.checkpoints],
         "preRun": _pre_run(given),
@@ -117,6 +116,13 @@ def render(given: StatusInput) -> Status:
     }
     later = {name: value for name, value in given.before.items() if name not in status}
     return later | {name: value for name, value in status.items() if value not in (None, [], "")}
+
+
+def _kept(given: StatusInput, name: str, value: int | None) -> int | None:
+    """A number of the live attempt; that of the attempt which succeeded is kept."""
+    if given.record.phase is Phase.SUCCEEDED:
+        return given.before.get(name)
+    return value if given.record.live else None
 
 
 def _finished_at(given: StatusInput) -> str | None:

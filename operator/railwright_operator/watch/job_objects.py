@@ -23,7 +23,7 @@ from railwright_scheduler.model.reasons import TooLarge
 Raw = Mapping[str, Any]
 
 SPEC_BYTES_MAX = 256 * 1024
-"""Of JSON. etcd accepts objects of 1.5 MiB, and a status with 16,384 nodes must fit beside it."""
+"""Of JSON. etcd accepts objects of 1.5 MiB; a status with 16,384 lost nodes must fit beside it."""
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
 _POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")

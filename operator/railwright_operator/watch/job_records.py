@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +16,6 @@ Raw = Mapping[str, Any]
 ATTEMPT_MAX = 999_999
 """Two months with an attempt every five seconds. Names of pods have room for these digits."""
 
-NODES_SIZE_MAX = 1_000_000
-"""An aborting entry repeats them, and must fit in the ledger."""
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-"""Names of nodes that the API server accepts. The schema of a status accepts others, which would be
-another path, or have another meaning in the ledger."""
-
 
 class StatusError(ValueError):
     """A status that the operator does not write."""
@@ -33,7 +25,8 @@ class StatusError(ValueError):
 
 
 def record_of(raw: Raw) -> JobRecord:
-    """The record in a job's status; a job without one is new.
+    """The record in a job's status; a job without one is new. The nodes of a live attempt are in
+    its Placement.
 
     Raises ValueError for a status that the operator does not write.
     """
@@ -45,7 +38,6 @@ def record_of(raw: Raw) -> JobRecord:
         phase=_phase(status),
         attempt=status.get("attempt", 0),
         ended=status.get("endedAttempt", 0),
-        nodes=tuple(status.get("nodes", ())),
         spec_hash=status.get("specHash", ""),
         moves=status.get("moves", 0),
         restarts=status.get("restarts", 0),
@@ -80,7 +72,7 @@ def _phase(status: Raw) -> Phase:
 
 
 def _check(record: JobRecord) -> None:
-    """Refuse a record that contradicts itself, or that no ledger could hold."""
+    """Refuse a record that contradicts itself."""
     live = record.phase in (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
     if record.attempt != record.ended + live:
         expected = "the one after endedAttempt" if live else "endedAttempt"
@@ -90,12 +82,6 @@ def _check(record: JobRecord) -> None:
         )
     if record.attempt > ATTEMPT_MAX:
         raise StatusError(f"attempt is {record.attempt}, expected at most {ATTEMPT_MAX}")
-    if bool(record.nodes) is not live and record.phase is not Phase.SUCCEEDED:
-        raise StatusError(f"phase {record.phase} with {len(record.nodes)} nodes")
-    if not all(map(_NAME.fullmatch, record.nodes)):
-        raise StatusError("nodes has what is no name of a node")
-    if (size := sum(map(len, record.nodes))) > NODES_SIZE_MAX:
-        raise StatusError(f"nodes has {size} bytes, expected at most {NODES_SIZE_MAX}")
 
 
 def _cause(last_termination: Raw) -> Cause:

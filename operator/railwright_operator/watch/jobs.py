@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from railwright import protocol
-from railwright_api import schema
+from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import times
@@ -24,7 +24,7 @@ from railwright_operator.kube import body_limits
 from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of
-from railwright_operator.watch.owned import OwnedObjects, ProfileRecord
+from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
@@ -41,7 +41,8 @@ Raw = Mapping[str, Any]
 class CachedJob:
     """A TrainingJob as the watch last brought it: the object, its spec converted, and its record.
 
-    ``job`` holds only the part of the pod template that pods are accounted for by.
+    ``job`` holds only the part of the pod template that pods are accounted for by. The nodes of the
+    record are empty until they are known: see ``Jobs.place``.
     """
 
     uid: str
@@ -138,6 +139,7 @@ class Jobs:
         self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, Unreadable] = {}
         self._profiles = OwnedObjects[ProfileRecord]()
+        self._placements = OwnedObjects[PlacementRecord]()
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
 
     def __repr__(self) -> str:
@@ -187,6 +189,51 @@ class Jobs:
                 changed = replace(held, profile=profile)
                 self._cached[uid] = changed.with_workload(job_roles.workload(held.job, profile))
 
+    def placement_changed(self, old: PlacementRecord | None, new: PlacementRecord | None) -> None:
+        """Take in a change of a Placement from the watch or from the response to its creation; None
+        means absent. The nodes of an attempt stay as they were first read."""
+        self._placements.change(old, new)
+        held = None if new is None else self._cached.get(new.job_uid)
+        if held is not None:
+            self.place(held, self._nodes_of(held.raw, held.record, held.record))
+
+    def place(self, cached: CachedJob, nodes: tuple[str, ...]) -> CachedJob:
+        """The job with these nodes of its live attempt, kept from now on unless it has others."""
+        record = cached.record
+        if not record.live or record.nodes or not nodes:
+            return cached
+        placed = replace(cached, record=replace(record, nodes=nodes))
+        if self._cached.get(cached.uid) is cached:
+            self._cached[cached.uid] = placed
+        return placed
+
+    def placement(self, raw: Raw, attempt: int) -> PlacementRecord | None:
+        """The Placement of this attempt of a job; None if it is missing."""
+        metadata = raw["metadata"]
+        return self._placements.of(metadata, names.placement_name(metadata["name"], attempt))
+
+    def _nodes_of(self, raw: Raw, record: JobRecord, held: JobRecord | None) -> tuple[str, ...]:
+        """The nodes of the live attempt: those held, or else those in its Placement."""
+        if not record.live:
+            return ()
+        if held is not None and held.live and held.attempt == record.attempt and held.nodes:
+            return held.nodes
+        found = self.placement(raw, record.attempt)
+        return found.nodes if found is not None else ()
+
+    def _record_of(self, raw: Raw, held: JobRecord | None) -> JobRecord:
+        """The record in the status, with the nodes of the live attempt as far as they are known.
+        Raises ValueError for a status that the operator does not write."""
+        record = record_of(raw)
+        return replace(record, nodes=self._nodes_of(raw, record, held))
+
+    def _record_or(self, raw: Raw, held: JobRecord) -> JobRecord:
+        try:
+            return self._record_of(raw, held)
+        except Exception:
+            logger.exception("status not readable", extra={"job_uid": raw["metadata"]["uid"]})
+            return held
+
     def _held_version(self, uid: str) -> int:
         held = (self._cached.get(uid), self._unreadable.get(uid))
         return max((_version(each.raw) for each in held if each), default=0)
@@ -231,16 +278,17 @@ class Jobs:
         self._unreadable[uid] = Unreadable(found.raw, why)
         if held is not None:
             # The new spec may differ: no more pods of the attempt may be made from the old one.
-            kept = replace(held, object=found, record=_record_or(found.raw, held.record))
+            kept = replace(held, object=found, record=self._record_or(found.raw, held.record))
             is_same = held.generation == found.generation
             self._cached[uid] = kept if is_same else replace(kept, spec_hash="", pre_run_hash="")
 
     def _read(self, found: JobObject, held: CachedJob | None) -> CachedJob:
         raw = found.raw
+        record = self._record_of(raw, None if held is None else held.record)
         readable = found.uid not in self._unreadable
         if held is not None and readable and held.generation == found.generation:
             found = job_objects.with_held_spec(held.object, found)
-            return replace(held, object=found, record=record_of(raw))
+            return replace(held, object=found, record=record)
         if found.too_deep:
             raise QuantityError(f"its spec is nested deeper than {body_limits.DEPTH_MAX} levels")
         whole = found.whole
@@ -263,7 +311,7 @@ class Jobs:
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
             spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
             pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
-            record=record_of(raw),
+            record=record,
         )
 
 
@@ -287,11 +335,3 @@ def _pre_run_hash(spec: Raw) -> str:
 
 def _version(raw: Raw) -> int:
     return int(raw["metadata"]["resourceVersion"])
-
-
-def _record_or(raw: Raw, held: JobRecord) -> JobRecord:
-    try:
-        return record_of(raw)
-    except Exception:
-        logger.exception("status not readable", extra={"job_uid": raw["metadata"]["uid"]})
-        return held

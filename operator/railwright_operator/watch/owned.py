@@ -6,6 +6,9 @@ it states: one of a deleted job of this name may still exist.
 
 from __future__ import annotations
 
+import logging
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -16,12 +19,22 @@ from msgspec import Struct, field
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Metadata
 
+logger = logging.getLogger(__name__)
+
+NODES_SIZE_MAX = 1_000_000
+"""An aborting entry repeats them, and must fit in the ledger."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+"""Names of nodes that the API server accepts. The schema of a Placement accepts others, which would
+be another path, or have another meaning in the ledger."""
+
 
 class OwnedSpec(Struct, rename="camel", frozen=True):
     """The decoded fields of the spec of a Placement or a Profile."""
 
     job_uid: str = field(name="jobUID", default="")
     attempt: int = 0
+    nodes: tuple[str, ...] = ()
     topology_hash: str = ""
     document: str = ""
 
@@ -50,8 +63,10 @@ class OwnedRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRecord(OwnedRecord):
-    """The Placement of one attempt, chosen under the links and node speeds of this hash."""
+    """The Placement of one attempt: the node of each pod, chosen under the links and node speeds of
+    this hash. ``nodes`` is empty if it has what is no name of a node."""
 
+    nodes: tuple[str, ...]
     topology_hash: str
 
 
@@ -68,7 +83,15 @@ Owned = TypeVar("Owned", bound=OwnedRecord)
 
 def placement(found: OwnedObject) -> PlacementRecord:
     """The record of a Placement."""
-    return PlacementRecord(*_identity(found), found.spec.topology_hash)
+    names, size = found.spec.nodes, sum(map(len, found.spec.nodes))
+    if size > NODES_SIZE_MAX or not all(map(_NAME.fullmatch, names)):
+        metadata = found.metadata
+        extra = {"namespace": metadata.namespace, "placement": metadata.name, "bytes": size}
+        logger.warning("nodes of placement not readable", extra=extra)
+        names = ()
+    return PlacementRecord(
+        *_identity(found), tuple(map(sys.intern, names)), found.spec.topology_hash
+    )
 
 
 def profile(found: OwnedObject) -> ProfileRecord:

@@ -24,7 +24,8 @@ from railwright_api import names
 from railwright_operator.backoff import Pauses
 from railwright_operator.kube import bodies, errors, paths
 from railwright_operator.kube.client import Api
-from railwright_operator.watch import records
+from railwright_operator.watch import owned, records
+from railwright_operator.watch.owned import PlacementRecord
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.reflector import Reflector
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
@@ -80,6 +81,7 @@ class Executor:
     api: Api
     _: KW_ONLY
     pods: Reflector[PodRecord]
+    placements: Reflector[PlacementRecord]
     render_pod: RenderPod
     render_placement: RenderPlacement
     wake: Callable[[], None]
@@ -228,7 +230,7 @@ class Executor:
         if body is None:
             return
         try:
-            await self.api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
+            found = await self.api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
         except errors.AlreadyExistsError:
             name = body["metadata"]["name"]
             path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
@@ -237,6 +239,10 @@ class Executor:
                 # The pod will be deleted with its job.
                 message = f"{name} is still there, of another job of this name"
                 raise errors.ConflictError(409, "AlreadyExists", message=message) from None
+            if found["spec"]["nodes"] != list(entry.nodes):
+                message = f"{name} is there with other nodes, which the operator did not write"
+                raise errors.ConflictError(409, "AlreadyExists", message=message) from None
+        self.placements.absorb(owned.placement(owned.answered(found)))
         self._placed.add(entry.key)
 
     async def _create(self, entry: Entry, node_rank: int) -> None:

@@ -172,7 +172,13 @@ def correct_start(record: JobRecord, *, now_s: int) -> JobRecord:
 
 def succeeded(record: JobRecord) -> JobRecord:
     """Every rank of the live attempt ended with 0."""
-    return replace(record, phase=move(record.phase, Phase.SUCCEEDED), ended=record.attempt)
+    return replace(
+        record,
+        phase=move(record.phase, Phase.SUCCEEDED),
+        ended=record.attempt,
+        nodes=(),
+        spec_hash="",
+    )
 
 
 def ending(before: JobRecord, after: JobRecord) -> Cause | None:

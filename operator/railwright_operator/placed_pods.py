@@ -1,0 +1,32 @@
+"""The nodes of a live attempt whose Placement is missing, read from its pods.
+
+Its Placement was written before the first of its pods. A person may have deleted it since, or a
+backup may be older. Every pod of a bound gang is on the node of its rank, so the attempt goes on. A
+rank without a pod has an unknown node, and ends the attempt as any deleted pod does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from railwright_operator.watch.jobs import CachedJob
+from railwright_operator.watch.records import PodRecord
+from railwright_scheduler.attempt.phases import Phase
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_NODE = "unknown-node"
+
+
+def nodes(cached: CachedJob, pods: Iterable[PodRecord]) -> tuple[str, ...]:
+    """The node of each pod of the live attempt. Logs that its Placement is missing."""
+    record = cached.record
+    # A pre-run has one role, on fewer nodes than the job, and one pod on each of them.
+    is_pre_run = record.phase is Phase.PROFILING
+    pre_run_nodes = cached.raw["status"].get("nodes", 1)
+    count = pre_run_nodes if is_pre_run else sum(role.replicas for role in cached.roles)
+    found = {pod.node_rank: pod.node for pod in pods if pod.node}
+    extra = {"job_uid": cached.uid, "attempt": record.attempt, "pods": len(found)}
+    logger.warning("placement missing, nodes read from pods", extra=extra)
+    return tuple(found.get(rank, UNKNOWN_NODE) for rank in range(count))
