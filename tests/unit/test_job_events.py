@@ -133,6 +133,22 @@ def test_barrier_and_suspension_are_events() -> None:
     assert reasons(changes(JobRecord(), suspended, reason="Suspended")) == ["Suspended"]
 
 
+def test_suspension_and_resumption_have_one_event() -> None:
+    """The reason of a resumed job, until it is evaluated, is how its last attempt ended."""
+    cause = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
+    suspended = JobRecord(Phase.SUSPENDED, attempt=1, ended=1, last_termination=cause)
+    (event,) = changes(attempts.RUNNING, suspended, reason="Suspended")
+    assert (event.reason, event.warning) == ("Suspended", False)
+    assert event.note == "attempt 1: spec.suspend was set"
+    queued = replace(suspended, phase=Phase.QUEUED)
+    assert changes(suspended, queued, reason="Suspended") == []
+    assert changes(queued, queued, reason="Suspended") == []
+    again = replace(queued, phase=Phase.STARTING, attempt=2, nodes=attempts.NODES)
+    assert reasons(changes(queued, again, reason="Binding")) == ["Scheduled"]
+    twice = replace(suspended, attempt=2, ended=2)
+    assert reasons(changes(again, twice, reason="Suspended")) == ["Suspended"]
+
+
 def test_failed_pre_run_has_one_event() -> None:
     needed = JobRecord(pre_run=PreRunRecord("1-a"))
     ended = JobRecord(pre_run=PreRunRecord("1-a", 1, "the pre-run ended in attempt 1: it failed"))

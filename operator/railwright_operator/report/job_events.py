@@ -27,6 +27,9 @@ LAST_LINES_QUOTED = 3
 
 STARTING = frozenset({Phase.PROFILING, Phase.STARTING})
 
+WANTED = frozenset({CauseCode.PROFILED, CauseCode.SUSPENDED})
+"""Causes that are no failure. Their events are no warnings."""
+
 ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
 """Reasons of every job. They have no event."""
 
@@ -42,7 +45,7 @@ def changes(
     (before, after), (old, status) = records_changed, status_changed
     cause = records.ending(before, after)
     if cause is not None:
-        note, is_wanted = _end(after.ended, cause), cause.code is CauseCode.PROFILED
+        note, is_wanted = _end(after.ended, cause), cause.code in WANTED
         yield JobEvent(job, cause.code.value, note, warning=not is_wanted)
     if _is_placed(before, after):
         yield JobEvent(job, "Scheduled", _placement(after))
@@ -54,20 +57,32 @@ def changes(
         Phase.SUCCEEDED: message,
         Phase.FAILED: message,
     }
-    is_same = phase is before.phase
-    silent = ROUTINE if cause is None else ROUTINE | {cause.code.value}
+    is_same = phase is before.phase or _suspends(cause, phase)
+    # A queued job without a reason to wait shows how its last attempt ended, which had an event.
+    silent = ROUTINE | {each.code.value for each in (after.last_termination,) if each}
     if phase in notes and not is_same:
         yield JobEvent(job, phase.value, notes[phase], warning=phase is Phase.FAILED)
     elif (phase is Phase.QUEUED or (phase in STARTING and is_same)) and reason not in silent:
         # Once for each reason of an attempt, however the numbers in the message change.
         yield JobEvent(job, reason, message, topic=f"attempt {after.attempt}")
+    yield from _warnings(job, before, after, skipped_checkpoints(old), skipped_checkpoints(status))
+
+
+def _warnings(
+    job: Mapping[str, Any], before: JobRecord, after: JobRecord, held: str, skipped: str
+) -> Iterator[JobEvent]:
+    """A pre-run that is given up, and checkpoints that were skipped."""
     given_up = after.pre_run.given_up if after.pre_run is not None else ""
     if given_up and after.pre_run != before.pre_run:
         note = f"{given_up}; the job starts with traffic derived from its workload"
         yield JobEvent(job, "PreRunGivenUp", note, warning=True)
-    skipped = skipped_checkpoints(status)
-    if skipped and skipped != skipped_checkpoints(old):
+    if skipped and skipped != held:
         yield JobEvent(job, "CheckpointSkipped", skipped, warning=True)
+
+
+def _suspends(cause: Cause | None, phase: Phase) -> bool:
+    """Whether the event of the attempt's end says all that the one of the phase would."""
+    return phase is Phase.SUSPENDED and cause is not None and cause.code is CauseCode.SUSPENDED
 
 
 def _end(attempt: int, cause: Cause) -> str:
