@@ -146,7 +146,8 @@ def assemble(
     messages are received; ``rng`` makes a random source for retries."""
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
-    pod_index = PodIndex(jobs.namespace_of)
+    pod_index = PodIndex(jobs.namespace_of, jobs.layout_of)
+    series.mislabelled_pods.set_function(lambda: pod_index.mislabelled)
     discovery = Discovery(chosen, wake, clock=clock)
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(

@@ -64,6 +64,10 @@ class WatchMetrics:
             ("kind",),
         )
         self.records = gauge("railwright_watch_records", "Objects held by this watch.", ("kind",))
+        self.mislabelled_pods = gauge(
+            "railwright_mislabelled_pods",
+            "Pods of live attempts whose labels are of no rank of the attempt.",
+        )
 
 
 class HeartbeatMetrics:

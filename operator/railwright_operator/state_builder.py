@@ -204,8 +204,7 @@ class StateBuilder:
         over = (key for key in self.pods.attempts() if key not in in_flight and self._is_over(key))
         found = {key: _gang_pods(self.pods.of(key)) for key in over}
         for entry in ledger.entries:
-            # A pod can claim any rank. One that the entry does not have is not of the gang.
-            pods = (pod for pod in self.pods.of(entry.key) if pod.node_rank < len(entry.nodes))
+            pods = (pod for pod in self.pods.of(entry.key) if _is_rank(pod, entry))
             found[entry.key] = _gang_pods(pods)
         # Progress counts once: deleting pods repeatedly does not extend the deadline.
         self._furthest = {
@@ -324,6 +323,17 @@ class StateBuilder:
         )
         self._core_jobs[cached.uid] = cached, priority, job
         return job
+
+
+def _is_rank(pod: PodRecord, entry: Entry) -> bool:
+    """Whether the pod is the rank of the entry that it claims. An entry without roles is only there
+    for its pods to be deleted."""
+    if pod.node_rank >= len(entry.nodes):
+        return False
+    if not entry.roles:
+        return True
+    role, index = entry.place(pod.node_rank)
+    return (role.name, index) == (pod.role, pod.index)
 
 
 def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:

@@ -25,6 +25,7 @@ from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of
 from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
+from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
@@ -254,6 +255,16 @@ class Jobs:
         """The namespace of the job with this UID."""
         cached = self._cached.get(uid)
         return None if cached is None else str(cached.raw["metadata"]["namespace"])
+
+    def layout_of(self, key: AttemptKey) -> RankLayout | None:
+        """The ranks of an attempt; None unless it is live and its pods were made from the spec as
+        it is now."""
+        cached = self._cached.get(key[0])
+        if cached is None or key[1] != cached.record.attempt or not cached.record.nodes:
+            return None
+        record = cached.record
+        is_current = record.spec_hash in (cached.spec_hash, cached.pre_run_hash)
+        return cached.layout_of(record) if is_current and record.spec_hash else None
 
     def all(self) -> Iterable[CachedJob]:
         """Every job that is not being deleted."""

@@ -8,6 +8,7 @@ pod that is terminating still holds its devices.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,9 @@ from typing import Any
 
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.model.rank_layout import RankLayout
+
+logger = logging.getLogger(__name__)
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -22,6 +26,7 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class _Ordered:
     home: str | None
+    layout: RankLayout | None
     pods: tuple[PodRecord, ...]
 
 
@@ -36,10 +41,17 @@ class _Usage:
 class PodIndex:
     """The pods of a watch. ``change`` must be called for every change."""
 
-    def __init__(self, namespace_of: Callable[[str], str | None]) -> None:
-        """``namespace_of`` a job, by its UID: pods in other namespaces that name it do not
-        count."""
+    def __init__(
+        self,
+        namespace_of: Callable[[str], str | None],
+        layout_of: Callable[[AttemptKey], RankLayout | None] = lambda key: None,
+    ) -> None:
+        """``namespace_of`` a job, by its UID: pods in other namespaces that name it do not count.
+        ``layout_of`` an attempt, or None if unknown: a pod is the rank that it claims only if its
+        role and index are those of this rank."""
         self._namespace_of = namespace_of
+        self._layout_of = layout_of
+        self._mislabelled: set[str] = set()
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
@@ -53,6 +65,8 @@ class PodIndex:
     def change(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Take in a change of a pod; None means absent."""
         if old is not None:
+            if new is None:
+                self._mislabelled.discard(old.uid)
             for index, key in self._entries(old):
                 del index[key][old.uid]
                 if not index[key]:
@@ -68,24 +82,44 @@ class PodIndex:
         A rank can have two pods here: the response to a create may arrive before the deletion of
         the pod that had the name.
         """
-        home = self._namespace_of(key[0])
+        home, layout = self._namespace_of(key[0]), self._layout_of(key)
         held = self._ordered.get(key)
-        if held is None or held.home != home:
+        if held is None or (held.home, held.layout) != (home, layout):
             if key not in self._by_attempt:
                 return ()
-            pods = (pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace))
-            ordered = sorted(pods, key=lambda pod: (pod.node_rank, pod.rv))
-            held = self._ordered[key] = _Ordered(home, tuple(ordered))
+            pods = [pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace)]
+            ranks = [pod for pod in pods if self._is_rank(pod, layout)]
+            ranks.sort(key=lambda pod: (pod.node_rank, pod.rv))
+            held = self._ordered[key] = _Ordered(home, layout, tuple(ranks))
         return held.pods
+
+    @property
+    def mislabelled(self) -> int:
+        """The number of pods of live attempts that are no rank of theirs."""
+        return len(self._mislabelled)
+
+    def _is_rank(self, pod: PodRecord, layout: RankLayout | None) -> bool:
+        """Whether the pod is the rank that it claims. Logs once for each pod that is not."""
+        if layout is None or layout.has(pod.node_rank, role=pod.role, index=pod.index):
+            self._mislabelled.discard(pod.uid)
+            return True
+        if pod.uid not in self._mislabelled:
+            self._mislabelled.add(pod.uid)
+            claims = {"role": pod.role, "index": pod.index, "node_rank": pod.node_rank}
+            extra = {"job_uid": pod.job_uid, "attempt": pod.attempt, "pod": pod.name, **claims}
+            logger.warning("pod is no rank of its attempt", extra=extra)
+        return False
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
-        home = self._namespace_of(job_uid)
+        home, layout = self._namespace_of(job_uid), self._layout_of((job_uid, attempt))
         there = self._by_rank.get((job_uid, attempt, node_rank), {}).values()
         found = [
             record.uid
             for record in there
-            if not record.terminal and home in (None, record.namespace)
+            if not record.terminal
+            and home in (None, record.namespace)
+            and self._is_rank(record, layout)
         ]
         return found[0] if len(found) == 1 else None
 

@@ -5,7 +5,8 @@ record of the used fields (``projections``). Equality ignores the resourceVersio
 a change of these fields is no change.
 
 Any user can put our labels on a pod. A pod belongs to a job only if labels, owner reference and
-name agree. The pod index checks that it is in the job's namespace.
+name agree. The pod index checks that it is in the job's namespace, and that the attempt has such a
+rank.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ class PodRecord:
     job_name: str = ""
     attempt: int = 0
     node_rank: int = 0
+    role: str = ""
+    index: int = 0
     ready: bool = False
     exit: Exit | None = None
     waiting: Waiting | None = None
@@ -177,6 +180,8 @@ def pod(found: PodObject) -> PodRecord:
         job_name=sys.intern(labels[names.LABEL_JOB_NAME]),
         attempt=int(labels[names.LABEL_ATTEMPT]),
         node_rank=int(labels[names.LABEL_NODE_RANK]),
+        role=sys.intern(labels[names.LABEL_ROLE]),
+        index=int(labels[names.LABEL_COMPLETION_INDEX]),
         ready=ready.status == "True",
         exit=_exit(spec.containers[0].name, status.container_statuses),
         waiting=_waiting(status),
@@ -234,12 +239,13 @@ def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
 def _owner(metadata: Metadata) -> str | None:
     """The job's UID if labels, owner reference and name of the pod agree on it."""
     labels = metadata.labels
-    job_uid, job_name = labels.get(names.LABEL_JOB_UID), labels.get(names.LABEL_JOB_NAME)
+    texts = names.LABEL_JOB_UID, names.LABEL_JOB_NAME, names.LABEL_ROLE
+    job_uid, job_name, role = (labels.get(name, "") for name in texts)
     numbers = names.LABEL_COMPLETION_INDEX, names.LABEL_ATTEMPT, names.LABEL_NODE_RANK
     index, attempt, rank = (labels.get(name, "") for name in numbers)
-    if job_uid is None or job_name is None or not all(map(_is_number, (index, attempt, rank))):
+    numbered = all(map(_is_number, (index, attempt, rank)))
+    if not (job_uid and job_name and role and numbered):
         return None
-    role = labels.get(names.LABEL_ROLE, "")
     named = metadata.name == names.pod_name(job_name, role, int(index), int(attempt))
     owned = any(_is_job(owner, job_uid, job_name) for owner in metadata.owner_references)
     return job_uid if named and owned else None

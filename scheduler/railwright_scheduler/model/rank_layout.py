@@ -49,6 +49,11 @@ class RankLayout:
         """The role of the pod with this number; the last one for a pod beyond the gang."""
         return next((role for role in self.roles if pod in role.pods), self.roles[-1])
 
+    def has(self, pod: int, *, role: str, index: int) -> bool:
+        """Whether the pod with this number is the one of this role and index."""
+        its = self.of(pod)
+        return pod in its.pods and (its.role, pod - its.pods.start) == (role, index)
+
     def pods_of(self, group: str, count: int) -> list[int]:
         """Of the first ``count`` pods those of a group, its master first."""
         return [
