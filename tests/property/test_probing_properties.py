@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import math
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fixtures.examples import examples
-from fixtures.planted_network import adjusted_rand_index, planted, survey, truths
+from fixtures.planted_network import (
+    PlantedNetwork,
+    adjusted_rand_index,
+    planted,
+    survey,
+    truths,
+)
 from railwright_topology import fabric
 from railwright_topology.probing import findings
 from railwright_topology.probing.readings import SAMPLES_MAX, Reading
-from railwright_topology.probing.survey import FEW_NODES, PAIRS, Survey
+from railwright_topology.probing.survey import FEW_NODES, PAIRS, SLOW_PART, Survey
 from railwright_topology.sources import labels, probes
 
 BRANCHINGS = st.sampled_from([(), (2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (2, 2, 2)])
@@ -25,6 +33,7 @@ EVENNESS = st.sampled_from([0.1, 0.3, 1.0])
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(16, 64), BRANCHINGS, SEEDS, NOISES, EVENNESS)
+@example(16, (2, 2, 2), 268_435_455, 0.1, 0.1)
 def test_the_tiers_are_found_from_few_pairs(
     nodes: int, branching: Sequence[int], seed: int, noise: float, evenness: float
 ) -> None:
@@ -34,9 +43,28 @@ def test_the_tiers_are_found_from_few_pairs(
     network.spread = 0.0 if few else 0.05
     found = findings.of(survey(network, seed=seed))
     assert found.pairs <= max(PAIRS, 0.2 * math.comb(nodes, 2))
+    placed = found.tiers[-1] if found.tiers else {}
+    named = {sentence.partition(" ")[0] for sentence in found.strange}
+    assert {*network.paths} - {*placed} <= named
+    if _has_hidden_tier(network):
+        return
     assert len(found.tiers) == len(truths(network))
     for truth, tier in zip(truths(network), found.tiers, strict=True):
         assert adjusted_rand_index(truth, tier) >= 0.95
+
+
+def _has_hidden_tier(network: PlantedNetwork) -> bool:
+    """Whether all pairs that meet at some tier have one of a few nodes that are each alone in their
+    domain. Measurements do not distinguish these nodes from slow ones."""
+    for inner, outer in itertools.pairwise(truths(network)):
+        sizes = [collections.Counter(grouping.values()) for grouping in (inner, outer)]
+        alone = {node for node in inner if sizes[0][inner[node]] == 1 < sizes[1][outer[node]]}
+        others = inner.keys() - alone
+        meets = {(inner[node], outer[node]) for node in others}
+        is_hidden = len(meets) == len({domain for _, domain in meets})
+        if is_hidden and 0 < len(alone) <= max(1, len(inner) // SLOW_PART):
+            return True
+    return False
 
 
 @settings(max_examples=examples(15), deadline=None)

@@ -99,8 +99,12 @@ def _gap(inner: Floats, its: Floats) -> float:
 def _strange(survey: Survey) -> Iterator[str]:
     for node in sorted(survey.lost):
         yield f"{survey.nodes[node]}: {survey.lost[node]}"
-    for metric in METRICS:
-        yield from _slow(survey, metric)
+    slow = [sentence for metric in METRICS for sentence in _slow(survey, metric)]
+    yield from slow
+    named = {sentence.partition(" ")[0] for sentence in slow}
+    for node in np.flatnonzero(survey.muted.all(axis=0)).tolist():
+        if survey.nodes[node] not in named and node not in survey.lost:
+            yield f"{survey.nodes[node]} was not placed: it is slow, or alone in its domain"
     for node in np.flatnonzero(survey.clustering.there & ~survey.clustering.placed(0)).tolist():
         yield f"{survey.nodes[node]} could not be placed at the nearest tier"
 
