@@ -41,16 +41,18 @@ def check_history(
     """Check all that happened so far; with ``rested_at``, also that it ended at rest since then.
 
     Five minutes after its take-over a leader no longer waits for agents that told the one before:
-    where nothing but the count of agents changed in the Fabric, it was written once.
+    where nothing but the count of agents changed in the Fabric, it was written once. The requests
+    are read at once: what is written while etcd's history is read belongs to no ``agents_changed``.
     """
-    done = writes(audit.requests(plane.audit_log))
+    requests = tuple(audit.requests(plane.audit_log))
+    done = writes(requests)
     checker = HistoryChecker(done.deletes)
     checker.read(history.revisions(plane.etcd))
     for finding in too_many(done, checker.cluster.attempts_at):
         checker.find(finding)
     if rested_at is not None:
         check_rest(checker)
-        found = list(after(audit.requests(plane.audit_log), rested_at))
+        found = list(after(requests, rested_at))
         if agents_changed and FABRIC_WRITTEN in found:
             found.remove(FABRIC_WRITTEN)
         for finding in found:
