@@ -233,7 +233,7 @@ class OperatorParts:
             metrics=self.series.heartbeats,
             agents=Agents(
                 service_account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
-                on_inside=self.informers.discovery.receive_report,
+                on_hardware_report=self.informers.discovery.receive_report,
                 probe_tasks=received.probe_tasks,
             ),
             clock=clock,

@@ -44,7 +44,7 @@ async def world(control_plane: ControlPlane, namespace: str) -> AsyncIterator[He
 async def test_agents_report_for_the_node_in_its_token(world: Heartbeats) -> None:
     for node in ("n0", "n1"):
         token = await world.agents_token(node)
-        assert await world.post_message(agents.PATH, token, TEXT) == (200, {"standBy": False})
+        assert await world.post_message(agents.PATH, token, TEXT) == (200, {"poll": False})
     assert world.inventories == {"n0": DOCUMENT, "n1": DOCUMENT}
 
 
@@ -89,7 +89,7 @@ async def test_called_agent_gets_key_and_probe_task(
     world.probe_tasks.selected = {"n0": ("10.0.0.0",), "n1": ("10.0.0.1",)}
     world.probe_tasks.networks = ("10.9.0.0/16",)
     tokens = {node: await world.agents_token(node) for node in ("n0", "n1")}
-    called = {"standBy": True, "networks": ["10.9.0.0/16"]}
+    called = {"poll": True, "networks": ["10.9.0.0/16"]}
     assert await world.post_message(agents.PATH, tokens["n0"], TEXT) == (200, called)
     polls, node_keys = {}, {}
     for at, node in enumerate(tokens):

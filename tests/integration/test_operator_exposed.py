@@ -32,7 +32,7 @@ PATHS = (
     "/v1/register",
     "/v1/beat",
     "/v1/commit",
-    "/v1/inside",
+    "/v1/hardware",
     "/../../etc/passwd",
 )
 BEAT = {"member": {"job_uid": "u", "attempt": 1, "node_rank": 0}, "sequence": 1}

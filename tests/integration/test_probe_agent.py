@@ -189,7 +189,7 @@ async def test_agent_is_sent_to_no_loopback_address() -> None:
 
 
 async def test_agent_speaks_for_itself_alone() -> None:
-    """An agent has its own token and the key that a survey gave it for one errand."""
+    """An agent has its own token and the key that a survey gave it for one probe task."""
     async with _responding() as port:
         given = handshake.pair_key(TOKEN, OTHER)
         assert (await prober.measure(HOST, port, given, seconds=0.05)).latency_s > 0
@@ -204,7 +204,7 @@ async def test_agent_speaks_for_itself_alone() -> None:
                 await prober.measure(HOST, port, PairKey(source, secret))
 
 
-async def test_key_of_an_errand_is_sealed() -> None:
+async def test_key_of_a_probe_task_is_sealed() -> None:
     """Who reads the connection of a survey learns no key of a pair."""
     request = handshake.Request(
         handshake.ProbeKind.TASK, 1.0, "10.0.0.1", 7946, handshake.pair_key(TOKEN, OTHER)

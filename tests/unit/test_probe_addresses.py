@@ -8,7 +8,7 @@ from railwright_agent import handshake
 from railwright_agent.handshake import PairKey, ProbeError, ProbeKind, Request
 from railwright_topology.probing import addresses, keys
 
-TASK = {"kind": "errand", "seconds": 1.0, "port": 7946, "source": "a", "pairKey": "k"}
+TASK = {"kind": "probeTask", "seconds": 1.0, "port": 7946, "source": "a", "pairKey": "k"}
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "192.168.7.9", "100.64.0.1", "8.8.8.8", "fd00::7"])

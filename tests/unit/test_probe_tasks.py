@@ -63,7 +63,7 @@ async def test_task_is_dispatched_and_its_result_is_the_reading() -> None:
     }
     # An answer that was lost on its way is given again.
     assert await office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)) == reported
-    done = Poll("10.0.0.1", 7946, number=reported["errand"], reading=SEEN)
+    done = Poll("10.0.0.1", 7946, number=reported["probeTask"], reading=SEEN)
     again = asyncio.create_task(office.probe_tasks.poll("a", done))
     assert await sent == SEEN
     again.cancel()
@@ -71,7 +71,7 @@ async def test_task_is_dispatched_and_its_result_is_the_reading() -> None:
 
 
 async def test_probe_task_has_the_key_of_its_pair() -> None:
-    """A compromised agent has its token and the keys of its own errands, and none of others."""
+    """A compromised agent has its token and the keys of its own probe tasks, and none of others."""
     office = Office()
     polls = await office.there("a", "b")
     sent = [
@@ -155,7 +155,7 @@ async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
 
 
 def test_what_an_agent_sends_is_read() -> None:
-    stated = {**PLACE, "errand": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
+    stated = {**PLACE, "probeTask": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
     assert probe_tasks.read(json.dumps(stated).encode()) == Poll("10.0.0.1", 7946, "", 3, SEEN)
     assert probe_tasks.read(b"{}") == Poll()
     assert probe_tasks.read(b'{"unfit": "x"}').unfit == "x"
@@ -188,7 +188,7 @@ def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
         b'{"host": "::ffff:127.0.0.1", "port": 7946}',
         b'{"host": "fe80::1", "port": 7946}',
         b'{"host": "255.255.255.255", "port": 7946}',
-        b'{"errand": -1}',
+        b'{"probeTask": -1}',
         b'{"latency_s": "1"}',
         b'{"host": "fe80::1%eth0", "port": 7946}',
         b'{"bytes_per_s": true}',

@@ -1,6 +1,6 @@
 """The operator surveys when it should, keeps what it found, and tells what hinders it.
 
-The network is planted; errands are answered by it at once, on a clock that the test moves.
+The network is planted; probe tasks are answered by it at once, on a clock that the test moves.
 """
 
 from __future__ import annotations

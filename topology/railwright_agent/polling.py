@@ -25,7 +25,7 @@ from railwright_topology import hardware_inventory
 from railwright_topology.parts import AdapterRole, HardwareReport
 from railwright_topology.probing import addresses as probeable
 
-PATH = "/v1/errands"
+PATH = "/v1/probe-tasks"
 ANSWER_S = 60.0
 """The operator answers after forty seconds though there is nothing to do."""
 AGAIN_S = 5.0
@@ -134,9 +134,9 @@ async def _closed(server: Server) -> None:
 
 async def _result(answer: Json) -> Json:
     """The result of a task; empty without one."""
-    if "errand" not in answer:
+    if "probeTask" not in answer:
         return {}
-    number = {"errand": answer["errand"]}
+    number = {"probeTask": answer["probeTask"]}
     try:
         found = await prober.run(handshake.probe_task(answer))
     except ProbeError:

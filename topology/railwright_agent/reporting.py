@@ -22,7 +22,7 @@ from railwright_agent.hardware import HardwareSources
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
-PATH = "/v1/inside"
+PATH = "/v1/hardware"
 TIMEOUT_S = 10.0
 READ_S = 60.0
 """Between two readings of the hardware: cables and links come and go."""
@@ -66,7 +66,7 @@ class OperatorClient:
         """Send a report; returns the operator's poll request, if any. Raises ReportRefusedError if
         it is not taken, OperatorUrlError if it cannot be sent at all."""
         answer, host = self._post(PATH, document.encode(), TIMEOUT_S)
-        if answer.get("standBy") is not True:
+        if answer.get("poll") is not True:
             return None
         networks = answer.get("networks")
         return PollRequest(host, tuple(map(str, networks)) if isinstance(networks, list) else ())

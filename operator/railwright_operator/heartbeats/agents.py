@@ -27,15 +27,15 @@ from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)
 
-PATH = "/v1/inside"
-POLL_PATH = "/v1/errands"
+PATH = "/v1/hardware"
+POLL_PATH = "/v1/probe-tasks"
 BODY_BYTES_MAX = 256 * 1024
 """A document of 64 accelerators and as many adapters by four sources has a quarter of it."""
 AT_ONCE_MAX = 64
 POLLS_MAX = 16_384
 """Polls that wait for a probe task: one of each node."""
 
-OnInside = Callable[[str, str], Awaitable[bool]]
+OnHardwareReport = Callable[[str, str], Awaitable[bool]]
 """Takes a node's name and its document; returns False if there is no such node. Raises WiringError
 for a document that breaks a rule."""
 
@@ -48,7 +48,7 @@ class Agents:
     """The requests of node agents. ``service_account`` is the user name in their tokens."""
 
     service_account: str
-    on_inside: OnInside
+    on_hardware_report: OnHardwareReport
     probe_tasks: ProbeTasks
 
     def routes(self) -> Mapping[str, Route]:
@@ -72,7 +72,7 @@ class Agents:
     async def _take(self, node: str, body: bytes) -> dict[str, Any]:
         """Store a hardware report; the response states whether the agent is to poll."""
         try:
-            if not await self.on_inside(node, body.decode()):
+            if not await self.on_hardware_report(node, body.decode()):
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not cached yet")
         except UnicodeDecodeError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "the document is no text") from error
@@ -80,7 +80,7 @@ class Agents:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
         polls = node in self.probe_tasks.selected
-        return {"standBy": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
+        return {"poll": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
 
     async def _send(self, node: str, body: bytes) -> dict[str, Any]:
         """Answer with a probe task, once there is one."""

@@ -137,7 +137,7 @@ class ProbeTasks:
             return Reading()
         self._number += 1
         source.task = {
-            "errand": self._number,
+            "probeTask": self._number,
             "host": target.host,
             "port": target.port,
             "seconds": seconds,
@@ -165,7 +165,7 @@ class ProbeTasks:
         task."""
         if agent.task is None or agent.result is None or agent.result.done():
             return
-        if message.number == agent.task["errand"]:
+        if message.number == agent.task["probeTask"]:
             agent.result.set_result(message.reading)
             agent.task = None
 
@@ -176,7 +176,9 @@ class _Message(msgspec.Struct):
     host: str = ""
     port: int = 0
     unfit: str = ""
-    number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = msgspec.field(default=0, name="errand")
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = msgspec.field(
+        default=0, name="probeTask"
+    )
     latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 

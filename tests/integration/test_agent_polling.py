@@ -1,4 +1,4 @@
-"""An agent that is called stands by: it answers probes, goes on errands, and gives up when it is
+"""An agent that is called polls: it answers probes, goes on probe tasks, and gives up when it is
 not needed, or cannot. The operator is scripted; sockets and probes are real."""
 
 from __future__ import annotations
@@ -99,31 +99,43 @@ def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
     assert teller.polls == [{}]
 
 
-async def test_it_goes_on_its_errand_and_tells_what_it_measured(
+async def test_it_goes_on_its_probe_task_and_tells_what_it_measured(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addresses, "refusal", lambda _: "")  # All agents are on this machine.
     with port_of_both() as port:
-        probe_task = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
+        probe_task = {
+            "key": KEY,
+            "probeTask": 7,
+            "host": OTHER,
+            "port": port,
+            "seconds": 0.05,
+        } | PAIR
         teller.answers[:] = [{"key": KEY}, probe_task | {"crowd": False}, {}]
         async with await Responder(THEIRS).start(OTHER, port):
             stated = await asyncio.to_thread(stood_by, teller, port)
     assert stated == [f"probes are answered at {HOST}:{port}"]
     assert teller.polls[:2] == [{}, {"host": HOST, "port": port}]
     (reported,) = teller.polls[2:]
-    assert reported["errand"] == 7
+    assert reported["probeTask"] == 7
     assert 0 < reported["latency_s"] < 0.1
     assert reported["bytes_per_s"] > 1e6
 
 
-def test_an_errand_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
+def test_a_probe_task_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
     with port_of_both() as port:
-        probe_task = {"key": KEY, "errand": 7, "host": OTHER, "port": port, "seconds": 0.05} | PAIR
-        beyond = {**probe_task, "errand": 8, "seconds": handshake.SECONDS_MAX + 1}
+        probe_task = {
+            "key": KEY,
+            "probeTask": 7,
+            "host": OTHER,
+            "port": port,
+            "seconds": 0.05,
+        } | PAIR
+        beyond = {**probe_task, "probeTask": 8, "seconds": handshake.SECONDS_MAX + 1}
         teller.answers[:] = [{"key": KEY}, probe_task, beyond, {}]
         stood_by(teller, port)
     place = {"host": HOST, "port": port}
-    assert teller.polls[2:] == [place | {"errand": 7}, place | {"errand": 8}]
+    assert teller.polls[2:] == [place | {"probeTask": 7}, place | {"probeTask": 8}]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "localhost", "::1", "0.0.0.0"])
@@ -131,12 +143,12 @@ def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
     """Whatever the operator says, or someone in its place: nothing is connected to."""
     with port_of_both() as port, socket.create_server(("127.0.0.1", 0)) as service:
         service.settimeout(0.2)
-        probe_task = {"key": KEY, "errand": 7, "host": host, "seconds": 0.05} | PAIR
+        probe_task = {"key": KEY, "probeTask": 7, "host": host, "seconds": 0.05} | PAIR
         teller.answers[:] = [{"key": KEY}, probe_task | {"port": service.getsockname()[1]}, {}]
         stood_by(teller, port)
         with pytest.raises(TimeoutError):
             service.accept()
-    assert teller.polls[2:] == [{"host": HOST, "port": port, "errand": 7}]
+    assert teller.polls[2:] == [{"host": HOST, "port": port, "probeTask": 7}]
 
 
 def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
