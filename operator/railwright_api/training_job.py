@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -22,7 +23,7 @@ from railwright_api.schema import (
 )
 from railwright_api.topology import Topology
 from railwright_api.training_job_status import TrainingJobStatus
-from railwright_api.workload import Workload
+from railwright_api.workload import Workload, rules_of_ranks
 
 PROFILE_STEPS_MAX = 1_000
 TEN_YEARS_S = 315_360_000
@@ -105,25 +106,49 @@ _WORKLOAD_ROLE = Rule(
     seen=("self.workload.role", "self.roles[0].name"),
     field=".workload",
 )
-_AXES = [f"self.workload.parallelism.{axis}" for axis in ("tensor", "context", "pipeline", "data")]
-_PRODUCT = " * ".join(_AXES)
+_SPLIT = "self.workload.parallelism"
+_REPLICA_RANKS = f"({_SPLIT}.tensor * {_SPLIT}.context * {_SPLIT}.pipeline)"
 _RANKS_OF_ROLE = f"({_TRAINING}[0].replicas * {_TRAINING}[0].processesPerReplica)"
-# Products of part of them first: all four together need not fit a number.
+_COMPUTING = f"({_RANKS_OF_ROLE} - {_SPLIT}.servers)"
+_GIVEN = f"!has(self.workload) || {_TRAINING}.size() == 0 || "
+# A replica has fewer ranks than the role: the product of all four need not fit a number.
+_IS_PRODUCT = (
+    f"({_REPLICA_RANKS} <= {_COMPUTING} && {_REPLICA_RANKS} * {_SPLIT}.data == {_COMPUTING})"
+)
+_IS_MULTIPLE = f"({_REPLICA_RANKS} <= {_COMPUTING} && {_COMPUTING} % {_REPLICA_RANKS} == 0)"
 _RANKS = Rule(
-    f"!has(self.workload) || {_TRAINING}.size() == 0 || ("
-    + " && ".join(f"{' * '.join(_AXES[:count])} <= {_RANKS_OF_ROLE}" for count in (2, 3))
-    + f" && {_PRODUCT} + self.workload.parallelism.servers == {_RANKS_OF_ROLE})",
-    "workload.parallelism has %d ranks and %d servers, but role %s has %d replicas of %d processes "
-    "each, which are %d: these two must be equal",
+    f"{_GIVEN}!has({_SPLIT}.data) || {_IS_PRODUCT}",
+    "workload.parallelism has %d ranks and %d servers, but role %s has %d replicas of %d "
+    "processes each, which are %d: these two must be equal, or leave out data",
     seen=(
-        _PRODUCT,
-        "self.workload.parallelism.servers",
+        f"{_REPLICA_RANKS} * {_SPLIT}.data",
+        f"{_SPLIT}.servers",
         f"{_TRAINING}[0].name",
         f"{_TRAINING}[0].replicas",
         f"{_TRAINING}[0].processesPerReplica",
         _RANKS_OF_ROLE,
     ),
     field=".workload",
+)
+_SHARED_RANKS = Rule(
+    f"{_GIVEN}has({_SPLIT}.data) || {_IS_MULTIPLE}",
+    "role %s has %d ranks beside %d servers: expected a multiple of %d, which is tensor times "
+    "context times pipeline of workload.parallelism, such as %d",
+    seen=(
+        f"{_TRAINING}[0].name",
+        _COMPUTING,
+        f"{_SPLIT}.servers",
+        _REPLICA_RANKS,
+        f"{_COMPUTING} < {_REPLICA_RANKS} ? {_REPLICA_RANKS} : "
+        f"({_COMPUTING} + {_REPLICA_RANKS} / 2) / {_REPLICA_RANKS} * {_REPLICA_RANKS}",
+    ),
+    field=".workload",
+)
+_DATA = f"has({_SPLIT}.data) ? {_SPLIT}.data : {_COMPUTING} / {_REPLICA_RANKS}"
+_DATA_KNOWN = f"{_GIVEN}!(has({_SPLIT}.data) ? {_IS_PRODUCT} : {_IS_MULTIPLE}) || "
+_SHARED = tuple(
+    replace(rule, expression=f"{_DATA_KNOWN}({rule.expression})", field=".workload")
+    for rule in rules_of_ranks("self.workload", _DATA)
 )
 
 
@@ -156,7 +181,15 @@ class TrainingJobSpec(Part):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            *_IMMUTABLE, _TRAINING_HELD, _PODS, _SEGMENTS, _WORKLOAD_ROLE, _RANKS, _PRE_RUN
+            *_IMMUTABLE,
+            _TRAINING_HELD,
+            _PODS,
+            _SEGMENTS,
+            _WORKLOAD_ROLE,
+            _RANKS,
+            _SHARED_RANKS,
+            *_SHARED,
+            _PRE_RUN,
         )
     )
 
@@ -221,15 +254,27 @@ class TrainingJobSpec(Part):
         for role in self.roles:
             if segment and role.topology is None and role.replicas % segment.nodes:
                 raise ValueError(_SEGMENTS.message % (segment.nodes, role.name, role.replicas))
-        split = self.workload.parallelism if self.workload else None
-        if split:
-            role = self.training_role
-            counts = role.replicas, role.processes_per_replica, role.ranks
-            if split.ranks + split.servers != role.ranks:
-                raise ValueError(_RANKS.message % (split.ranks, split.servers, role.name, *counts))
-        if self.profiling.pre_run == "Auto" and (split is None or split.servers):
+        if self.workload:
+            self._check_ranks(self.workload)
+        servers = self.workload.parallelism.servers if self.workload else 0
+        if self.profiling.pre_run == "Auto" and (self.workload is None or servers):
             raise ValueError(_PRE_RUN.message)
         return self
+
+    def _check_ranks(self, workload: Workload) -> None:
+        """Raise ValueError unless the parallelism multiplies to the ranks of the role."""
+        split, role = workload.parallelism, self.training_role
+        computing, whole = role.ranks - split.servers, split.replica_ranks
+        if split.data is None and (computing < whole or computing % whole):
+            near = max(whole, (computing + whole // 2) // whole * whole)
+            seen = role.name, computing, split.servers, whole, near
+            raise ValueError(_SHARED_RANKS.message % seen)
+        if split.data is not None and whole * split.data != computing:
+            counts = role.replicas, role.processes_per_replica, role.ranks
+            raise ValueError(
+                _RANKS.message % (whole * split.data, split.servers, role.name, *counts)
+            )
+        workload.on(computing)
 
     @property
     def training_role(self) -> Role:

@@ -60,7 +60,7 @@ class Transformer(Part):
 
 class Parallelism(Part):
     """Number of parts along each dimension. The product of tensor, context, pipeline and data is
-    the number of ranks."""
+    the number of ranks of the role that trains."""
 
     tensor: Parts = 1
     """Degree of tensor parallelism."""
@@ -70,19 +70,22 @@ class Parallelism(Part):
     """Degree of pipeline parallelism: the number of ranks that hold stages."""
     stages_per_rank: Parts = 1
     """Number of stages on each rank of an interleaved pipeline."""
-    data: Parts = 1
-    """Degree of data parallelism, over all shards and replicas."""
+    data: Parts | None = None
+    """Degree of data parallelism, over all shards and replicas. If it is not set, it follows from
+    the number of ranks."""
     expert: Parts = 1
     """Degree of expert parallelism, over the ranks of a stage."""
     replicas: Parts = 1
     """Number of replicas of sharded state among the data-parallel ranks (HSDP)."""
     servers: Annotated[int, Field(ge=0, le=RANKS_MAX)] = 0
     """Number of parameter servers, in addition to all ranks."""
+    rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
+    """Framework in whose order ranks are numbered."""
 
     @property
-    def ranks(self) -> int:
-        """Number of ranks that compute."""
-        return self.tensor * self.context * self.pipeline * self.data
+    def replica_ranks(self) -> int:
+        """Number of ranks of each data-parallel replica."""
+        return self.tensor * self.context * self.pipeline
 
 
 class Training(Part):
@@ -125,8 +128,11 @@ class Training(Part):
     DeepEP."""
     optimizer: Literal["Device", "Host", "Disk"] = "Device"
     """Where the state of the optimizer is kept."""
-    rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
-    """Framework in whose order ranks are numbered."""
+
+
+class Opaque(Part):
+    """A model that is not described. Its traffic is known once it is recorded: until then ranks
+    follow the order of the network, and no step time is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +150,35 @@ class _Whole:
     unless: str = ""
 
     @property
-    def rule(self) -> Rule:
-        """What the API server checks."""
-        value, parts = (f"(self.{' * self.'.join(fields)})" for fields in (self.shared, self.parts))
+    def is_of_ranks(self) -> bool:
+        """Whether it depends on ``parallelism.data``, which may follow from the ranks of a job."""
+        return _DATA in (*self.shared, *self.parts)
+
+    def rule(self, workload: str = "self", data: str = "") -> Rule:
+        """What the API server checks of this ``workload``, whose degree of ``data`` parallelism is
+        this expression."""
+        value, parts = (
+            "(" + " * ".join("d" if path == _DATA else f"{workload}.{path}" for path in paths) + ")"
+            for paths in (self.shared, self.parts)
+        )
         held = f"{value} % {parts} == 0"
         if self.when:
-            held = f"self.{self.when[0]} != '{self.when[1]}' || {held}"
+            held = f"{workload}.{self.when[0]} != '{self.when[1]}' || {held}"
         if self.unless:
-            held = f"has(self.{self.unless}) || {held}"
+            held = f"has({workload}.{self.unless}) || {held}"
         near = f"{value} < {parts} ? {parts} : ({value} + {parts} / 2) / {parts} * {parts}"
-        return Rule(held, self._words("%d", "%d", "%d"), seen=(value, parts, near))
+        seen: tuple[str, ...] = value, parts, near
+        if self.is_of_ranks:
+            held = f"[{data}].all(d, {held})"
+            seen = tuple(f"[{data}].map(d, {each})[0]" for each in seen)
+        if self._is_of_model:
+            held = f"!has({workload}.transformer) || !has({workload}.training) || {held}"
+        return Rule(held, self._words("%d", "%d", "%d"), seen=seen)
 
     def broken(self, workload: Workload) -> str:
         """What is wrong with a file; empty if nothing."""
+        if self._is_of_model and workload.transformer is None:
+            return ""
         value, parts = (
             math.prod(_value(workload, each) for each in fields)
             for fields in (self.shared, self.parts)
@@ -167,6 +189,11 @@ class _Whole:
         near = max(parts, (value + parts // 2) // parts * parts)
         return self._words(value, parts, near)
 
+    @property
+    def _is_of_model(self) -> bool:
+        paths = *self.shared, *self.parts, *(self.when or ())[:1]
+        return any(not path.startswith("parallelism.") for path in paths)
+
     def _words(self, value: object, parts: object, near: object) -> str:
         shared = " times ".join(self.shared)
         return f"{shared} is {value}: expected a multiple of {parts} ({self.what}), such as {near}"
@@ -176,26 +203,27 @@ def _value(workload: Workload, path: str) -> Any:
     return operator.attrgetter(re.sub("([A-Z])", r"_\1", path).lower())(workload)
 
 
-_STAGE = ("parallelism.tensor", "parallelism.context", "parallelism.data")
+_DATA = "parallelism.data"
+_STAGE = ("parallelism.tensor", "parallelism.context", _DATA)
 _SHARED_EXPERTS = "parallelism.expert", "parallelism.replicas"
 
 WHOLE = (
     _Whole(
         ("training.globalBatch",),
-        ("training.microBatch", "parallelism.data"),
+        ("training.microBatch", _DATA),
         "micro-batches of all replicas",
     ),
     _Whole(("training.sequence",), ("parallelism.context",), "parts of a sequence"),
     _Whole(("transformer.heads",), ("parallelism.tensor",), "tensor-parallel ranks"),
     _Whole(("transformer.feedForward",), ("parallelism.tensor",), "tensor-parallel ranks"),
-    _Whole(("parallelism.data",), ("parallelism.replicas",), "replicas"),
+    _Whole((_DATA,), ("parallelism.replicas",), "replicas"),
     _Whole(("transformer.experts",), ("parallelism.expert",), "expert-parallel ranks"),
     _Whole(_STAGE, _SHARED_EXPERTS, "expert-parallel ranks and replicas"),
     _Whole(
         _STAGE,
         (*_SHARED_EXPERTS, "parallelism.tensor"),
         "expert-parallel ranks, replicas and, of DeepSpeed, tensor-parallel ranks",
-        when=("training.rankOrder", "DeepSpeed"),
+        when=("parallelism.rankOrder", "DeepSpeed"),
     ),
     _Whole(
         ("transformer.heads",),
@@ -216,14 +244,34 @@ _CHOSEN = "transformer.expertsPerToken is %d of %d experts: expected 1 or more o
 _STAGES = "transformer.layers is %d: expected %d, one a stage, or more"
 _SEQUENCE = "parallelism.tensor is %d with experts: expected training.sequenceParallel: true, or 1"
 
+_DESCRIBED = "!has(self.transformer) || !has(self.training) || "
+_ONE_MODEL = "expected one of transformer, and opaque: {} for a model that is not described"
+_TRAINING = "training says how a transformer is trained: set it with transformer, and only then"
+_SERVED = (
+    "parallelism.servers is %d with an opaque model: expected 0, as what ranks send to servers is "
+    "not recorded; describe it as transformer"
+)
+
 _OTHERS = (
     Rule(
-        "self.transformer.expertsPerToken <= self.transformer.experts && "
-        "(self.transformer.experts == 0) == (self.transformer.expertsPerToken == 0)",
+        "has(self.transformer) != has(self.opaque)",
+        f"%s: {_ONE_MODEL}",
+        seen=("has(self.opaque) ? 'both are set' : 'none is set'",),
+    ),
+    Rule("has(self.transformer) == has(self.training)", _TRAINING),
+    Rule(
+        "!has(self.opaque) || self.parallelism.servers == 0",
+        _SERVED,
+        seen=("self.parallelism.servers",),
+    ),
+    Rule(
+        f"{_DESCRIBED}(self.transformer.expertsPerToken <= self.transformer.experts && "
+        "(self.transformer.experts == 0) == (self.transformer.expertsPerToken == 0))",
         _CHOSEN,
         seen=("self.transformer.expertsPerToken", "self.transformer.experts"),
     ),
     Rule(
+        f"{_DESCRIBED}"
         "self.transformer.layers >= self.parallelism.pipeline * self.parallelism.stagesPerRank",
         _STAGES,
         seen=(
@@ -232,29 +280,39 @@ _OTHERS = (
         ),
     ),
     Rule(
-        "self.transformer.experts == 0 || self.parallelism.tensor == 1 || "
-        "self.training.sequenceParallel || self.training.rankOrder == 'DeepSpeed'",
+        f"{_DESCRIBED}self.transformer.experts == 0 || self.parallelism.tensor == 1 || "
+        "self.training.sequenceParallel || self.parallelism.rankOrder == 'DeepSpeed'",
         _SEQUENCE,
         seen=("self.parallelism.tensor",),
     ),
 )
 
 
+def rules_of_ranks(workload: str, data: str) -> tuple[Rule, ...]:
+    """What the API server checks of a job's ``workload`` once its degree of ``data`` parallelism
+    is known; both are CEL expressions."""
+    return tuple(each.rule(workload, data) for each in WHOLE if each.is_of_ranks)
+
+
 class Workload(Part):
-    """The model that a job trains, and how."""
+    """What the ranks of a role train, and how it is split over them."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(*(each.rule for each in WHOLE), *_OTHERS),
+        json_schema_extra=rules(*(each.rule() for each in WHOLE if not each.is_of_ranks), *_OTHERS),
     )
 
     role: Annotated[str, Field(min_length=1, max_length=ROLE_NAME_LENGTH_MAX)] | None = None
     """Role whose ranks train it; none means the first role of the job."""
-    transformer: Transformer
-    """Dimensions of the model."""
+    transformer: Transformer | None = None
+    """Dimensions of the model, from which its traffic and its step time follow. One of transformer
+    and opaque."""
+    opaque: Opaque | None = None
+    """A model that is not described, as {}. Ranks follow the order of the network until their
+    traffic is recorded by profiling.steps, profiling.preRun or profile."""
     parallelism: Parallelism
     """How the model and the data are split over the ranks."""
-    training: Training
-    """How the model is trained."""
+    training: Training | None = None
+    """How a transformer is trained."""
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
     """Traffic that the ranks recorded in a pre-run, as `railwright profile` prints it. If it is not
     set, the traffic is what the attempts of the job recorded, or is derived from the other
@@ -262,19 +320,45 @@ class Workload(Part):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Workload:
-        broken = [words for each in WHOLE if (words := each.broken(self))]
-        if broken := [*broken, *self._strange()]:
-            raise ValueError(broken[0])
+        for check in (self._ill_formed, self._uneven, self._strange):
+            for words in check():
+                raise ValueError(words)
         return self
+
+    def on(self, ranks: int) -> Workload:
+        """The workload on this number of ranks that compute, with its degree of data parallelism.
+        Raises ValueError if something is not shared evenly then."""
+        data = self.parallelism.data or max(1, ranks // self.parallelism.replica_ranks)
+        split = self.parallelism.model_copy(update={"data": data})
+        found = self.model_copy(update={"parallelism": split})
+        for words in found._uneven():
+            raise ValueError(words)
+        return found
+
+    def _uneven(self) -> Iterator[str]:
+        has_data = self.parallelism.data is not None
+        asked = (each for each in WHOLE if has_data or not each.is_of_ranks)
+        return (words for each in asked if (words := each.broken(self)))
+
+    def _ill_formed(self) -> Iterator[str]:
+        model, method = self.transformer, self.training
+        if (model is None) is (self.opaque is None):
+            yield f"{'none is set' if model is None else 'both are set'}: {_ONE_MODEL}"
+        if (model is None) is not (method is None):
+            yield _TRAINING
+        if self.opaque and (servers := self.parallelism.servers):
+            yield _SERVED % servers
 
     def _strange(self) -> Iterator[str]:
         model, split, method = self.transformer, self.parallelism, self.training
+        if model is None or method is None:
+            return
         chosen, experts = model.experts_per_token, model.experts
         if chosen > experts or (experts == 0) != (chosen == 0):
             yield _CHOSEN % (chosen, experts)
         stages = split.pipeline * split.stages_per_rank
         if model.layers < stages:
             yield _STAGES % (model.layers, stages)
-        alone = split.tensor == 1 or method.sequence_parallel or method.rank_order == "DeepSpeed"
+        alone = split.tensor == 1 or method.sequence_parallel or split.rank_order == "DeepSpeed"
         if experts and not alone:
             yield _SEQUENCE % split.tensor

@@ -26,7 +26,6 @@ from railwright_scheduler.cost import heterogeneous, step
 from railwright_scheduler.cost.hardware import MACHINES, NETWORKS, Machine, Switches, hops
 from railwright_scheduler.cost.step import StepTime
 from railwright_scheduler.model.workload import Framework, Workload
-from railwright_topology.wiring import WiringError
 
 DAY_S = 86_400
 TOKENS_MAX = 1e18
@@ -153,12 +152,14 @@ def explain(
 
 def _workload(file: Path, profile: Path | None) -> Workload:
     """The file's workload; a profile of its own counts before the one in the file."""
+    stored = yaml_files.read(file, api.Workload)
+    if stored.opaque:
+        raise UsageError(f"{file}: opaque: a step is predicted of a transformer")
+    split = stored.parallelism
     try:
-        workload = workloads.workload(yaml_files.read(file, api.Workload))
-    except WiringError:
-        raise
+        workload = workloads.stated(stored, split.replica_ranks * (split.data or 1) + split.servers)
     except ValueError as error:
-        raise UsageError(f"{file}: profile: {error}") from error
+        raise UsageError(f"{file}: {error}") from error
     return replace(workload, profile=profiles.read(profile)) if profile else workload
 
 

@@ -129,13 +129,13 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     name = job.metadata.name or placed
     nodes, per_node = _training(job, placement)
     stated, mapping = job.spec.workload, placement.spec.mapping
-    if stated and not stated.profile and mapping and mapping.communication == "measured":
-        stated = stated.model_copy(update={"profile": profile.spec.document or None})
+    is_measured = mapping is not None and mapping.communication == "measured"
+    ranks = per_node * len(nodes)
     try:
-        workload = workloads.workload(stated) if stated else None
+        workload = workloads.convert(stated, ranks, profile.spec.document if is_measured else "")
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
-    if workload and workload.split.ranks + workload.split.servers != per_node * len(nodes):
+    if workload and workload.split.ranks + workload.split.servers != ranks:
         workload = None  # The spec has changed since the gang started.
     return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, mapping)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from railwright_api import workload as api
 from railwright_conversion import profiles
 from railwright_scheduler.communication import measured
+from railwright_scheduler.model.profile import Profile
 from railwright_scheduler.model.workload import (
     Attention,
     Framework,
@@ -35,25 +36,60 @@ _PRECISIONS: Mapping[str, Precision] = MappingProxyType(
 )
 
 
-def workload(stored: api.Workload) -> Workload:
-    """Convert a job's ``spec.workload``. A field that the cost model has under another name is
-    renamed, and the constructors refuse every other. Raises ValueError for a profile that is
-    malformed or does not fit the parallelism."""
-    model, split, recipe = map(dict, (stored.transformer, stored.parallelism, stored.training))
+def convert(stored: api.Workload | None, ranks: int, recorded: str = "") -> Workload | None:
+    """Convert a job's ``spec.workload`` on this number of ranks, servers included, with its
+    profile, or else the ``recorded`` one; None if nothing is stated and nothing was recorded.
+    Raises ValueError for a profile that is malformed or does not fit."""
+    if stored is not None:
+        return stated(stored, ranks, recorded)
+    return _recorded_alone(ranks, recorded) if recorded else None
+
+
+def stated(stored: api.Workload, ranks: int, recorded: str = "") -> Workload:
+    """Convert a workload. A field that the cost model has under another name is renamed, and the
+    constructors refuse every other. Raises ValueError."""
+    stored = stored.on(ranks - stored.parallelism.servers)
+    split = dict(stored.parallelism)
+    split["virtual"] = split.pop("stages_per_rank")
+    framework = Framework(split.pop("rank_order"))
+    profile = _profile(stored.profile or recorded)
+    if stored.transformer is None or stored.training is None:
+        return _opaque(Parallelism(**split), profile, framework)
+    model, recipe = dict(stored.transformer), dict(stored.training)
     model["kv_heads"] = model["kv_heads"] or model["heads"]
     model["head_size"] = model["head_size"] or model["hidden"] // model["heads"]
     model["chosen"] = model.pop("experts_per_token")
     model["chosen_nodes"] = model.pop("nodes_per_token")
-    split["virtual"] = split.pop("stages_per_rank")
     recipe["precision"] = _PRECISIONS[recipe["precision"]]
     recipe["attention"] = Attention(recipe.pop("context"))
     recipe["recompute"] = Recompute(recipe["recompute"])
     recipe["sharding"] = Sharding[recipe["sharding"].upper()]
     recipe["optimizer"] = Optimizer(recipe["optimizer"])
-    recipe["framework"] = Framework(recipe.pop("rank_order"))
-    profile = stored.profile and profiles.profile(
-        stored.profile.encode(), ranks_max=PROFILED_RANKS_MAX
-    )
-    found = Workload(Transformer(**model), Parallelism(**split), Recipe(**recipe), profile or None)
-    measured.communicators(found)
-    return found
+    trained = Recipe(**recipe, framework=framework)
+    return _checked(Workload(Transformer(**model), Parallelism(**split), trained, profile))
+
+
+def _recorded_alone(ranks: int, recorded: str) -> Workload:
+    profile = _profile(recorded)
+    if profile and profile.ranks != ranks:
+        raise ValueError(
+            f"the profile is of {profile.ranks} ranks, and the job has {ranks}: expected a "
+            "workload, by whose parallelism it can be scaled"
+        )
+    return _opaque(Parallelism(data=ranks), profile, Framework.MEGATRON)
+
+
+def _opaque(split: Parallelism, profile: Profile | None, framework: Framework) -> Workload:
+    recipe = Recipe(sequence=1, micro_batch=1, global_batch=split.data, framework=framework)
+    return _checked(Workload(None, split, recipe, profile))
+
+
+def _profile(document: str) -> Profile | None:
+    if not document:
+        return None
+    return profiles.profile(document.encode(), ranks_max=PROFILED_RANKS_MAX)
+
+
+def _checked(workload: Workload) -> Workload:
+    measured.communicators(workload)
+    return workload

@@ -165,9 +165,13 @@ def _mean_latency_s(site: Fabric) -> float:
     return sum(map(lambda many, each: many * each, meeting, latencies)) / pairs[0]
 
 
+RANKS = 1_024
+"""Of the example."""
+
+
 def _training(machine: Machine) -> dict[str, float]:
     stored = yaml_files.read(EXAMPLES / "workloads/gpt3-175b.yaml", api.Workload)
-    case = Case(workloads.workload(stored), (machine,))
+    case = Case(workloads.stated(stored, RANKS), (machine,))
     few, many = case.on(8), case.on(128)
     return {
         "scaling_efficiency_1024": few.step.total / many.step.total,

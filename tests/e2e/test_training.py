@@ -29,7 +29,7 @@ WORKLOAD: dict[str, Any] = {
         "biased": True,
         "positions": 48,
     },
-    "parallelism": {"data": 2},
+    "parallelism": {"rankOrder": "Torch"},
     "training": {
         "sequence": 48,
         "microBatch": 8,
@@ -37,7 +37,6 @@ WORKLOAD: dict[str, Any] = {
         "precision": "FP32",
         "gradientBytes": 4,
         "sharding": "Parameters",
-        "rankOrder": "Torch",
     },
 }
 """The example in the words of a job."""

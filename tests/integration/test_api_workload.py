@@ -56,8 +56,8 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
         "expert": 1,
         "replicas": 1,
         "servers": 0,
+        "rankOrder": "Megatron",
     }
-    assert stored["training"]["rankOrder"] == "Megatron"
     assert Workload.model_validate(stored) == Workload.model_validate(SOUND)
 
 
@@ -111,7 +111,7 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
         ),
         (
             changed(
-                "training.rankOrder",
+                "parallelism.rankOrder",
                 "DeepSpeed",
                 {
                     "parallelism.expert": 4,
@@ -126,11 +126,7 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
 def test_what_does_not_come_out_even_is_refused_with_what_does(
     admin: ApiClient, workload: Json, words: str
 ) -> None:
-    answer = refusal(admin, manifests.job(spec=spec(workload)))
-    assert words in answer, answer
-    with pytest.raises(ValidationError) as caught:
-        Workload.model_validate(workload)
-    assert words in str(caught.value)
+    refused(admin, spec(workload), words)
 
 
 def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
@@ -141,6 +137,53 @@ def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
     ) in answer
     served = changed("parallelism.servers", 8)
     assert accept(admin, manifests.job(spec=spec(served) | THREE))
+
+
+def refused(admin: ApiClient, asked: Json, words: str) -> None:
+    """The API server and the model refuse the job, in the same words."""
+    job = manifests.job(spec=asked)
+    answer = refusal(admin, job)
+    assert words in answer, answer
+    with pytest.raises(ValidationError) as caught:
+        TrainingJob.model_validate(job)
+    assert words in str(caught.value)
+
+
+def test_data_follows_from_the_ranks(admin: ApiClient) -> None:
+    left_out = changed("parallelism.data", None)
+    del left_out["parallelism"]["data"]
+    stored = accept(admin, manifests.job(spec=spec(left_out)))
+    assert "data" not in stored["spec"]["workload"]["parallelism"]
+    refused(
+        admin,
+        spec(left_out) | THREE,
+        "training.globalBatch is 16: expected a multiple of 3 (micro-batches of all replicas)",
+    )
+    left_out["parallelism"]["tensor"] = 16
+    left_out["transformer"]["heads"] = 64
+    refused(
+        admin,
+        spec(left_out) | THREE,
+        "role worker has 24 ranks beside 0 servers: expected a multiple of 32, which is tensor "
+        "times context times pipeline of workload.parallelism, such as 32",
+    )
+
+
+OPAQUE: Json = {"opaque": {}, "parallelism": {"tensor": 4, "pipeline": 2}}
+
+
+def test_model_is_described_or_opaque(admin: ApiClient) -> None:
+    assert accept(admin, manifests.job(spec=spec(OPAQUE, profiling={"preRun": "Auto"})))
+    one_of = "expected one of transformer, and opaque: {} for a model that is not described"
+    refused(admin, spec(SOUND | OPAQUE), f"both are set: {one_of}")
+    refused(admin, spec({"parallelism": {}}), f"none is set: {one_of}")
+    method = "training says how a transformer is trained: set it with transformer, and only then"
+    refused(admin, spec(OPAQUE | {"training": SOUND["training"]}), method)
+    refused(admin, spec({name: SOUND[name] for name in ("transformer", "parallelism")}), method)
+    served = OPAQUE | {"parallelism": {"tensor": 8, "servers": 8}}
+    refused(admin, spec(served), "parallelism.servers is 8 with an opaque model: expected 0")
+    uneven = OPAQUE | {"parallelism": {"tensor": 4, "replicas": 3}}
+    refused(admin, spec(uneven), "parallelism.data is 4: expected a multiple of 3 (replicas)")
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,8 @@ STAGES_FIRST: dict[str, Any] = {
         "feedForward": 16384,
         "vocabulary": 51200,
     },
-    "parallelism": {"tensor": 8, "pipeline": 4, "data": 2},
-    "training": {
-        "sequence": 2048,
-        "globalBatch": 16,
-        "rankOrder": "MegatronPipelineFirst",
-    },
+    "parallelism": {"tensor": 8, "pipeline": 4, "rankOrder": "MegatronPipelineFirst"},
+    "training": {"sequence": 2048, "globalBatch": 16},
 }
 """Two replicas of four nodes each, one after the other."""
 

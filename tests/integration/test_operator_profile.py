@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from integration import manifests, operator_site
 from integration.operator_site import Floor, Site
 from railwright_api import names
+from railwright_testbed import waiting
+from railwright_testbed.api_client import ApiError
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
 PLAYED = Played(steps=1_000_000, checkpoint_interval_steps=100)
@@ -26,3 +32,29 @@ def test_profile_maps_the_next_attempt_after_a_restart(site: Site, floor: Floor)
     assert job.placement(attempt + 1)["mapping"]["communication"] == "measured"
     job.delete()
     floor.until_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    "stated", [{}, {"workload": {"opaque": {}, "parallelism": {}}}], ids=["none", "opaque"]
+)
+def test_profile_alone_maps_the_next_attempt(site: Site, floor: Floor, stated: Any) -> None:
+    """The first attempt is in the network's order, and its recording maps the second one."""
+    job = floor.apply("alone", nodes=4, profiling={"steps": 3}, **stated)
+    with SimulatedLaunchers(site.plane, PLAYED):
+        status = job.until_phase("Running")
+        path = f"{floor.path(names.PROFILES)}/alone"
+        waiting.until(lambda: stored(site, path), "its profile", deadline_s=30)
+    first = status["attempt"]
+    assert "mapping" not in job.placement(first)
+    site.kwok.fail_pod(floor.name, f"alone-worker-0-{first}", exit_code=3)
+    job.until_bound(first + 1)
+    assert job.placement(first + 1)["mapping"]["communication"] == "measured"
+    job.delete()
+    floor.until_nothing_is_left()
+
+
+def stored(site: Site, path: str) -> bool:
+    try:
+        return bool(site.admin.get(path))
+    except ApiError:
+        return False

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fixtures import seen
-from railwright_scheduler.communication import derive, measured
+from railwright_scheduler.communication import derive, graph, measured
 from railwright_scheduler.communication.graph import Collective, Communicator
 from railwright_scheduler.model.workload import (
     Attention,
@@ -95,6 +95,17 @@ def test_a_job_of_more_replicas_sends_what_is_derived_of_it(workload: Workload, 
         profile=seen.profile(workload),
     )
     demand_as_much(measured.communicators(job), derive.communicators(*job.parts))
+
+
+@given(workloads(mixtures=True))
+def test_opaque_workload_sends_what_was_seen(workload: Workload) -> None:
+    """Its recorded groups exchange as much as the described workload's, rank by rank."""
+    seen_then = replace(workload, profile=seen.profile(workload))
+    described = graph.pairs(measured.communicators(seen_then))
+    found = graph.pairs(measured.communicators(replace(seen_then, model=None)))
+    assert found.keys() == described.keys()
+    for pair, size in described.items():
+        assert abs(found[pair] - size) <= 1e-2 * size
 
 
 def demand_as_much(found: tuple[Communicator, ...], derived: tuple[Communicator, ...]) -> None:

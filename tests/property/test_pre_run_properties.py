@@ -43,17 +43,21 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
             "expertsPerToken": min(2, experts),
         },
         "parallelism": split
-        | {"data": data, "replicas": replicas, "expert": draw(FEW) if experts else 1},
+        | {
+            "replicas": replicas,
+            "expert": draw(FEW) if experts else 1,
+            "rankOrder": draw(st.sampled_from(FRAMEWORKS)),
+        }
+        | draw(st.sampled_from([{}, {"data": data}])),
         "training": {
             "sequence": 64,
             "globalBatch": data * draw(st.integers(1, 3)),
             "sequenceParallel": True,
             "sharding": draw(st.sampled_from(["None", "Optimizer", "Parameters"])),
-            "rankOrder": draw(st.sampled_from(FRAMEWORKS)),
         },
     }
     try:
-        Said.model_validate(workload)
+        Said.model_validate(workload).on(ranks)
     except ValueError:
         assume(False)
     return reporting.raw_job(

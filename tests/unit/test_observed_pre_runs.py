@@ -51,3 +51,26 @@ def test_pre_run_hash_follows_what_it_is_made_from() -> None:
     shapes = [profiled_jobs.cached(large(spec=spec)).pre_run_hash for spec in specs]
     assert len({*shapes[:-1]}) == 4
     assert shapes[-1] == shapes[0]
+
+
+def test_job_without_workload_has_what_it_recorded() -> None:
+    """Only of as many ranks as it has, as nothing says how the traffic would grow."""
+    raw = profiled_jobs.large(spec={"profiling": {"steps": 3}})
+    del raw["spec"]["workload"]
+    found = profiled_jobs.cached(raw, profiled_jobs.recorded(profiled_jobs.REPLICAS)).workload
+    assert found is not None
+    assert found.model is None
+    assert found.has_traffic
+    assert profiled_jobs.cached(raw).workload is None
+    assert profiled_jobs.cached(raw, profiled_jobs.recorded(4)).workload is None
+
+
+def test_opaque_job_is_sized_and_mapped_as_its_parallelism() -> None:
+    opaque = {"opaque": {}, "parallelism": {"tensor": 2}}
+    raw = profiled_jobs.large(spec={"workload": opaque})
+    plain, small = (
+        profiled_jobs.cached(raw, document).workload for document in ("", profiled_jobs.recorded(4))
+    )
+    assert plain is not None
+    assert small is not None
+    assert (plain.split.data, plain.has_traffic, small.has_traffic) == (4, False, True)

@@ -29,7 +29,7 @@ def convert(
     per_pod = amounts.requested(projections.asked(pod))
     if (count := len(per_pod)) > RESOURCES_MAX:
         raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
-    is_training = job.spec.workload is not None and role is job.spec.training_role
+    is_training = role is job.spec.training_role
     return Role(
         replicas=role.replicas,
         per_pod=per_pod,
@@ -47,13 +47,12 @@ def convert(
 
 def workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | None:
     """The workload, with the profile of the spec, or else the recorded one if that fits the
-    parallelism; otherwise the next attempt records a new one. Raises ValueError."""
-    stored = job.spec.workload
-    if stored is None:
-        return None
-    if recorded and not stored.profile:
+    parallelism; otherwise the next attempt records a new one. A job that states none has what was
+    recorded of it. Raises ValueError."""
+    stored, ranks = job.spec.workload, job.spec.training_role.ranks
+    if recorded and not (stored and stored.profile):
         try:
-            return workloads.workload(stored.model_copy(update={"profile": recorded.document}))
+            return workloads.convert(stored, ranks, recorded.document)
         except ValueError as error:
             logger.info("recorded profile dropped", extra={"why": str(error)})
-    return workloads.workload(stored)
+    return workloads.convert(stored, ranks)

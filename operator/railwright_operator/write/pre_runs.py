@@ -36,7 +36,8 @@ def steps(cached: CachedJob, entry: Entry) -> int:
     is_too_large = spec.training_role.ranks > RANKS_MAX
     if is_too_large or workload is None or spec.workload is None or spec.workload.profile:
         return 0
-    is_aside = entry.score is not None and entry.score.other_devices != ()
+    # An opaque workload has no score without a profile of its devices.
+    is_aside = entry.score.other_devices != () if entry.score else workload.model is None
     return STEPS if workload.profile is None or is_aside else 0
 
 
@@ -49,7 +50,7 @@ def _profile_error(cached: CachedJob) -> str:
     if profile is None or not is_own or record.phase is not Phase.PROFILING:
         return ""
     try:
-        workloads.workload(workload.model_copy(update={"profile": profile.document}))
+        workloads.convert(workload, cached.job.spec.training_role.ranks, profile.document)
     except ValueError as error:
         return str(error)
     return ""

@@ -13,27 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import MappingProxyType
 
-from railwright_scheduler.communication import derive, grid
+from railwright_scheduler.communication import derive, grid, recorded
 from railwright_scheduler.communication.graph import Collective, Communicator, Overlap, Transfer
 from railwright_scheduler.communication.grid import Axis
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
-from railwright_scheduler.model.workload import Framework, Parallelism, Workload
-
-_COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
-    {
-        Operation.ALL_REDUCE: Collective.ALL_REDUCE,
-        Operation.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
-        Operation.ALL_GATHER: Collective.ALL_GATHER,
-        Operation.ALL_TO_ALL: Collective.ALL_TO_ALL,
-        # Around a ring of ranks as many bytes go, past each of them, as of one with all parts.
-        Operation.BROADCAST: Collective.ALL_GATHER,
-        Operation.SCATTER: Collective.ALL_GATHER,
-        Operation.REDUCE: Collective.REDUCE_SCATTER,
-        Operation.GATHER: Collective.REDUCE_SCATTER,
-    }
-)
+from railwright_scheduler.model.workload import Framework, Parallelism, Recipe, Workload
 
 _GROWING = frozenset({Operation.ALL_GATHER, Operation.ALL_TO_ALL, Operation.GATHER})
 """Operations to which each rank contributes a part, unless the whole is shared."""
@@ -80,7 +65,7 @@ class _Place:
 
     def growth(self, operation: Operation) -> float:
         """How many times larger a buffer is in the job than it was in the pre-run."""
-        collective = _COLLECTIVES[operation]
+        collective = recorded.COLLECTIVES[operation]
         then, now = (
             sum(each.size for each in its.traffic if each.collective is collective)
             for its in (self.then, self.now)
@@ -103,14 +88,18 @@ def work(workload: Workload) -> int:
 
 def communicators(workload: Workload) -> tuple[Communicator, ...]:
     """A workload's communicators, of its profile if it has one. What a rank does with its host
-    alone is derived: no process group sees it. Raises UnfitError."""
-    derived = derive.communicators(*workload.parts)
-    if workload.profile is None:
-        return derived
-    places = _places(workload, workload.profile)
+    alone is derived: no process group sees it. An opaque workload has those that its ranks
+    recorded, and none without a profile. Raises UnfitError."""
+    profile, split = workload.profile, workload.split
+    derived = _derived(workload, split, workload.recipe)
+    if profile is None:
+        return derived if workload.model else ()
+    if workload.model is None and profile.ranks == split.ranks and profile.kinds:
+        return recorded.communicators(profile)
+    places = _places(workload, profile)
     groups = {place: place.group_set for place in places}
     found: dict[_Place, dict[tuple[str, Collective], Transfer]] = defaultdict(dict)
-    for kind in workload.profile.kinds:
+    for kind in profile.kinds:
         for place, traffic in _traffic(kind, groups, workload):
             # Kinds are of other groups each: what one of them does the most of, counts.
             named, name = found[place], (traffic.what, traffic.collective)
@@ -127,9 +116,25 @@ def _sent_bytes(traffic: Transfer) -> int:
     return traffic.count * traffic.size
 
 
+def _derived(workload: Workload, split: Parallelism, recipe: Recipe) -> tuple[Communicator, ...]:
+    """The communicators of the workload split like this; of an opaque one the groups of experts,
+    whose axes are not those of the dense grid, without traffic."""
+    if workload.model is not None:
+        return derive.communicators(workload.model, split, recipe)
+    if split.expert == 1:
+        return ()
+    experts = grid.experts(split, recipe.framework)
+    places = {"expert": Axis.EXPERT, "expert data": Axis.DATA, "expert data replicas": Axis.REPLICA}
+    return tuple(
+        Communicator(name, experts, (axis,), ())
+        for name, axis in places.items()
+        if experts.size(axis) > 1
+    )
+
+
 def _places(workload: Workload, profile: Profile) -> list[_Place]:
     """Where groups of ranks may be: those of derived communicators, then any along axes."""
-    model, now, recipe = workload.parts
+    now, recipe = workload.split, workload.recipe
     then = _then(now, profile.ranks)
     if then.ranks > 1 and not profile.kinds:
         raise UnfitError(
@@ -137,10 +142,10 @@ def _places(workload: Workload, profile: Profile) -> list[_Place]:
             "they train"
         )
     batch = recipe.global_batch // now.data * then.data
-    ours = {each.name: each for each in derive.communicators(model, now, recipe)}
+    ours = {each.name: each for each in _derived(workload, now, recipe)}
     found = [
         _Place(each, ours[each.name])
-        for each in derive.communicators(model, then, replace(recipe, global_batch=batch))
+        for each in _derived(workload, then, replace(recipe, global_batch=batch))
         if each.ranks > 1
     ]
     grids = grid.dense(then, recipe.framework), grid.dense(now, recipe.framework)
@@ -222,10 +227,10 @@ def _traffic(
     for seen in kind.seen:
         if seen.operation is Operation.SEND or not seen.size:
             continue
-        collective = _COLLECTIVES[seen.operation]
+        collective = recorded.COLLECTIVES[seen.operation]
         place = _best(there, (collective,))
         count = max(1, round(seen.calls / profile.steps))
-        size = round(seen.size / profile.steps / count * place.growth(seen.operation))
+        size = round(seen.size / profile.steps / count * _growth(place, seen, workload))
         what = f"{seen.operation} of {seen.element}"
         yield place, Transfer(what, collective, size, count, place.overlap(collective))
     if sends:
@@ -233,6 +238,13 @@ def _traffic(
         virtual = workload.split.virtual if place.now.axes == (Axis.PIPELINE,) else 0
         for traffic in _sent(sends, len(kind.groups[0]), profile.steps, virtual):
             yield place, replace(traffic, overlap=place.overlap(traffic.collective))
+
+
+def _growth(place: _Place, seen: CallRecord, workload: Workload) -> float:
+    """The growth of a buffer. What ranks of an opaque workload gather are taken for weights, which
+    are the same for any number of replicas."""
+    is_shared = workload.model is None and seen.operation is Operation.ALL_GATHER
+    return 1.0 if is_shared else place.growth(seen.operation)
 
 
 def _best(places: list[_Place], collectives: tuple[Collective, ...]) -> _Place:

@@ -104,7 +104,8 @@ class GangModel:
         self._works = [work.of(*workload.parts, each) for each in machines]
         per_node = machines[0].devices
         self.stages = stages(workload, per_node)
-        self.shares = shares(workload.model, workload.split, workload.recipe.framework)
+        model, split, recipe = workload.parts
+        self.shares = shares(model, split, recipe.framework)
         self.speed_ranks = _speed_ranks(self._works, machines)
         self._dominated = _dominated(self._works)
         self._inside = _first([each.name for each in machines])

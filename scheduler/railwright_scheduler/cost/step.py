@@ -125,6 +125,8 @@ def micro_batch_s(
 
 def unsupported_reason(workload: Workload, machine: Machine) -> str:
     """What the workload needs and this number of machines cannot do; empty if nothing."""
+    if workload.model is None:
+        return "its model is not described"
     model, split, recipe = workload.parts
     if recipe.precision not in machine.device.matmul:
         supported = ", ".join(machine.device.matmul)

@@ -93,7 +93,6 @@ class OrderEvaluator:
         work.spend(2 * ELEMENT * request.nodes * (1 + len(request.tiers)))
         self._workload, self._segment = request.workload, request.segment
         self._budget = request.budget
-        _, split, recipe = self._workload.parts
         work.spend(measured.work(self._workload))
         communicators = measured.communicators(self._workload)
         work.spend(2 * ELEMENT * sum(each.grid.ranks for each in communicators))
@@ -105,7 +104,7 @@ class OrderEvaluator:
         self._uneven = tuple(
             each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
-        grid = grids.dense(split, recipe.framework)
+        grid = grids.dense(self._workload.split, self._workload.recipe.framework)
         shape = traffic_matrix.shape(grid, request.ranks_per_node)
         count = request.nodes
         self._shape = shape if math.prod(shape) == count else (count,)

@@ -167,6 +167,11 @@ class Role:
     shares_topology: bool = True
     before: tuple[str, ...] = ()
 
+    @property
+    def has_traffic(self) -> bool:
+        """Whether it is known what its ranks send."""
+        return self.workload is not None and self.workload.has_traffic
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -222,7 +227,7 @@ def running_job(job: Job, nodes: tuple[str, ...]) -> RunningJob | None:
     if job.training is None or len(nodes) != job.num_pods:
         return None
     role, pods = job.training
-    if role.workload is None or role.replicas == 1:
+    if role.workload is None or role.workload.model is None or role.replicas == 1:
         return None
     return RunningJob(role.workload, role.ranks_per_pod, nodes[pods], job.uid)
 

@@ -231,9 +231,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """All that is known of what a job does in a step; ``profile``, if it was seen."""
+    """All that is known of what a job does in a step; ``profile``, if it was seen. An opaque
+    workload has no ``model``, and of its recipe only the framework counts."""
 
-    model: Transformer
+    model: Transformer | None
     split: Parallelism
     recipe: Recipe
     profile: Profile | None = None
@@ -242,9 +243,16 @@ class Workload:
     def key(self) -> tuple[Hashable, ...]:
         """What results are kept by that follow from it: as good as all of it, and small."""
         seen = self.profile
-        return (*self.parts, seen and (seen.ranks, seen.steps, seen.devices, seen.digest))
+        digest = seen and (seen.ranks, seen.steps, seen.devices, seen.digest)
+        return self.model, self.split, self.recipe, digest
+
+    @property
+    def has_traffic(self) -> bool:
+        """Whether it is known what its ranks send."""
+        return self.model is not None or self.profile is not None
 
     @property
     def parts(self) -> tuple[Transformer, Parallelism, Recipe]:
-        """What, into how many parts, and how."""
+        """What, into how many parts, and how, of a workload that is not opaque."""
+        assert self.model is not None, "an opaque workload is not described"
         return self.model, self.split, self.recipe

@@ -20,7 +20,7 @@ import numpy as np
 from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints
-from railwright_scheduler.communication import derive, traffic_matrix
+from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import Uplinks, UplinkUse
 from railwright_scheduler.isolation import Isolation, Stage
@@ -140,7 +140,7 @@ def crossing(
 ) -> list[list[int]]:
     """Bytes a step that cross the border of each domain of each level, in both directions;
     ``levels`` have the domain of each node rank, numbered from 0."""
-    communicators = derive.communicators(*workload.parts)
+    communicators = measured.communicators(workload)
     sent = traffic_matrix.together(
         (traffic_matrix.between_nodes(each, ranks_per_node) for each in communicators),
         (len(levels[0]),) if levels else (),

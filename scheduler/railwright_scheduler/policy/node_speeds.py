@@ -36,7 +36,8 @@ ROUNDED = 1e-6
 
 def degrees(role: Role, cluster: Cluster) -> Ints:
     """The degrees of each node; 0 of those that are not slow for this job."""
-    if role.workload is None or not cluster.slowdown.any():
+    workload = role.workload
+    if workload is None or workload.model is None or not cluster.slowdown.any():
         return cluster.slowdown
     slow = {
         (node.machine, node.relative_speed): 0
@@ -47,7 +48,7 @@ def degrees(role: Role, cluster: Cluster) -> Ints:
         return cluster.slowdown
     try:
         for name, speed in slow:
-            degrees = _degrees(WorkBudget(WORK), role.workload, role.ranks_per_pod, name, speed)
+            degrees = _degrees(WorkBudget(WORK), workload, role.ranks_per_pod, name, speed)
             if degrees is None:
                 return cluster.slowdown
             slow[name, speed] = degrees

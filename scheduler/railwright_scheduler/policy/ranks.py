@@ -86,7 +86,7 @@ def placed(
     domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
     the first in the network's order if finding a better one would be too much work."""
     first, *others = choices
-    if role.workload is None:
+    if role.workload is None or not _held(role.workload, cluster, first).has_traffic:
         return RankedNodes(first)
     work = WorkBudget()
     try:
@@ -103,8 +103,8 @@ def _best(
     """The choice of nodes that is worth it, of as many as there is work for."""
     assert role.workload is not None
     # What was recorded of some devices and what is derived for others do not compare.
-    together = cluster.devices(np.unique(np.concatenate([best, *others])))
-    comparable = replace(role, workload=measured.held(role.workload, together))
+    together = np.unique(np.concatenate([best, *others]))
+    comparable = replace(role, workload=_held(role.workload, cluster, together))
     with work.search(CHOSEN):
         work.spend(CHOICE * len(others) * len(cluster.nodes))
         found = _map_request(work, build_request(comparable, cluster, best, budget=0, uses=uses))
@@ -135,6 +135,10 @@ def _ordered(
     return RankedNodes(nodes[order], score)
 
 
+def _held(workload: Workload, cluster: Cluster, nodes: Ints) -> Workload:
+    return measured.held(workload, cluster.devices(nodes))
+
+
 def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[str, ...]:
     """Those of these nodes' that the job's profile was not taken on."""
     return workload.profile.lacks(cluster.devices(nodes)) if workload.profile is not None else ()
@@ -144,10 +148,9 @@ def portions(role: Role, spanned: int) -> tuple[int, ...]:
     """Numbers of nodes that are worth keeping in one domain: an even share of those ``spanned``,
     and rings and planes of the job's grid. Each divides the gang; the largest comes first. Servers
     beside the grid make gangs that a ring does not divide."""
-    if role.workload is None or spanned == 1:
+    if role.workload is None or not role.has_traffic or spanned == 1:
         return ()
-    _, split, recipe = role.workload.parts
-    grid = grids.dense(split, recipe.framework)
+    grid = grids.dense(role.workload.split, role.workload.recipe.framework)
     sizes = [size for size in traffic_matrix.shape(grid, role.ranks_per_pod) if size > 1]
     found = {math.prod(part) for part in (*((size,) for size in sizes), *_prefixes(sizes))}
     if role.replicas % spanned == 0:
@@ -164,7 +167,7 @@ def _prefixes(sizes: list[int]) -> list[list[int]]:
 
 def effort(role: Role) -> int:
     """How much work it is to place this job, in nodes; 0 where nothing is laid out."""
-    return 0 if role.workload is None or role.replicas == 1 else JOB + role.replicas
+    return JOB + role.replicas if role.has_traffic and role.replicas > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)

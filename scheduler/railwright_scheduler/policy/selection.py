@@ -92,7 +92,7 @@ class NodeSelector:
         first = fastest_first.choose_fastest(
             domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
         )
-        if role.workload is None or count == 1 or domains.finest == 0:
+        if not role.has_traffic or count == 1 or domains.finest == 0:
             return ranks.placed(role, self._cluster, [first])
         busy = self._traffic.busy(first)
         if busy.any():
