@@ -15,7 +15,7 @@ from railwright_api.schema import (
     Rule,
     rules,
 )
-from railwright_api.topology import Topology
+from railwright_api.topology import TOO_NARROW, Topology
 
 RoleName = Annotated[
     str,
@@ -26,19 +26,30 @@ RoleName = Annotated[
     ),
 ]
 
+_LARGEST = "self.topology.segments[self.topology.segments.size() - 1].nodes"
 _SEGMENTS = Rule(
-    "!has(self.topology) || !has(self.topology.segment) || "
-    "self.replicas % self.topology.segment.nodes == 0",
-    "replicas is %d: expected a multiple of topology.segment.nodes, which is %d",
-    seen=("self.replicas", "self.topology.segment.nodes"),
+    "!has(self.topology) || !has(self.topology.segments) || self.topology.segments.size() == 0 || "
+    f"self.replicas % {_LARGEST} == 0",
+    "replicas is %d: expected a multiple of the largest of topology.segments, which is %d",
+    seen=("self.replicas", _LARGEST),
     field=".replicas",
+)
+_TOO_NARROW = (
+    "self.topology.spread.filter(p, p.tier == self.topology.required && p.nodes < self.replicas)"
+)
+_SPREAD = Rule(
+    "!has(self.topology) || !has(self.topology.required) || !has(self.topology.spread) || "
+    f"{_TOO_NARROW}.size() == 0",
+    TOO_NARROW,
+    seen=("self.replicas", "self.topology.required", f"{_TOO_NARROW}[0].nodes"),
+    field=".topology",
 )
 
 
 class Role(Part):
     """Equal pods of a job. Pods of one role run on different nodes."""
 
-    model_config = ConfigDict(json_schema_extra=rules(_SEGMENTS))
+    model_config = ConfigDict(json_schema_extra=rules(_SEGMENTS, _SPREAD))
 
     name: RoleName
     """Name of the role, such as worker: lower-case letters and digits. Part of the names of its
@@ -57,9 +68,11 @@ class Role(Part):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Role:
-        segment = self.topology.segment if self.topology else None
-        if segment and self.replicas % segment.nodes:
-            raise ValueError(_SEGMENTS.message % (self.replicas, segment.nodes))
+        if self.topology is None:
+            return self
+        if self.replicas % self.topology.segment:
+            raise ValueError(_SEGMENTS.message % (self.replicas, self.topology.segment))
+        self.topology.check_required(self.replicas)
         return self
 
     @property

@@ -21,7 +21,7 @@ from railwright_api.schema import (
     Rule,
     rules,
 )
-from railwright_api.topology import Topology
+from railwright_api.topology import TOO_NARROW, Topology
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_api.workload import Workload, rules_of_ranks
 
@@ -86,16 +86,33 @@ _PODS = Rule(
     seen=("self.roles.map(r, r.replicas).sum()",),
     field=".roles",
 )
+_LARGEST = "self.topology.segments[self.topology.segments.size() - 1].nodes"
 _SEGMENTS = Rule(
-    "!has(self.topology) || !has(self.topology.segment) || "
-    f"{_SHARING}.all(r, r.replicas % self.topology.segment.nodes == 0)",
-    "topology.segment.nodes is %d: expected a divisor of the replicas of every role, but %s has %d",
+    "!has(self.topology) || !has(self.topology.segments) || self.topology.segments.size() == 0 || "
+    f"{_SHARING}.all(r, r.replicas % {_LARGEST} == 0)",
+    "the largest of topology.segments has %d nodes: expected a divisor of the replicas of every "
+    "role, but %s has %d",
     seen=(
-        "self.topology.segment.nodes",
+        _LARGEST,
         *(
-            f"{_SHARING}.filter(r, r.replicas % self.topology.segment.nodes != 0)[0].{field}"
+            f"{_SHARING}.filter(r, r.replicas % {_LARGEST} != 0)[0].{field}"
             for field in ("name", "replicas")
         ),
+    ),
+    field=".topology",
+)
+_TOO_NARROW = (
+    "self.topology.spread.filter(p, p.tier == self.topology.required && "
+    f"{_SHARING}.exists(r, r.replicas > p.nodes))"
+)
+_SPREAD = Rule(
+    "!has(self.topology) || !has(self.topology.required) || !has(self.topology.spread) || "
+    f"{_TOO_NARROW}.size() == 0",
+    TOO_NARROW,
+    seen=(
+        f"{_SHARING}.map(r, r.replicas).max()",
+        "self.topology.required",
+        f"{_TOO_NARROW}[0].nodes",
     ),
     field=".topology",
 )
@@ -185,6 +202,7 @@ class TrainingJobSpec(Part):
             _TRAINING_HELD,
             _PODS,
             _SEGMENTS,
+            _SPREAD,
             _WORKLOAD_ROLE,
             _RANKS,
             _SHARED_RANKS,
@@ -250,10 +268,12 @@ class TrainingJobSpec(Part):
     def _is_consistent(self) -> TrainingJobSpec:
         if (pods := sum(role.replicas for role in self.roles)) > NODES_MAX:
             raise ValueError(_PODS.message % pods)
-        segment = self.topology.segment if self.topology else None
+        segment = self.topology.segment if self.topology else 1
         for role in self.roles:
-            if segment and role.topology is None and role.replicas % segment.nodes:
-                raise ValueError(_SEGMENTS.message % (segment.nodes, role.name, role.replicas))
+            if role.topology is None and role.replicas % segment:
+                raise ValueError(_SEGMENTS.message % (segment, role.name, role.replicas))
+            if role.topology is None and self.topology:
+                self.topology.check_required(role.replicas)
         if self.workload:
             self._check_ranks(self.workload)
         servers = self.workload.parallelism.servers if self.workload else 0

@@ -18,7 +18,7 @@ from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Amounts, Node, Snapshot, Unavailable
 from railwright_scheduler.placement import domains
-from railwright_scheduler.placement.constraints import UNLIMITED, ResolvedConstraints
+from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
@@ -111,8 +111,9 @@ class Cluster:
     def meant(self, nodes: Mask, limits: ResolvedConstraints) -> Mask:
         """The nodes that meet the constraints: in a known domain where pods must spread, in a
         scale-up domain where one is required, and with the rails aligned as required."""
-        if limits.spread < UNLIMITED and limits.spread_level:
-            nodes = nodes & self.placed[limits.spread_level - 1]
+        for spread in limits.spreads:
+            if spread.level:
+                nodes = nodes & self.placed[spread.level - 1]
         if limits.scale_up_only:
             nodes = nodes & self.placed[self.scale_up_level - 1]
         return nodes & (self.aligned == limits.rails) if limits.rails else nodes

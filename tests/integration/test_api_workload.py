@@ -214,18 +214,44 @@ def test_workload_names_a_role_of_the_job(admin: ApiClient) -> None:
 
 
 def test_topology_of_a_role_replaces_the_jobs(admin: ApiClient) -> None:
-    topology = {"segment": {"tier": "nearest", "nodes": 3}}
+    topology = {"segments": [{"tier": "nearest", "nodes": 3}]}
     role = {"replicas": 4, "topology": {"required": "second"}}
     assert accept(admin, manifests.job(role=role, spec={"topology": topology}))
     answer = refusal(admin, manifests.job(role=role | {"topology": topology}))
-    assert "replicas is 4: expected a multiple of topology.segment.nodes, which is 3" in answer
+    assert (
+        "replicas is 4: expected a multiple of the largest of topology.segments, which is 3"
+        in answer
+    )
 
 
 def test_segments_come_out_even(admin: ApiClient) -> None:
-    topology = {"segment": {"tier": "nearest", "nodes": 3}, "required": "second"}
+    topology = {"segments": [{"tier": "nearest", "nodes": 3}], "required": "second"}
     answer = refusal(admin, manifests.job(role={"replicas": 4}, spec={"topology": topology}))
-    assert "topology.segment.nodes is 3: expected a divisor of the replicas" in answer
+    assert "the largest of topology.segments has 3 nodes: expected a divisor of" in answer
     assert accept(admin, manifests.job(role={"replicas": 6}, spec={"topology": topology}))
+
+
+def test_topology_limits_several_tiers(admin: ApiClient) -> None:
+    pairs = [{"tier": "scale-up-domain", "nodes": 2}, {"tier": "nearest", "nodes": 4}]
+    spread = [{"tier": "nearest", "nodes": 4}, {"tier": "second", "nodes": 8}]
+    asked = {"segments": pairs, "spread": spread, "required": "third"}
+    eight = manifests.roles(replicas=8)
+    assert accept(admin, manifests.job(spec=eight | {"topology": asked}))
+    refused(
+        admin,
+        eight | {"topology": {"segments": pairs[::-1]}},
+        "topology.segments has 2 nodes of scale-up-domain after 4 nodes of nearest: expected a "
+        "multiple of 4, such as 4",
+    )
+    refused(
+        admin,
+        eight | {"topology": {"segments": pairs, "spread": [{"tier": "nearest", "nodes": 3}]}},
+        "topology.spread has 3 nodes of nearest, which is less than a segment of 4",
+    )
+    narrow = {"required": "nearest", "spread": spread}
+    words = "topology.required puts 8 replicas into one domain of nearest, and topology.spread"
+    refused(admin, eight | {"topology": narrow}, f"{words} allows 4")
+    refused(admin, manifests.roles(replicas=8, topology=narrow), f"{words} allows 4")
 
 
 def test_aligned_rails_can_be_required(admin: ApiClient) -> None:
@@ -236,9 +262,10 @@ def test_aligned_rails_can_be_required(admin: ApiClient) -> None:
     "topology",
     [
         {"required": ""},
-        {"spread": {"tier": "nearest"}},
-        {"spread": {"tier": "nearest", "nodes": 0}},
-        {"segment": {"nodes": 2}},
+        {"spread": [{"tier": "nearest"}]},
+        {"spread": [{"tier": "nearest", "nodes": 0}]},
+        {"segments": [{"nodes": 2}]},
+        {"spread": [{"tier": "nearest", "nodes": 1}, {"tier": "nearest", "nodes": 2}]},
         {"rails": "aligned"},
     ],
 )

@@ -252,7 +252,7 @@ def test_scale_up_domains_are_a_tier_that_jobs_can_name(ground: Site, bare: Floo
     assert held in scale_up
     assert job.status()["racks"] == 1
     segment = {"tier": "scale-up-domain", "nodes": 4}
-    runs = bare.apply("runs", nodes=8, topology={"segment": segment}).until_nodes()
+    runs = bare.apply("runs", nodes=8, topology={"segments": [segment]}).until_nodes()
     assert sorted([held, runs[:4], runs[4:]]) == scale_up
     more = bare.apply("more", nodes=4, topology={"required": "scale-up-domain"})
     more.until_said(

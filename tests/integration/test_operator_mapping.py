@@ -139,7 +139,9 @@ def test_job_without_workload_is_placed_in_network_order(site: Site) -> None:
 
 def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
     with operator_site.floor_on(site, (2, 3)) as floor:
-        apart = floor.apply("apart", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
+        apart = floor.apply(
+            "apart", nodes=2, topology={"spread": [{"tier": "nearest", "nodes": 1}]}
+        )
         first, second = apart.until_nodes()
         assert {first in floor.nodes[:2], second in floor.nodes[:2]} == {True, False}
         tight = floor.apply("tight", nodes=3, topology={"required": "nearest"})
@@ -156,7 +158,7 @@ def test_job_meets_its_constraints_or_waits_with_reason(site: Site) -> None:
 
 def test_topology_changes_only_while_suspended(floor: Floor) -> None:
     """The API server refuses a change of `spec.topology` of a job that is not suspended."""
-    job = floor.apply("moved", nodes=2, topology={"spread": {"tier": "nearest", "nodes": 1}})
+    job = floor.apply("moved", nodes=2, topology={"spread": [{"tier": "nearest", "nodes": 1}]})
     job.until_bound()
     with pytest.raises(ApiError, match="topology cannot change while the job is not suspended"):
         floor.site.admin.patch(

@@ -23,10 +23,12 @@ from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import of
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.scale_up_domains import NO_SCALE_UP_DOMAIN
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.placement import choose, split
 from railwright_scheduler.placement.constraints import (
     ANYWHERE,
     UNLIMITED,
+    LevelLimit,
     ResolvedConstraints,
     capacity,
 )
@@ -38,12 +40,12 @@ from railwright_topology.source_reports import SCALE_UP
 @st.composite
 def limits(draw: st.DrawFn, finest: int) -> ResolvedConstraints:
     level = st.integers(0, finest)
+    sizes = draw(st.sampled_from([(), (), (1,), (2,), (3,), (1, 2), (2, 4), (1, 3, 6), (2, 2)]))
+    spreads = draw(st.lists(st.sampled_from([1, 2, 3]), max_size=2))
     return ResolvedConstraints(
         within=draw(level),
-        segment=draw(st.sampled_from([1, 1, 2, 3])),
-        segment_level=draw(level),
-        spread=draw(st.sampled_from([UNLIMITED, 1, 2, 3])),
-        spread_level=draw(level),
+        segments=tuple(LevelLimit(draw(level), size) for size in sizes),
+        spreads=tuple(LevelLimit(draw(level), most) for most in spreads),
     )
 
 
@@ -51,15 +53,19 @@ def satisfied(tree: Domains, nodes: Iterable[int], asked: ResolvedConstraints) -
     """Whether these nodes, ascending, are what was asked for."""
     chosen = [*nodes]
     where = [[int(level[node]) for level in tree.of_node] for node in chosen]
-    counts: dict[int, int] = {}
-    for path in where:
-        counts[path[asked.spread_level]] = counts.get(path[asked.spread_level], 0) + 1
-    runs = [where[at : at + asked.segment] for at in range(0, len(where), asked.segment)]
+    runs = [
+        (each, where[at : at + each.pods])
+        for each in asked.segments
+        for at in range(0, len(where), each.pods)
+    ]
     return (
         len({path[asked.within] for path in where}) == 1
-        and max(counts.values()) <= asked.spread
-        and all(len(run) == asked.segment for run in runs)
-        and all(len({path[asked.segment_level] for path in run}) == 1 for run in runs)
+        and all(
+            max(Counter(path[each.level] for path in where).values()) <= each.pods
+            for each in asked.spreads
+        )
+        and all(len(run) == each.pods for each, run in runs)
+        and all(len({path[each.level] for path in run}) == 1 for each, run in runs)
     )
 
 
@@ -170,9 +176,8 @@ def test_aligned_rails_are_had_if_any_choice_of_nodes_has_them(
     rails = st.sampled_from([None, Rails((0, 1)), Rails((0, 1)), Rails((1, 0)), Rails((0,)), odd])
     nodes = tuple(replace(node, rails=data.draw(rails)) for node in snapshot.nodes)
     spread = data.draw(st.integers(0, 2)) if snapshot.levels else 0
-    asked = TopologyConstraints(
-        spread=spread, spread_tier=snapshot.levels[-1] if spread else "", aligned=True
-    )
+    spreads = (TierLimit(snapshot.levels[-1], spread),) if spread else ()
+    asked = TopologyConstraints(spreads=spreads, aligned=True)
     job = with_role(snapshot.jobs[0], constraints=asked)
     (*found,) = decide(replace(snapshot, nodes=nodes, jobs=(job,))).admitted
     able = [
@@ -220,12 +225,12 @@ def scale_up_gangs(draw: st.DrawFn) -> Snapshot:
         st.sampled_from(
             [
                 TopologyConstraints(required=SCALE_UP),
-                TopologyConstraints(segment=size, segment_tier=SCALE_UP),
-                TopologyConstraints(spread=size, spread_tier=SCALE_UP),
+                TopologyConstraints(segments=(TierLimit(SCALE_UP, size),)),
+                TopologyConstraints(spreads=(TierLimit(SCALE_UP, size),)),
                 TopologyConstraints(
-                    segment=size, segment_tier=SCALE_UP, spread=2, spread_tier=SCALE_UP
+                    segments=(TierLimit(SCALE_UP, size),), spreads=(TierLimit(SCALE_UP, 2),)
                 ),
-                TopologyConstraints(required="rack", segment=size, segment_tier=SCALE_UP),
+                TopologyConstraints(required="rack", segments=(TierLimit(SCALE_UP, size),)),
             ]
         )
     )
@@ -254,8 +259,9 @@ def test_gang_gets_scale_up_domains_if_any_choice_does(
         on = Counter(node.domains[scale_up] for node in nodes)
         if any(node.used[GPU] for node in nodes):
             return False
+        spread = min((each.nodes for each in constraints.spreads), default=len(nodes))
         if (
-            constraints.segment > 1 or constraints.spread or constraints.required == SCALE_UP
+            constraints.segment > 1 or constraints.spreads or constraints.required == SCALE_UP
         ) and NO_SCALE_UP_DOMAIN in on:
             return False
         if constraints.required == SCALE_UP and len(on) > 1:
@@ -263,7 +269,7 @@ def test_gang_gets_scale_up_domains_if_any_choice_does(
         # Segments come out even, so scale-up domains of whole ones are enough.
         if constraints.segment > 1 and any(count % constraints.segment for count in on.values()):
             return False
-        if constraints.spread and max(on.values()) > constraints.spread:
+        if max(on.values()) > spread:
             return False
         stands = {node.domains[: rack + 1] for node in nodes}
         alone = len(nodes) > 1 and any(UNKNOWN_DOMAIN in node.domains[: rack + 1] for node in nodes)
@@ -285,5 +291,5 @@ def test_without_limits_every_usable_node_counts(snapshot: Snapshot) -> None:
     tree = of(snapshot).domains
     eligible = np.arange(len(snapshot.nodes)) % 3 > 0
     assert capacity(tree, eligible, ANYWHERE) == capacity(
-        tree, eligible, ResolvedConstraints(spread=10**6)
+        tree, eligible, ResolvedConstraints(spreads=(LevelLimit(0, 10**6),))
     )

@@ -28,6 +28,7 @@ from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.reasons import InternalError
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.policy.queue_window import QueueWindow
@@ -47,8 +48,8 @@ MODEL = Transformer(
 TERMS = (
     TopologyConstraints(),
     TopologyConstraints(required="rack"),
-    TopologyConstraints(preferred="nearest", spread=1, spread_tier="nearest"),
-    TopologyConstraints(segment=2, segment_tier="rack"),
+    TopologyConstraints(preferred="nearest", spreads=(TierLimit("nearest", 1),)),
+    TopologyConstraints(segments=(TierLimit("rack", 2),)),
 )
 
 

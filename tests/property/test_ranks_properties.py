@@ -18,6 +18,7 @@ from railwright_scheduler.communication import derive, graph, traffic_matrix
 from railwright_scheduler.communication.grid import dense
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -164,9 +165,9 @@ def test_mapped_ranks_meet_the_constraints_of_the_job(
 ) -> None:
     asked, _ = the_job(world)
     size = next(size for size in (2, 3, 1) if asked.num_pods % size == 0)
-    constraints = TopologyConstraints(segment=size, segment_tier=tier)
+    constraints = TopologyConstraints(segments=(TierLimit(tier, size),))
     if spread:
-        constraints = replace(constraints, spread=2 * size, spread_tier=tier)
+        constraints = replace(constraints, spreads=(TierLimit(tier, 2 * size),))
     decisions = decide(replace(world, jobs=(with_role(asked, constraints=constraints),)))
     assume(decisions.admitted)
     where = {each.name: each.domains[: LEVELS.index(tier) + 1] for each in world.nodes}

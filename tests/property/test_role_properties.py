@@ -19,6 +19,7 @@ from fixtures import GPU, cluster, job, node, outcome, table
 from fixtures.examples import examples
 from fixtures.strategies import nodes
 from railwright_scheduler import Admit, Job, Node, Role, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.placement import domains
 
 LEVELS = ("block", "rack")
@@ -27,8 +28,9 @@ _CONSTRAINTS = (
     TopologyConstraints(),
     TopologyConstraints(required="rack"),
     TopologyConstraints(required="block"),
-    TopologyConstraints(spread=2, spread_tier="rack"),
-    TopologyConstraints(required="block", spread=3, spread_tier="rack"),
+    TopologyConstraints(spreads=(TierLimit("rack", 2),)),
+    TopologyConstraints(required="block", spreads=(TierLimit("rack", 3),)),
+    TopologyConstraints(spreads=(TierLimit("rack", 2), TierLimit("block", 3))),
 )
 
 
@@ -142,11 +144,11 @@ def _check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
         if constraints.required:
             depth = LEVELS.index(constraints.required)
             assert domains.spans(chosen, len(LEVELS))[depth] == 1
-        if constraints.spread:
-            depth = LEVELS.index(constraints.spread_tier) + 1
+        for spread in constraints.spreads:
+            depth = LEVELS.index(spread.tier) + 1
             distinct = {each.name: each for each in chosen}.values()
             counts = Counter(_domain(each, depth) for each in distinct)
-            assert max(counts.values()) <= constraints.spread
+            assert max(counts.values()) <= spread.nodes
 
 
 def _domain(each: Node, depth: int) -> tuple[str, ...]:

@@ -103,8 +103,8 @@ def test_longest_pod_name_fits_a_host_name() -> None:
     ("spec", "words"),
     [
         (
-            {"topology": {"segment": {"tier": "nearest", "nodes": 3}}},
-            "topology.segment.nodes is 3: expected a divisor of the replicas of every role",
+            {"topology": {"segments": [{"tier": "nearest", "nodes": 3}]}},
+            "the largest of topology.segments has 3 nodes: expected a divisor of the replicas",
         ),
         (
             {

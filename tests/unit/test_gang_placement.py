@@ -16,6 +16,7 @@ from railwright_scheduler import (
     TopologyConstraints,
     decide,
 )
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.policy.selection import NodeSelector
 from railwright_scheduler.simulator.network import workload_of
@@ -115,7 +116,7 @@ def test_ranks_are_mapped_only_once_the_gang_fits(monkeypatch: pytest.MonkeyPatc
 def test_spread_counts_a_shared_node_once() -> None:
     """Each rack has one node; with at most one node of a rack both roles run on the same ones."""
     machines = [_with_cpu("a0", "a"), _with_cpu("b0", "b")]
-    apart = TopologyConstraints(spread=1, spread_tier="rack")
+    apart = TopologyConstraints(spreads=(TierLimit("rack", 1),))
     roles = [replace(role, replicas=2, constraints=apart) for role in (WORKERS, EVALUATOR)]
     (admit,) = decide(cluster(*machines, jobs=(_gang(*roles),), levels=("rack",))).admitted
     assert sorted(admit.nodes) == ["a0", "a0", "b0", "b0"]

@@ -23,6 +23,7 @@ from railwright_scheduler import (
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -208,7 +209,7 @@ def test_whole_rings_in_each_rack_are_worth_larger_racks() -> None:
 
 def test_segments_stay_together_however_ranks_are_laid_out() -> None:
     split = Parallelism(tensor=8, pipeline=4, data=4)
-    asked = gang(split, constraints=TopologyConstraints(segment=2, segment_tier="rack"))
+    asked = gang(split, constraints=TopologyConstraints(segments=(TierLimit("rack", 2),)))
     found = admitted(asked, racks(3, 5, 2, 7, 3))
     where = [name.partition("-")[0] for name in found.nodes]
     assert all(one == other for one, other in zip(where[::2], where[1::2], strict=True))

@@ -9,6 +9,7 @@ import pytest
 from fixtures import job, node
 from railwright_scheduler import Admit, Job, Node, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -109,7 +110,7 @@ def test_many_nodes_are_laid_out_by_their_stages() -> None:
 
 def test_slow_nodes_swap_within_rack_and_keep_segments() -> None:
     """Both nodes of each segment stay in one rack."""
-    constraints = TopologyConstraints(segment=2, segment_tier="rack")
+    constraints = TopologyConstraints(segments=(TierLimit("rack", 2),))
     nodes = racks(3, 5, 4, slow=("n1-0", "n0-0"), relative_speed=RelativeSpeed(products=0.9))
     found = admitted(gang(constraints=constraints), nodes)
     where = [name.partition("-")[0] for name in found.nodes]

@@ -13,7 +13,7 @@ from fixtures import cluster as world
 from railwright_scheduler import Snapshot, TopologyConstraints, cluster, decide
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.model.decisions import Decisions
-from railwright_scheduler.model.snapshot import Node
+from railwright_scheduler.model.snapshot import Node, TierLimit
 from railwright_scheduler.placement import caps, choose, split
 from railwright_scheduler.placement.constraints import ANYWHERE
 from railwright_scheduler.policy import scheduling_queue
@@ -65,7 +65,7 @@ def large_gangs() -> Snapshot:
 
 
 def waiting_gangs() -> Snapshot:
-    constraints = TopologyConstraints(segment=3, segment_tier="rack")
+    constraints = TopologyConstraints(segments=(TierLimit("rack", 3),))
     gangs = tuple(
         job(name=f"j{i}", replicas=300 - 3 * i, constraints=constraints) for i in range(30)
     )

@@ -102,7 +102,7 @@ def build_request(
         uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
         tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
         asked = replace(asked, tiers=tiers)
-    before, segment = _before(role, cluster, nodes), max(1, role.constraints.segment)
+    before, segment = _before(role, cluster, nodes), role.constraints.segment
     return replace(asked, segment=segment, before=before, budget=budget)
 
 

@@ -131,12 +131,8 @@ def _on(constraints: TopologyConstraints) -> str:
     """The topology constraints of the job, as text."""
     asked = [
         f"all in one domain of {constraints.required}" if constraints.required else "",
-        f"each {constraints.segment} in one domain of {constraints.segment_tier}"
-        if constraints.segment
-        else "",
-        f"at most {constraints.spread} in any domain of {constraints.spread_tier}"
-        if constraints.spread
-        else "",
+        *(f"each {each.nodes} in one domain of {each.tier}" for each in constraints.segments),
+        *(f"at most {each.nodes} in any domain of {each.tier}" for each in constraints.spreads),
         "all rails aligned" if constraints.aligned else "",
     ]
     return "".join(f", {each}" for each in asked if each)
@@ -150,7 +146,7 @@ def _never(reason: NeverFits) -> str:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
     if not reason.candidates and reason.tolerated and reason.constraints == NO_CONSTRAINTS:
         return "no node has all of it together" + _outside(reason)
-    most = reason.candidates - reason.candidates % max(1, reason.constraints.segment)
+    most = reason.candidates - reason.candidates % reason.constraints.segment
     fix = f": replicas <= {most}" if most else ""
     exist = "together" if reason.constraints != NO_CONSTRAINTS else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))

@@ -86,23 +86,34 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class TierLimit:
+    """A number of nodes in each domain of a tier."""
+
+    tier: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyConstraints:
     """The topology constraints of a job, beside the preference for the fewest domains.
 
     All nodes are in one domain of the tier ``required``, and of ``preferred`` if one has capacity.
-    The nodes of each ``segment`` of node ranks are in one domain of ``segment_tier``; no domain of
-    ``spread_tier`` has more than ``spread`` of them. A tier is a level, or one of ``TIERS``; empty
-    and 0 set no constraint. ``aligned`` requires nodes with correctly cabled rails, and their
-    adapters on the same rails in the same order.
+    Of ``segments`` each run of so many node ranks is in one domain of the tier; each size divides
+    the next one. Of ``spreads`` no domain of the tier has more nodes. A tier is a level, or one of
+    ``TIERS``; an empty one sets no constraint. ``aligned`` requires nodes with correctly cabled
+    rails, and their adapters on the same rails in the same order.
     """
 
     required: str = ""
     preferred: str = ""
-    segment: int = 0
-    segment_tier: str = ""
-    spread: int = 0
-    spread_tier: str = ""
+    segments: tuple[TierLimit, ...] = ()
+    spreads: tuple[TierLimit, ...] = ()
     aligned: bool = False
+
+    @property
+    def segment(self) -> int:
+        """The size of the largest segments, which the nodes of a gang come in."""
+        return max((each.nodes for each in self.segments), default=1)
 
 
 @dataclass(frozen=True, slots=True)

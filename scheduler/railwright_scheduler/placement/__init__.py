@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from railwright_scheduler.placement.choose import choose
-from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints, capacity, caps
+from railwright_scheduler.placement.constraints import (
+    ANYWHERE,
+    LevelLimit,
+    ResolvedConstraints,
+    capacity,
+    caps,
+)
 
-__all__ = ["ANYWHERE", "ResolvedConstraints", "capacity", "caps", "choose"]
+__all__ = ["ANYWHERE", "LevelLimit", "ResolvedConstraints", "capacity", "caps", "choose"]

@@ -22,19 +22,25 @@ UNLIMITED = 2**31
 
 
 @dataclass(frozen=True, slots=True)
+class LevelLimit:
+    """A number of pods in each domain of a level."""
+
+    level: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedConstraints:
     """All pods are in one domain of level ``within``, and of level ``rather`` if one has capacity.
-    The pods of each ``segment`` of node ranks are in one domain of ``segment_level``; no domain of
-    ``spread_level`` has more than ``spread`` of them. All nodes have the rail assignment of number
-    ``rails`` with correct cables; 0 does not require one. ``scale_up_only`` takes only nodes of
-    scale-up domains."""
+    Of ``segments`` each run of so many node ranks is in one domain of the level; each size divides
+    the next one. Of ``spreads`` no domain of the level has more pods. All nodes have the rail
+    assignment of number ``rails`` with correct cables; 0 does not require one. ``scale_up_only``
+    takes only nodes of scale-up domains."""
 
     within: int = 0
     rather: int = 0
-    segment: int = 1
-    segment_level: int = 0
-    spread: int = UNLIMITED
-    spread_level: int = 0
+    segments: tuple[LevelLimit, ...] = ()
+    spreads: tuple[LevelLimit, ...] = ()
     rails: int = 0
     scale_up_only: bool = False
 
@@ -43,9 +49,29 @@ class ResolvedConstraints:
         """Whether a gang may have all nodes of a domain, however many these are."""
         return self.segment == 1 and self.spread >= UNLIMITED
 
+    @property
+    def segment(self) -> int:
+        """The size of the largest segments."""
+        return max((each.pods for each in self.segments), default=1)
+
+    @property
+    def segment_level(self) -> int:
+        """The level of the largest segments."""
+        return max(self.segments, key=lambda each: each.pods).level if self.segments else 0
+
+    @property
+    def spread(self) -> int:
+        """The fewest pods that all domains of some level are limited to."""
+        return min((each.pods for each in self.spreads), default=UNLIMITED)
+
+    @property
+    def spread_level(self) -> int:
+        """The level of that limit."""
+        return min(self.spreads, key=lambda each: each.pods).level if self.spreads else 0
+
     def grain(self, level: int) -> int:
         """What the pods of each domain of a level are a multiple of."""
-        return self.segment if level <= self.segment_level else 1
+        return max((each.pods for each in self.segments if level <= each.level), default=1)
 
 
 ANYWHERE = ResolvedConstraints()
@@ -61,8 +87,9 @@ def caps(domains: Domains, eligible: Mask, limits: ResolvedConstraints) -> tuple
         if level < domains.finest:
             inner = domains.inner_bounds(level)[:-1]
             found.insert(0, np.add.reduceat(found[0], inner))
-        if level == limits.spread_level:
-            found[0] = np.minimum(found[0], limits.spread)
+        for spread in limits.spreads:
+            if level == spread.level:
+                found[0] = np.minimum(found[0], spread.pods)
         found[0] = found[0] // limits.grain(level) * limits.grain(level)
     for level in range(1, domains.finest + 1):
         found[level] = _no_more_than_around(domains, level, found[level], found[level - 1])

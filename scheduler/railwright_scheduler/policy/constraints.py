@@ -9,7 +9,7 @@ import numpy as np
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
 
 
 def resolve(
@@ -22,8 +22,7 @@ def resolve(
     for tier in (
         constraints.required,
         constraints.preferred,
-        constraints.segment_tier,
-        constraints.spread_tier,
+        *(each.tier for each in (*constraints.segments, *constraints.spreads)),
     ):
         level = _level(tier, cluster)
         if level is None:
@@ -33,30 +32,28 @@ def resolve(
     asked = ResolvedConstraints(
         within=min(levels[constraints.required], finest),
         rather=min(levels[constraints.preferred], finest),
-        segment=max(1, constraints.segment),
-        segment_level=min(levels[constraints.segment_tier], finest),
+        segments=tuple(
+            LevelLimit(min(levels[each.tier], finest), each.nodes) for each in constraints.segments
+        ),
         scale_up_only=cluster.scale_up_level
         in (levels[tier] for tier in _restrictive_tiers(constraints)),
     )
     # Beyond the finest level of the tree every node is alone in its domain: one node is all that a
     # job can have, whether or not the names of its domains are known.
-    if levels[constraints.required] > finest or (
-        asked.segment > 1 and levels[constraints.segment_tier] > finest
+    if levels[constraints.required] > finest or any(
+        each.nodes > 1 and levels[each.tier] > finest for each in constraints.segments
     ):
-        return replace(asked, spread=1, spread_level=0)
-    if constraints.spread:
-        return replace(
-            asked, spread=constraints.spread, spread_level=levels[constraints.spread_tier]
-        )
-    return asked
+        return replace(asked, spreads=(LevelLimit(0, 1),))
+    spreads = (LevelLimit(levels[each.tier], each.nodes) for each in constraints.spreads)
+    return replace(asked, spreads=tuple(spreads))
 
 
 def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:
     """The tiers that restrict which nodes a job may have. A segment of one node does not."""
     tiers = [
         constraints.required,
-        constraints.spread_tier,
-        constraints.segment_tier if constraints.segment > 1 else "",
+        *(each.tier for each in constraints.spreads),
+        *(each.tier for each in constraints.segments if each.nodes > 1),
     ]
     return [tier for tier in tiers if tier]
 

@@ -215,14 +215,21 @@ def _check_unique(jobs: Iterable[Job]) -> None:
 
 def _check(job: Job) -> None:
     for role in job.roles:
-        segment = role.constraints.segment
         if role.replicas < 1:
             raise ValueError(
                 f"job {job.namespace}/{job.name}: role {role.name} has {role.replicas} replicas, "
                 "expected at least 1"
             )
-        if segment and role.replicas % segment:
+        size = 1
+        for segment in (each.nodes for each in role.constraints.segments):
+            if segment % size:
+                raise ValueError(
+                    f"job {job.namespace}/{job.name}: segments of {segment} come after those of "
+                    f"{size}, expected a multiple of these"
+                )
+            size = segment
+        if role.replicas % size:
             raise ValueError(
                 f"job {job.namespace}/{job.name}: role {role.name} has {role.replicas} replicas, "
-                f"expected a multiple of its segments of {segment}"
+                f"expected a multiple of its segments of {size}"
             )

@@ -26,7 +26,6 @@ import numpy as np
 from railwright_scheduler import placement
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.placement.constraints import UNLIMITED
 from railwright_scheduler.policy.feasibility import RoleDemand
 
 ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
@@ -187,19 +186,18 @@ class GangSearch:
         if limits.within:
             of_node = domains.of_node[limits.within]
             allowed = allowed & (of_node == of_node[nodes[0]])
-        if limits.spread >= UNLIMITED:
-            return allowed
-        of_node = domains.of_node[limits.spread_level]
-        left = np.full(int(of_node.max(initial=0)) + 1, limits.spread, dtype=np.int64)
-        np.subtract.at(left, of_node[nodes], 1)
         used = np.zeros_like(allowed)
         used[nodes] = True
-        columns = np.flatnonzero(allowed & ~used)
-        columns = columns[np.argsort(of_node[columns], kind="stable")]
-        owner = of_node[columns]
-        place = np.arange(len(columns)) - np.searchsorted(owner, owner)
-        allowed = allowed & used
-        allowed[columns[place < left[owner]]] = True
+        for spread in sorted(limits.spreads, key=lambda each: -each.level):
+            of_node = domains.of_node[spread.level]
+            left = np.full(int(of_node.max(initial=0)) + 1, spread.pods, dtype=np.int64)
+            np.subtract.at(left, of_node[nodes], 1)
+            columns = np.flatnonzero(allowed & ~used)
+            columns = columns[np.argsort(of_node[columns], kind="stable")]
+            owner = of_node[columns]
+            place = np.arange(len(columns)) - np.searchsorted(owner, owner)
+            allowed = allowed & used
+            allowed[columns[place < left[owner]]] = True
         return allowed
 
     def _sparing(

@@ -17,7 +17,7 @@ from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.model.snapshot import Role
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
 from railwright_scheduler.policy import fastest_first, node_speeds, ranks
 from railwright_scheduler.policy.link_traffic import Traffic
 from railwright_scheduler.policy.ranks import RankedNodes
@@ -131,7 +131,7 @@ class NodeSelector:
         limits = replace(limits, within=max(limits.within, kept))
         if limits.segment == 1:
             for size in ranks.portions(role, spans[domains.finest]):
-                yield allowed, replace(limits, segment=size, segment_level=domains.finest)
+                yield allowed, replace(limits, segments=(LevelLimit(domains.finest, size),))
         for mask in self._better_masks(first, slow, busy):
             yield allowed & mask, limits
 
