@@ -55,6 +55,7 @@ class _Launcher:
     path: str
     node: str
     operator: endpoint.Endpoint
+    records: bool = False
     world: protocol.WorldInfo | None = None
     sequence: int = 0
     speaks_at_s: float = 0.0
@@ -194,6 +195,9 @@ class SimulatedLaunchers:
                 for member in members:
                     _hand_over(member)
             return
+        if members[0].records and gang.step - gang.first_step + 1 == RECORDED_STEP:
+            for member in members:
+                _hand_over(member)
         if gang.step % self._played.checkpoint_interval_steps == 0:
             _commit(gang)
         if gang.step == self._played.steps:
@@ -235,7 +239,8 @@ def _launcher(client: ApiClient, raw: Json, token_file: Path) -> _Launcher:
     environ["RAILWRIGHT_POD_IP"] = raw["status"]["podIP"]
     pod = environment.pod(environ)
     operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
-    return _Launcher(pod, _path(raw), raw["spec"]["nodeName"], operator)
+    records = environment.PROFILE_STEPS in environ
+    return _Launcher(pod, _path(raw), raw["spec"]["nodeName"], operator, records=records)
 
 
 def _token(client: ApiClient, raw: Json) -> str:
