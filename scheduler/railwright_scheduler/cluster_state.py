@@ -92,10 +92,11 @@ class ObservedAttempt:
 class ClusterState:
     """The complete input of a plan. ``used`` of the nodes counts live bound pods only.
 
-    ``attempts`` has every attempt of the ledger and every other one with pods: running ones, and
-    those whose pods should not exist. The state of a leader must begin with lists that it requested
-    after it wrote its epoch, and must not go back: only this leader can bind a pod that it has not
-    observed by then.
+    ``attempts`` has every attempt of the ledger, and those that are over and still have live pods.
+    A running attempt that left the ledger need not be there: what its pods use is in ``used`` of
+    the nodes, and by attempt in their ``holders``. The state of a leader must begin with lists that
+    it requested after it wrote its epoch, and must not go back: only this leader can bind a pod
+    that it has not observed by then.
 
     ``topology_hash`` changes with links and node speeds; it is empty where they are not observed.
     ``topology_age_s`` counts since this leader last observed a change.

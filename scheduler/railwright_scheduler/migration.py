@@ -38,14 +38,7 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.migration_cost import MigrationCost
-from railwright_scheduler.model.reasons import (
-    BindingBacklog,
-    BlockedByReservation,
-    LedgerFull,
-    NotEvaluated,
-    Reason,
-)
-from railwright_scheduler.model.shortages import NotEnoughNodes
+from railwright_scheduler.model.reasons import WAITING_REASONS, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
 from railwright_scheduler.pending import with_previous_nodes
 from railwright_scheduler.policy import order, ranks
@@ -69,14 +62,6 @@ worth."""
 
 KEPT_BYTES_MAX = 32 << 20
 """Steps that are kept, each with the order that it takes so long in."""
-
-_CLAIMS = (
-    NotEvaluated,
-    NotEnoughNodes,
-    BlockedByReservation,
-    BindingBacklog,
-    LedgerFull,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +183,7 @@ def _ahead(
         if not (starts or seen.suspend or seen.record.phase in FINAL):
             why = waits.get(seen.job.uid, seen.held)
             never = isinstance(why, LedgerFull) and not why.passes
-            if why is None or (isinstance(why, _CLAIMS) and not never):
+            if why is None or (isinstance(why, WAITING_REASONS) and not never):
                 yield seen
 
 

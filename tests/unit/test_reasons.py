@@ -24,7 +24,18 @@ from railwright_scheduler import (
     code,
     decide,
 )
-from railwright_scheduler.model.reasons import CODES
+from railwright_scheduler.model.reasons import (
+    CODES,
+    HELD_REASONS,
+    WAITING_REASONS,
+)
+
+
+def test_every_reason_says_what_the_job_waits_for() -> None:
+    """Migration leaves nodes to jobs that wait for nodes; the last three wait for the site or for
+    their spec to change."""
+    kinds = [*WAITING_REASONS, *HELD_REASONS, QueueNotFound, TierNotFound, NeverFits]
+    assert sorted(kind.__name__ for kind in kinds) == list(CODES)
 
 
 def test_the_codes_are_a_closed_set() -> None:

@@ -226,6 +226,9 @@ Reason = (
 CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
 """Their names, as conditions, events and metrics spell them."""
 
+WAITING_REASONS = (NotEvaluated, NotEnoughNodes, BlockedByReservation, BindingBacklog, LedgerFull)
+"""Reasons of jobs that start once nodes, or the operator, are free: nodes are left to them."""
+
 HELD_REASONS = (PriorityClassNotFound, PodNamesTaken, InternalError, TooLarge)
 """Reasons that keep a job out of the queue; none of them is one to be in it."""
 

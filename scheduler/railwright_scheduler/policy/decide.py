@@ -7,10 +7,11 @@ the hash seed of the process changes the result. Cached results of earlier cycle
 Stages, in order. The first that returns a reason ends the evaluation of the job in this cycle.
 
     queue and constraints   the queue exists; topology constraints name levels that exist
-    feasibility             the cluster, empty and healthy, could run the gang
+    feasibility             the cluster, empty and healthy, could run each role
+    free capacity           each role by itself fits on the free nodes that are not reserved
     admission               how much one cycle may start
-    selection and ranks     nodes for the whole gang, and the node of each rank
-    reservation             nodes for a job that waits
+    selection and ranks     nodes for the whole gang, and the node of each rank; room in the ledger
+    reservation             nodes for a job that could run and waits
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def decide(
     isolation = Isolation() if isolation is None else isolation
     _check_unique((*snapshot.jobs, *snapshot.returning))
     floor = cluster.of(snapshot)
-    line = SchedulingQueue(
+    queue = SchedulingQueue(
         floor,
         snapshot.running,
         reserved=snapshot.reserved,
@@ -79,9 +80,9 @@ def decide(
         traffic_work=WorkBudget(TRAFFIC_WORK) if traffic_work is None else traffic_work,
     )
     queues = tuple(sorted(set(snapshot.queues)))
-    evaluation = _Evaluation(queues, floor, SignatureIndex(floor), line)
+    evaluation = _Evaluation(queues, floor, SignatureIndex(floor), queue)
     window = QueueWindow(snapshot.queue_round)
-    cycle = _Cycle(evaluation, line, isolation, window)
+    cycle = _Cycle(evaluation, queue, isolation, window)
     returning = frozenset(job.uid for job in snapshot.returning)
     admitted: list[Admit] = []
     waiting: list[Wait] = []
@@ -105,7 +106,7 @@ def decide(
         elif not returns:
             reason = InternalError(error) if error or verdict is None else verdict
             waiting.append(Wait(job.uid, reason))
-    return Decisions(tuple(admitted), tuple(waiting), line.reservations, window.following)
+    return Decisions(tuple(admitted), tuple(waiting), queue.reservations, window.following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,14 @@ class _Cycle:
     """Takes one job after the other, each in isolation."""
 
     evaluation: _Evaluation
-    line: SchedulingQueue
+    queue: SchedulingQueue
     isolation: Isolation
     window: QueueWindow
 
     def evaluate(self, job: Job, *, returns: bool) -> StartVerdict | Reason | None:
         """The job's start, or why it waits; None if its evaluation raises, or for one that
         ``returns``."""
-        self.line.settle()
+        self.queue.settle()
         evaluate = functools.partial(self.evaluation.evaluate, job, returns=returns)
         evaluated = self.isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
         if evaluated is None:
@@ -128,7 +129,7 @@ class _Cycle:
         verdict, work = evaluated
         self.window.count(work)
         if isinstance(verdict, StartVerdict | WaitVerdict):
-            self.line.apply(verdict)
+            self.queue.apply(verdict)
         if not isinstance(verdict, WaitVerdict):
             return verdict
         if isinstance(verdict.reason, BindingBacklog):
@@ -137,7 +138,7 @@ class _Cycle:
 
     def keep(self, job: Job, reason: Reason) -> None:
         """Let the job wait without evaluating it, with its reservation."""
-        keep = functools.partial(self.line.keep, job, reason)
+        keep = functools.partial(self.queue.keep, job, reason)
         self.isolation.run(Stage.RESERVATION, job.uid, keep, otherwise=None)
 
 
@@ -148,7 +149,7 @@ class _Evaluation:
     queues: tuple[str, ...]
     floor: Cluster
     signatures: SignatureIndex
-    line: SchedulingQueue
+    queue: SchedulingQueue
     limits: dict[TopologyConstraints, ResolvedConstraints | TierNotFound] = field(
         default_factory=dict
     )
@@ -169,7 +170,7 @@ class _Evaluation:
                 return limits, EvaluationWork(JOB)
             demands.append(self._demand(role, limits))
         verdict = self._verdict(job, demands, returns=returns)
-        work = evaluation_work(demands, verdict, self.floor, starts=self.line.starts)
+        work = evaluation_work(demands, verdict, self.floor, starts=self.queue.starts)
         return verdict, work
 
     def _demand(self, role: Role, limits: ResolvedConstraints) -> RoleDemand:
@@ -187,8 +188,8 @@ class _Evaluation:
                 never = self.signatures.never_fits(role, demand.signature, demand.largest)
                 return replace(never, role=role.name) if len(demands) > 1 else never
         if returns:
-            return self.line.reserve_for_return(job, demands)
-        return self.line.evaluate(job, demands)
+            return self.queue.reserve_for_return(job, demands)
+        return self.queue.evaluate(job, demands)
 
     def _limits(self, asked: TopologyConstraints) -> ResolvedConstraints | TierNotFound:
         if asked not in self.limits:
