@@ -22,10 +22,10 @@ UNKNOWN_NODE = "unknown-node"
 def nodes(cached: CachedJob, pods: Iterable[PodRecord]) -> tuple[str, ...]:
     """The node of each pod of the live attempt. Logs that its Placement is missing."""
     record = cached.record
-    # A pre-run has one role, on fewer nodes than the job, and one pod on each of them.
-    is_pre_run = record.phase is Phase.PROFILING
-    pre_run_nodes = cached.raw["status"].get("nodes", 1)
-    count = pre_run_nodes if is_pre_run else sum(role.replicas for role in cached.roles)
+    count = sum(role.replicas for role in cached.roles)
+    if record.phase is Phase.PROFILING:
+        # It has one role, on fewer nodes than the job, and one pod on each of them.
+        count = min(count, max(1, cached.raw["status"].get("nodes", 1)))
     found = {pod.node_rank: pod.node for pod in pods if pod.node}
     extra = {"job_uid": cached.uid, "attempt": record.attempt, "pods": len(found)}
     logger.warning("placement missing, nodes read from pods", extra=extra)

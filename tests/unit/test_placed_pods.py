@@ -84,6 +84,13 @@ def test_pre_run_without_placement_has_the_pods_of_its_status() -> None:
     assert nodes_of(seen) == ("n0", "n1")
 
 
+@pytest.mark.parametrize(("stated", "count"), [(0, 1), (10**12, 3)])
+def test_forged_number_of_nodes_is_bounded_by_the_job(stated: int, count: int) -> None:
+    seen = new_leader(Phase.PROFILING)
+    seen.jobs.absorb(raw_job(10, 3, {"phase": "Profiling", "attempt": 1, "nodes": stated}))
+    assert len(nodes_of(seen)) == count
+
+
 def test_attempt_without_placement_and_pods_ends() -> None:
     seen = new_leader(Phase.PROFILING)
     for pod in seen.pods.of((JOB, 1)):

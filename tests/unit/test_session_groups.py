@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from railwright import protocol
@@ -30,11 +32,13 @@ TWO_GROUPS = number_ranks(
 )
 
 
-def _two_groups() -> tuple[Sessions, dict[int, protocol.Registered]]:
+def _two_groups(
+    resume: Mapping[str, tuple[protocol.Checkpoint, ...]] = RESUME,
+) -> tuple[Sessions, dict[int, protocol.Registered]]:
     """A gang of two groups whose four launchers are registered."""
     sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
     nodes = ("n0", "n1", "n0", "n2")
-    sessions.expect(JOB, 2, nodes=nodes, layout=TWO_GROUPS, resume=RESUME)
+    sessions.expect(JOB, 2, nodes=nodes, layout=TWO_GROUPS, resume=resume)
     answers = {}
     for _ in range(2):
         for rank, processes in enumerate((4, 4, 1, 2)):
@@ -72,6 +76,17 @@ def test_each_group_has_a_world_and_a_master_of_its_own() -> None:
         group="train",
         groups=GROUPS,
     )
+
+
+def test_launchers_accept_a_start_after_many_renames() -> None:
+    """Each rename leaves the checkpoints of a group; the answer has those of the gang first."""
+    old = {f"old{at}": (protocol.Checkpoint(1, 1),) for at in range(protocol.GROUPS_MAX)}
+    _, answers = _two_groups(old | RESUME)
+    answer = protocol.decode(protocol.Registered, protocol.encode(answers[0]))
+    assert answer.world is not None
+    named = [group.name for group in answer.world.groups]
+    assert len(named) == protocol.GROUPS_MAX
+    assert named[:2] == ["train", "evaluator"]
 
 
 def test_progress_counts_of_the_group_that_trains_alone() -> None:

@@ -356,6 +356,8 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
     if session.started_at_s is None or master is None:
         missing = tuple(itertools.islice(session.missing, MISSING_NAMED_MAX))
         return protocol.Registered(protocol.Order.WAIT, missing=missing, interval_s=interval_s)
+    # Beside those of the gang there may be groups of earlier specs, as many as have checkpoints.
+    groups = [*dict.fromkeys((*session.layout.masters, *session.resume))][: protocol.GROUPS_MAX]
     world = protocol.WorldInfo(
         world_size=role.world_size,
         num_nodes=role.launchers,
@@ -368,7 +370,7 @@ def _registered(session: _Session, node_rank: int, interval_s: int | None) -> pr
         group=role.group,
         groups=tuple(
             protocol.Group(name, session.resume.get(name, ()), session.run_of(name))
-            for name in dict.fromkeys((*session.layout.masters, *session.resume))
+            for name in groups
         ),
     )
     return protocol.Registered(protocol.Order.GO, world=world)
