@@ -30,6 +30,8 @@ _CONSTRAINTS = (
     TopologyConstraints(required="block"),
     TopologyConstraints(spreads=(TierLimit("rack", 2),)),
     TopologyConstraints(required="block", spreads=(TierLimit("rack", 3),)),
+    TopologyConstraints(segments=(TierLimit("rack", 2),), spreads=(TierLimit("block", 2),)),
+    TopologyConstraints(segments=(TierLimit("rack", 2),), spreads=(TierLimit("block", 4),)),
     TopologyConstraints(spreads=(TierLimit("rack", 2), TierLimit("block", 3))),
 )
 
@@ -37,11 +39,12 @@ _CONSTRAINTS = (
 @st.composite
 def _roles(draw: DrawFn, name: str, shared: TopologyConstraints) -> Role:
     shares = draw(st.booleans())
+    constraints = shared if shares else draw(st.sampled_from(_CONSTRAINTS))
     return Role(
         name=name,
-        replicas=draw(st.integers(1, 4)),
+        replicas=draw(st.integers(1, 4 // constraints.segment)) * constraints.segment,
         per_pod=draw(st.sampled_from(_REQUESTS)),
-        constraints=shared if shares else draw(st.sampled_from(_CONSTRAINTS)),
+        constraints=constraints,
         shares_topology=shares,
     )
 
@@ -144,6 +147,11 @@ def _check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
         if constraints.required:
             depth = LEVELS.index(constraints.required)
             assert domains.spans(chosen, len(LEVELS))[depth] == 1
+        for segment in constraints.segments:
+            depth = LEVELS.index(segment.tier) + 1
+            for at in range(0, len(chosen), segment.nodes):
+                run = chosen[at : at + segment.nodes]
+                assert len({_domain(each, depth) for each in run}) == 1
         for spread in constraints.spreads:
             depth = LEVELS.index(spread.tier) + 1
             distinct = {each.name: each for each in chosen}.values()

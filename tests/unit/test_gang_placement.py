@@ -133,6 +133,23 @@ def test_gang_starts_on_the_rail_order_that_holds_all_roles() -> None:
     assert set(admit.nodes) == {"b0", "b1"}
 
 
+def test_spread_cuts_no_segments_of_a_later_role() -> None:
+    """Each block has a rack of one node and one of two, and may give two nodes: only the racks of
+    two hold a segment, one for each role."""
+    machines = [
+        _with_cpu(f"{block}{rack}{at}", block, f"{block}{rack}")
+        for block in "ab"
+        for rack, count in (("r0", 1), ("r1", 2))
+        for at in range(count)
+    ]
+    constraints = TopologyConstraints(
+        segments=(TierLimit("rack", 2),), spreads=(TierLimit("block", 2),)
+    )
+    roles = [replace(WORKERS, constraints=constraints, name=name) for name in ("actor", "learner")]
+    (admit,) = decide(cluster(*machines, jobs=(_gang(*roles),), levels=("block", "rack"))).admitted
+    assert sorted(admit.nodes) == ["ar10", "ar11", "br10", "br11"]
+
+
 def _railed(name: str, order: tuple[int, ...], *, gpus: int) -> Node:
     return replace(_with_cpu(name, gpus=gpus), rails=Rails(order))
 

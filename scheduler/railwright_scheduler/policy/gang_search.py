@@ -178,27 +178,37 @@ class GangSearch:
         self, allowed: Mask, limits: ResolvedConstraints, shared: Sequence[Ints]
     ) -> Mask:
         """Of these nodes those that the job's constraints leave once pods of earlier roles are on
-        the ``shared`` nodes: in their domain of the required level, and in each domain no more
-        nodes than the spread leaves, besides those that have a pod already."""
+        the ``shared`` nodes: in their domain of the required level, and in domains that have such
+        nodes no more others than the spread leaves."""
         if not shared:
             return allowed
         domains, nodes = self._cluster.domains, np.unique(np.concatenate(list(shared)))
         if limits.within:
             of_node = domains.of_node[limits.within]
             allowed = allowed & (of_node == of_node[nodes[0]])
-        used = np.zeros_like(allowed)
-        used[nodes] = True
+        others = allowed.copy()
+        others[nodes] = False
         for spread in sorted(limits.spreads, key=lambda each: -each.level):
             of_node = domains.of_node[spread.level]
-            left = np.full(int(of_node.max(initial=0)) + 1, spread.pods, dtype=np.int64)
-            np.subtract.at(left, of_node[nodes], 1)
-            columns = np.flatnonzero(allowed & ~used)
+            used = np.bincount(of_node[nodes], minlength=int(of_node.max(initial=0)) + 1)
+            columns = np.flatnonzero(others & (used > 0)[of_node])
+            columns = self._whole_segments_first(columns, limits)
             columns = columns[np.argsort(of_node[columns], kind="stable")]
             owner = of_node[columns]
-            place = np.arange(len(columns)) - np.searchsorted(owner, owner)
-            allowed = allowed & used
-            allowed[columns[place < left[owner]]] = True
+            surplus = columns[_places(owner) >= (spread.pods - used)[owner]]
+            allowed = allowed.copy()
+            allowed[surplus] = others[surplus] = False
         return allowed
+
+    def _whole_segments_first(self, columns: Ints, limits: ResolvedConstraints) -> Ints:
+        """These nodes (ascending, so that those of a domain are together), with those that make up
+        whole segments before the rest, so that a cut leaves as many segments as it can."""
+        whole = columns
+        for segment in sorted(limits.segments, key=lambda each: -each.level):
+            owner = self._cluster.domains.of_node[segment.level][whole]
+            kept = np.bincount(owner) // segment.pods * segment.pods
+            whole = whole[_places(owner) < kept[owner]]
+        return np.concatenate([whole, np.setdiff1d(columns, whole)])
 
     def _sparing(
         self,
@@ -238,6 +248,11 @@ class GangSearch:
             if placement.capacity(domains, near, limits) >= count:
                 return near
         return allowed
+
+
+def _places(owner: Ints) -> Ints:
+    """The place of each element among those of the same owner; ``owner`` is ascending."""
+    return np.arange(len(owner)) - np.searchsorted(owner, owner)
 
 
 def _one_rail_order(
