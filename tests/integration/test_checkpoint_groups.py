@@ -24,7 +24,6 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Rank:
     """Make this process rank 0 of a group, in an attempt with these resume points."""
 
     def become(group: str, attempt: int = 1, **resume: tuple[Checkpoint, ...]) -> None:
-        address, port = WORKERS_RUN.split(":")
         groups = tuple(
             Group(name, resume.get(name, ()), WORKERS_RUN if name == "worker" else "10.0.0.2:7")
             for name in ("worker", "evaluator", *resume.keys() - {"worker", "evaluator"})
@@ -34,8 +33,9 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Rank:
             environment.GROUP: group,
             environment.ATTEMPT: str(attempt),
             environment.RESUME: protocol.encode(environment.Resume(groups)).decode(),
-            "MASTER_ADDR": address if group == "worker" else "10.0.0.2",
-            "MASTER_PORT": port if group == "worker" else "7",
+            # As a script may set them for a rendezvous of its own.
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": "12355",
         }
         for name, value in values.items():
             monkeypatch.setenv(name, value)

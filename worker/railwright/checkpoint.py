@@ -217,10 +217,15 @@ class Checkpointer:
         if self._attempt is None:
             newest = max(self._volume.attempts(), default=0)
             self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
-            manifest.claim(self._volume, self._attempt, run=environment.run_of(os.environ))
+            manifest.claim(self._volume, self._attempt, run=self._run())
         folder = self._volume.checkpoint(protocol.Checkpoint(self._attempt, step))
         manifest.begin(folder)
         return folder
+
+    def _run(self) -> str:
+        """This run of the attempt. A script may set MASTER_ADDR to something else."""
+        groups = () if self._resume is None else self._resume.groups
+        return next((group.run for group in groups if group.name == self._own), "")
 
     def _commit(
         self, step: int, folder: Path, files: list[list[manifest.File]]

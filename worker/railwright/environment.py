@@ -100,12 +100,6 @@ def group_of(environ: Mapping[str, str]) -> str:
     return role
 
 
-def run_of(environ: Mapping[str, str]) -> str:
-    """The ID of this run of an attempt: the address of the first rank of the group. It differs
-    between two runs of one number; empty without a launcher."""
-    return ":".join(environ[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in environ)
-
-
 def of_rank(
     pod: Pod, world: protocol.WorldInfo, *, local_rank: int, channel: Path, env: Mapping[str, str]
 ) -> dict[str, str]:
