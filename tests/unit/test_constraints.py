@@ -346,6 +346,9 @@ def test_nodes_of_no_known_rack_are_not_taken_to_be_apart() -> None:
     assert "at most 2 such nodes together" in placed("spread=1@rack", 3, racks=racks)
     alone = "node rack gpu\n n0 - 8\n n1 r0 8\n n2 r1 8"
     assert "at most 2 such nodes together" in placed("spread=1@rack", 3, racks=alone)
+    unknown = "node block rack gpu\n n0 a - 8"
+    for asked in ("spread=4@rack", "spread=4@rack,required=rack"):
+        assert "at most 0 such nodes together" in placed(asked, 1, racks=unknown)
 
 
 def test_satisfiable_preference_is_kept_over_shorter_step() -> None:

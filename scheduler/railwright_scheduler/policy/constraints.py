@@ -38,14 +38,14 @@ def resolve(
         scale_up_only=cluster.scale_up_level
         in (levels[tier] for tier in _restrictive_tiers(constraints)),
     )
-    # Beyond the finest level of the tree every node is alone in its domain: one node is all that a
-    # job can have, whether or not the names of its domains are known.
+    spreads = tuple(LevelLimit(levels[each.tier], each.nodes) for each in constraints.spreads)
+    # Beyond the finest level of the tree every node is alone in its domain, whether or not the
+    # names of its domains are known: one node is all that a job can have.
     if levels[constraints.required] > finest or any(
         each.nodes > 1 and levels[each.tier] > finest for each in constraints.segments
     ):
-        return replace(asked, spreads=(LevelLimit(0, 1),))
-    spreads = (LevelLimit(levels[each.tier], each.nodes) for each in constraints.spreads)
-    return replace(asked, spreads=tuple(spreads))
+        spreads = (LevelLimit(0, 1), *spreads)
+    return replace(asked, spreads=spreads)
 
 
 def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:
