@@ -8,7 +8,7 @@ from pydantic import Field
 
 from railwright_api import names
 from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource
-from railwright_api.workload import PROFILE_LENGTH_MAX
+from railwright_api.workload import PROFILE_LENGTH_MAX, Parallelism
 
 
 class ProfileSpec(Part):
@@ -18,6 +18,9 @@ class ProfileSpec(Part):
     """UID of the TrainingJob. The operator ignores the Profile of a deleted job of this name."""
     attempt: Count
     """Attempt whose ranks recorded the profile."""
+    parallelism: Parallelism | None = None
+    """Parallelism of the job when the profile was recorded, but for data and replicas. The profile
+    is not used for a job of another parallelism. Not set for a job without a workload."""
     document: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)]
     """Traffic that the ranks recorded, as `railwright profile` prints it. The next attempt is
     mapped by it if it fits the parallelism of the job and workload.profile is not set."""

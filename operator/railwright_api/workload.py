@@ -83,6 +83,11 @@ class Parallelism(Part):
     """Framework in whose order ranks are numbered."""
 
     @property
+    def fixed(self) -> Parallelism:
+        """The parallelism without what grows with the number of replicas: a profile is of it."""
+        return self.model_copy(update={"data": None, "replicas": 1})
+
+    @property
     def replica_ranks(self) -> int:
         """Number of ranks of each data-parallel replica."""
         return self.tensor * self.context * self.pipeline

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fixtures import attempts, reporting
+from fixtures import attempts, profiled_jobs, reporting
 from fixtures.jobs import layout
 from fixtures.reporting import Desk
+from railwright_api.workload import Parallelism
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.kube import paths
 from railwright_operator.report import reporter
+from railwright_operator.watch import owned
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 
 PATH = paths.one("profiles", "job", namespace="team")
 RECORD = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
+UNSPLIT = Parallelism().model_dump(by_alias=True, exclude={"data"})
 STATUS = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
 
 
@@ -85,3 +89,32 @@ async def test_profile_of_a_deleted_job_is_not_overwritten(desk: Desk) -> None:
     desk.now_s += reporter.PAUSE_CAP_S
     await desk.run_cycle()
     assert desk.store.objects[PATH]["spec"]["document"] == "first"
+
+
+@pytest.mark.parametrize(("tensor", "is_used"), [(2, True), (4, False)])
+async def test_profile_of_another_parallelism_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tensor: int, is_used: bool
+) -> None:
+    """The groups of an opaque job may lie along no axis, so only the Profile says of which
+    parallelism they are."""
+
+    def stated(degree: int, version: int) -> Any:
+        workload = {"opaque": {}, "parallelism": {"tensor": degree}}
+        metadata = {"generation": version}
+        spec = {"workload": workload}
+        return reporting.raw_job(
+            "job", replicas=4, version=version, metadata=metadata, spec=spec, status=STATUS
+        )
+
+    desk = Desk()
+    desk.add(stated(2, 1))
+    records(desk, monkeypatch, profiled_jobs.recorded(4))
+    await desk.run_cycle()
+    stored = desk.store.objects[PATH]
+    assert stored["spec"]["parallelism"] == {**UNSPLIT, "tensor": 2}
+    desk.jobs.profile_changed(None, owned.profile(owned.answered(stored)))
+    desk.jobs.absorb(stated(tensor, 1000))
+    found = desk.jobs.get("job-uid")
+    assert found is not None
+    assert found.workload is not None
+    assert (found.workload.profile is not None) is is_used

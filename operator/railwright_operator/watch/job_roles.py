@@ -6,8 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from railwright_api import schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
+from railwright_api.workload import Parallelism
+from railwright_api.workload import Workload as Stated
 from railwright_conversion import node_affinities, tolerations, topology_constraints, workloads
 from railwright_operator.watch import amounts, projections
 from railwright_operator.watch.owned import ProfileRecord
@@ -52,7 +55,17 @@ def workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | Non
     stored, ranks = job.spec.workload, job.spec.training_role.ranks
     if recorded and not (stored and stored.profile):
         try:
+            _check_parallelism(stored, recorded)
             return workloads.convert(stored, ranks, recorded.document)
         except ValueError as error:
             logger.info("recorded profile dropped", extra={"why": str(error)})
     return workloads.convert(stored, ranks)
+
+
+def _check_parallelism(stored: Stated | None, recorded: ProfileRecord) -> None:
+    """Raise ValueError for a profile of another parallelism."""
+    if stored is None or recorded.parallelism is None:
+        return
+    then = schema.read(Parallelism, recorded.parallelism)
+    if then.fixed != stored.parallelism.fixed:
+        raise ValueError(f"it is of parallelism {then}, and the job has {stored.parallelism}")

@@ -36,6 +36,7 @@ class OwnedSpec(Struct, rename="camel", frozen=True):
     attempt: int = 0
     nodes: tuple[str, ...] = ()
     topology_hash: str = ""
+    parallelism: dict[str, Any] | None = None
     document: str = ""
 
 
@@ -72,10 +73,12 @@ class PlacementRecord(OwnedRecord):
 
 @dataclass(frozen=True, slots=True)
 class ProfileRecord(OwnedRecord):
-    """The Profile of a job: the ``document`` that the ranks of this attempt recorded."""
+    """The Profile of a job: the ``document`` that the ranks of this attempt recorded, and the
+    ``parallelism`` that the job stated then."""
 
     attempt: int
     document: str
+    parallelism: dict[str, Any] | None = None
 
 
 Owned = TypeVar("Owned", bound=OwnedRecord)
@@ -96,7 +99,8 @@ def placement(found: OwnedObject) -> PlacementRecord:
 
 def profile(found: OwnedObject) -> ProfileRecord:
     """The record of a Profile."""
-    return ProfileRecord(*_identity(found), found.spec.attempt, found.spec.document)
+    spec = found.spec
+    return ProfileRecord(*_identity(found), spec.attempt, spec.document, spec.parallelism)
 
 
 def answered(raw: Mapping[str, Any]) -> OwnedObject:

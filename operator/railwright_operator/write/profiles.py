@@ -18,7 +18,17 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
     """
     metadata, held = cached.raw["metadata"], cached.profile
     name, namespace = metadata["name"], metadata["namespace"]
-    spec = {"jobUID": cached.uid, "attempt": attempt, "document": document}
+    workload = cached.job.spec.workload
+    parallelism = workload and workload.parallelism.fixed.model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
+    # A patch removes what is null.
+    spec = {
+        "jobUID": cached.uid,
+        "attempt": attempt,
+        "parallelism": parallelism,
+        "document": document,
+    }
     if held is not None:
         path = paths.one(names.PROFILES, name, namespace=namespace)
         written = await api.patch(path, {"metadata": {"uid": held.uid}, "spec": spec})
@@ -28,7 +38,7 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
         "apiVersion": names.API_VERSION,
         "kind": "Profile",
         "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
-        "spec": spec,
+        "spec": {name: value for name, value in spec.items() if value is not None},
     }
     made = await api.create(paths.kind(names.PROFILES, namespace), body)
     return owned.profile(owned.answered(made))
