@@ -37,12 +37,15 @@ START_TIMEOUT_S_MIN = 10
 def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> Rule:
     """This field changes only in a job whose stored spec says suspend."""
     same = f"self.{field} == oldSelf.{field}"
+    if field == "roles":
+        # Lists with keys are equal in any order, and ranks are numbered in the order of the roles.
+        same += " && self.roles.map(r, r.name) == oldSelf.roles.map(r, r.name)"
     if optional:
         has, had = f"has(self.{field})", f"has(oldSelf.{field})"
         same = f"({has} == {had} && (!{has} || {same}))"
     change = " from %s to %s" if seen else ""
     return Rule(
-        f"oldSelf.suspend || {same}",
+        f"oldSelf.suspend || ({same})",
         f"{field} cannot change{change} while the job is not suspended: set suspend: true and "
         f"apply, then change {field}, then set suspend: false",
         seen=seen,

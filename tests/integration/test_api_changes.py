@@ -120,3 +120,12 @@ def test_order_of_containers_is_immutable_too(job: Job) -> None:
     job.change(suspend=False, **manifests.roles({"containers": [first, second]}))
     answer = job.refusal(**manifests.roles({"containers": [second, first]}))
     assert "roles cannot change" in answer
+
+
+def test_order_of_roles_is_immutable_too(job: Job) -> None:
+    """The API server takes lists with keys as equal in any order."""
+    first = manifests.roles(name="first")["roles"]
+    second = manifests.roles(name="second")["roles"]
+    job.change(suspend=True)
+    job.change(suspend=False, roles=[*first, *second])
+    assert "roles cannot change" in job.refusal(roles=[*second, *first])

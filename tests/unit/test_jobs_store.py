@@ -110,6 +110,20 @@ def test_spec_hash_changes_with_the_pods(jobs: Jobs) -> None:
     assert len({*shapes}) == 1 + len(others)
 
 
+@pytest.mark.parametrize("place", ["spec", "role"])
+def test_spec_hash_ignores_the_order_of_spreads(jobs: Jobs, place: str) -> None:
+    """The API server accepts another order in a job that is not suspended."""
+    spread = [{"tier": "rack", "nodes": 2}, {"tier": "block", "nodes": 4}]
+    hashes = set()
+    for version, limits in enumerate((spread, spread[::-1]), 1):
+        parts: dict[str, Any] = {place: {"topology": {"spread": limits}}}
+        jobs.absorb(raw_job(version, generation=version, **parts))
+        cached = jobs.get("a")
+        assert cached is not None, jobs.why_unreadable("a")
+        hashes.add(cached.spec_hash)
+    assert len(hashes) == 1
+
+
 def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1))
     jobs.discard("a")

@@ -77,6 +77,15 @@ def test_missing_pod_without_placement_ends_the_attempt(phase: Phase) -> None:
     assert (entry.state, entry.nodes) == (EntryState.ABORTING, ("n0", "n1", UNKNOWN_NODE))
 
 
+def test_smaller_spec_leaves_no_pod_of_the_attempt_out() -> None:
+    """It was changed while the job was suspended, before this leader saw the job. The pod of a
+    forged rank sizes nothing."""
+    seen = new_leader(Phase.RUNNING)
+    seen.pod(0, claims=10**9)
+    seen.jobs.absorb(raw_job(10, 2, {"phase": "Running", "attempt": 1, "nodes": 3}))
+    assert nodes_of(seen)[1:] == ("n1", "n2")
+
+
 def test_pre_run_without_placement_has_the_pods_of_its_status() -> None:
     """It has fewer pods than the job."""
     seen = new_leader(Phase.PROFILING)

@@ -334,9 +334,23 @@ def _why(error: Exception) -> str:
 
 def _spec_hash(spec: Raw, *more: str) -> str:
     fields = {field: spec.get(field) for field in (*HASHED_FIELDS, *more)}
+    fields["roles"] = [_by_tier(role) for role in spec["roles"]]
+    fields |= _by_tier(fields)
     fields["training"] = (spec.get("workload") or {}).get("role") or spec["roles"][0]["name"]
     data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return f"{HASH_VERSION}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
+def _by_tier(part: Raw) -> Raw:
+    """The same with the limits of its topology by tier: the API server takes them in any order."""
+    if not part.get("topology"):
+        return part
+    limits = {
+        name: sorted(value, key=lambda limit: str(limit["tier"]))
+        for name, value in part["topology"].items()
+        if isinstance(value, list)
+    }
+    return {**part, "topology": {**part["topology"], **limits}}
 
 
 def _pre_run_hash(spec: Raw) -> str:
