@@ -99,18 +99,18 @@ def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
     assert teller.polls == [{}]
 
 
+def probe_task_at(port: int) -> dict[str, Any]:
+    """A probe task towards the other agent, as the operator answers it."""
+    task = {"key": KEY, "probeTask": 7, "host": OTHER, "port": port, "seconds": 0.05}
+    return task | PAIR
+
+
 async def test_it_goes_on_its_probe_task_and_tells_what_it_measured(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addresses, "refusal", lambda _: "")  # All agents are on this machine.
     with port_of_both() as port:
-        probe_task = {
-            "key": KEY,
-            "probeTask": 7,
-            "host": OTHER,
-            "port": port,
-            "seconds": 0.05,
-        } | PAIR
+        probe_task = probe_task_at(port)
         teller.answers[:] = [{"key": KEY}, probe_task | {"crowd": False}, {}]
         async with await Responder(THEIRS).start(OTHER, port):
             stated = await asyncio.to_thread(stood_by, teller, port)
@@ -124,13 +124,7 @@ async def test_it_goes_on_its_probe_task_and_tells_what_it_measured(
 
 def test_a_probe_task_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
     with port_of_both() as port:
-        probe_task = {
-            "key": KEY,
-            "probeTask": 7,
-            "host": OTHER,
-            "port": port,
-            "seconds": 0.05,
-        } | PAIR
+        probe_task = probe_task_at(port)
         beyond = {**probe_task, "probeTask": 8, "seconds": handshake.SECONDS_MAX + 1}
         teller.answers[:] = [{"key": KEY}, probe_task, beyond, {}]
         stood_by(teller, port)
