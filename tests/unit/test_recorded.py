@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fixtures import job, node
+from fixtures import cluster, job, node
 from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
@@ -74,3 +74,20 @@ def test_opaque_job_is_mapped_by_its_profile_alone() -> None:
         racks = [int(name[1:]) // 2 for name in admitted.nodes]
         assert all(racks[one] == racks[other] for one, other in pairs) is mapped
         assert (admitted.score is not None and admitted.score.measured) is mapped
+
+
+def test_sends_over_hundreds_of_distances_exceed_the_budget() -> None:
+    """Each two ranks that send are laid out, and users write profiles."""
+    nodes = tuple(node(f"n{at}", f"r{at // 16}") for at in range(32))
+    for distances, is_cut in ((4, False), (200, True)):
+        kinds = [
+            GroupProfile(
+                (tuple(range(256)),),
+                tuple(calls(Operation.SEND, 100 + number, hop) for hop in range(1, 1 + distances)),
+            )
+            for number in range(4)
+        ]
+        planned = job(replicas=32, ranks_per_pod=8, workload=opaque(Parallelism(data=256), *kinds))
+        (admit,) = decide(cluster(*nodes, jobs=(planned,), levels=("rack",))).admitted
+        assert admit.score is not None
+        assert admit.score.over_budget is is_cut

@@ -68,6 +68,9 @@ def raised(points: Points, committed: ResumePoint, *, groups: Iterable[str]) -> 
 def lowered(points: Points, source: ResumePoint, *, attempt: int) -> Points:
     """The points after this attempt resumed from ``source``: what its group saved beyond it was
     unfit, and stays unread. A source that the attempt could not read changes nothing."""
+    if newest(readable(points, attempt), source.group) == source:
+        # Launchers repeat their source: this is each cycle's case.
+        return points
     own = [point for point in readable(points, attempt) if point.group == source.group]
     if not any(point.attempt == source.attempt and source.step <= point.step for point in own):
         return points

@@ -25,9 +25,10 @@ _GROWING = frozenset({Operation.ALL_GATHER, Operation.ALL_TO_ALL, Operation.GATH
 
 SHOWN = 8
 
-DERIVED, PLACED_RANK, RECORDED = 100_000, 100, 50
+DERIVED, PLACED_RANK, RECORDED, PAIRED = 100_000, 100, 50, 3_500
 """Work for a workload's communicators, for each rank of a profile in each place where its groups
-may be, and for each rank of each of its groups."""
+may be, for each rank of each of its groups, and for each two ranks that send, where groups are used
+as they were recorded."""
 
 PLACES_MAX = 40
 """Along any of five axes, and those of derived communicators."""
@@ -82,8 +83,17 @@ def work(workload: Workload) -> int:
     profile = workload.profile
     if profile is None:
         return DERIVED
-    recorded = sum(len(kind.groups) * len(kind.groups[0]) for kind in profile.kinds)
-    return DERIVED + PLACED_RANK * PLACES_MAX * profile.ranks + RECORDED * recorded
+    ranks = [len(kind.groups) * len(kind.groups[0]) for kind in profile.kinds]
+    pairs = 0
+    if _is_used_as_recorded(workload, profile):
+        distances = [recorded.distances(kind) for kind in profile.kinds]
+        pairs = sum(count * len(its) for count, its in zip(ranks, distances, strict=True))
+    placed = PLACED_RANK * PLACES_MAX * profile.ranks
+    return DERIVED + placed + RECORDED * sum(ranks) + PAIRED * pairs
+
+
+def _is_used_as_recorded(workload: Workload, profile: Profile) -> bool:
+    return workload.model is None and profile.ranks == workload.split.ranks and profile.kinds != ()
 
 
 def communicators(workload: Workload) -> tuple[Communicator, ...]:
@@ -94,7 +104,7 @@ def communicators(workload: Workload) -> tuple[Communicator, ...]:
     derived = _derived(workload, split, workload.recipe)
     if profile is None:
         return derived if workload.model else ()
-    if workload.model is None and profile.ranks == split.ranks and profile.kinds:
+    if _is_used_as_recorded(workload, profile):
         return recorded.communicators(profile)
     places = _places(workload, profile)
     groups = {place: place.group_set for place in places}

@@ -66,6 +66,11 @@ def communicators(profile: Profile) -> tuple[Communicator, ...]:
 _Groups = tuple[tuple[tuple[int, ...], ...], tuple[Transfer, ...]]
 
 
+def distances(kind: GroupProfile) -> frozenset[int]:
+    """How far apart in their groups the senders and receivers of this kind are."""
+    return frozenset(abs(seen.hop) for seen in kind.seen if seen.operation is Operation.SEND)
+
+
 def _collectives(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
     transfers = tuple(
         _transfer(seen, COLLECTIVES[seen.operation], steps)
