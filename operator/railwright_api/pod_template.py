@@ -49,23 +49,37 @@ _ENV_RESERVED = Rule(
     field=".name",
 )
 _SPLIT = "['cpu', 'memory', 'ephemeral-storage']"
-"""Resources that may be asked for in fractions; every other is counted in pieces."""
+"""Resources that may be requested in fractions. Devices are counted in pieces."""
+_HUGE = "k.matches('^hugepages-[1-9][0-9]{0,4}([0-9]{0,2}([kM]|[KM]i)?|Gi?)$')"
+"""Huge pages of one size, which asInteger() can read. They come in whole pages."""
 _MOST = "(k == 'cpu' ? '100k' : '256Ti')"
 """With at most 16,384 nodes, sums of these stay within 63 bits."""
 _AMOUNT = "string(self[k])"
-_UNNAMED = f"!(k in {_SPLIT}) && k.split('/').size() != 2"
-_NOT_PIECES = f"!(k in {_SPLIT}) && !{_AMOUNT}.matches('^[0-9]{{1,6}}$')"
-_NOT_AMOUNT = (
-    f"k in {_SPLIT} && (!isQuantity({_AMOUNT}) || (k != 'cpu' && {_AMOUNT}.endsWith('m')) || "
+_DEVICE = f"!(k in {_SPLIT}) && !{_HUGE}"
+_UNNAMED = f"{_DEVICE} && k.split('/').size() != 2"
+_NOT_PIECES = f"{_DEVICE} && !{_AMOUNT}.matches('^[0-9]{{1,6}}$')"
+_OUT_OF_RANGE = (
+    f"(!isQuantity({_AMOUNT}) || (k != 'cpu' && {_AMOUNT}.endsWith('m')) || "
     f"quantity({_AMOUNT}).isLessThan(quantity('0')) || "
     f"quantity({_AMOUNT}).isGreaterThan(quantity({_MOST})))"
+)
+_NOT_AMOUNT = f"(k in {_SPLIT} || {_HUGE}) && {_OUT_OF_RANGE}"
+_PAGE_SIZE = "k.replace('hugepages-', '')"
+_EXAMPLE = f"k == 'cpu' ? '8 or 500m' : {_HUGE} ? {_PAGE_SIZE} : '64Gi'"
+_PAGE = f"quantity({_PAGE_SIZE}).asInteger()"
+_WHOLE_PAGES = f"int(quantity({_AMOUNT}).asApproximateFloat() + 0.5) / {_PAGE} * {_PAGE}"
+"""Bytes of the whole pages in an amount. asInteger() fails for 1.5Gi; the approximation is off by
+less than half a byte here."""
+_NOT_PAGES = (
+    f"{_HUGE} && !{_OUT_OF_RANGE} && "
+    f"quantity({_AMOUNT}).compareTo(quantity('0').add({_WHOLE_PAGES})) != 0"
 )
 
 _AMOUNTS_SOUND = (
     schema.no_key(
         _UNNAMED,
-        "%s is no resource of a pod: use cpu, memory, ephemeral-storage, or the full name of a "
-        "device, such as nvidia.com/gpu",
+        "%s is no resource of a pod: use cpu, memory, ephemeral-storage, hugepages-<size>, such as "
+        "hugepages-2Mi, or the full name of a device, such as nvidia.com/gpu",
         seen=("k",),
     ),
     schema.no_key(
@@ -76,7 +90,12 @@ _AMOUNTS_SOUND = (
     schema.no_key(
         _NOT_AMOUNT,
         '%s is "%s", not a quantity from 0 to %s, such as %s',
-        seen=("k", _AMOUNT, _MOST, "k == 'cpu' ? '8 or 500m' : '64Gi'"),
+        seen=("k", _AMOUNT, _MOST, _EXAMPLE),
+    ),
+    schema.no_key(
+        _NOT_PAGES,
+        '%s is "%s", not a multiple of %s: the nearest are %d and %d',
+        seen=("k", _AMOUNT, _PAGE_SIZE, _WHOLE_PAGES, f"{_WHOLE_PAGES} + {_PAGE}"),
     ),
 )
 
@@ -85,16 +104,25 @@ Amounts = Annotated[
 ]
 
 
-_UNEQUAL = (
-    f"self.requests.filter(k, !(k in {_SPLIT}) && "
-    "(!has(self.limits) || !(k in self.limits) || "
-    "string(self.limits[k]) != string(self.requests[k])))"
+_SAME_LIMIT = (
+    "has(self.limits) && k in self.limits && "
+    "isQuantity(string(self.limits[k])) && isQuantity(string(self.requests[k])) && "
+    "quantity(string(self.limits[k])).compareTo(quantity(string(self.requests[k]))) == 0"
 )
+_UNEQUAL = f"self.requests.filter(k, !(k in {_SPLIT}) && !({_SAME_LIMIT}))"
 _DEVICES_EQUAL = Rule(
     f"!has(self.requests) || {_UNEQUAL}.size() == 0",
-    "requests has %s: expected the same amount in limits, as devices cannot be shared; set limits "
-    "alone, which are the requests then",
+    "requests has %s: expected the same amount in limits, as devices and huge pages cannot be "
+    "shared; set limits alone, which are the requests then",
     seen=(f"{_UNEQUAL}[0]",),
+)
+_HUGE_LIMITS = f"self.limits.filter(k, {_HUGE})"
+_PAGES_WITH_MEMORY = Rule(
+    f"!has(self.limits) || {_HUGE_LIMITS}.size() == 0 || "
+    "[self.limits, has(self.requests) ? self.requests : {}]"
+    ".exists(each, 'cpu' in each || 'memory' in each)",
+    "limits has %s without cpu and memory: expected one of them beside it, such as memory 64Gi",
+    seen=(f"{_HUGE_LIMITS}[0]",),
 )
 
 
@@ -112,7 +140,9 @@ class EnvVar(Part):
 class Resources(Part):
     """What a container requests, and its limits."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_DEVICES_EQUAL))
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra=rules(_DEVICES_EQUAL, _PAGES_WITH_MEMORY)
+    )
 
     requests: Amounts | None = None
     """Reserved for this container."""

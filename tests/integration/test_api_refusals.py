@@ -132,11 +132,12 @@ def test_cpu_and_bytes_are_quantities_within_bounds(
     assert f'{resource} is "{amount}", not a quantity from 0 to {most}, such as {example}' in answer
 
 
-@pytest.mark.parametrize("resource", ["gpu", "GPU", "pods", "hugepages-2Mi", "a/b/c", ""])
+@pytest.mark.parametrize("resource", ["gpu", "GPU", "pods", "hugepages-", "a/b/c", ""])
 def test_unknown_resource_name_is_refused_with_known_ones(admin: ApiClient, resource: str) -> None:
     """The message lists the resource names that are allowed."""
     answer = refusal(admin, _requesting({resource: 1}))
     assert f"{resource} is no resource of a pod: use cpu, memory" in answer, answer
+    assert "hugepages-<size>, such as hugepages-2Mi" in answer
     assert "such as nvidia.com/gpu" in answer
 
 
