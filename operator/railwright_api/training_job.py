@@ -127,44 +127,48 @@ _WORKLOAD_ROLE = Rule(
     field=".workload",
 )
 _SPLIT = "self.workload.parallelism"
+_SERVERS = Rule(
+    f"!has(self.workload) || !has({_SPLIT}.servers) || {_TRAINING}.size() == 0 || "
+    f"self.roles.exists(r, r.name == {_SPLIT}.servers && r.name != {_TRAINING}[0].name)",
+    'workload.parallelism.servers is "%s": expected a role of this job beside %s, which trains',
+    seen=(f"{_SPLIT}.servers", f"{_TRAINING}[0].name"),
+    field=".workload",
+)
 _REPLICA_RANKS = f"({_SPLIT}.tensor * {_SPLIT}.context * {_SPLIT}.pipeline)"
-_RANKS_OF_ROLE = f"({_TRAINING}[0].replicas * {_TRAINING}[0].processesPerReplica)"
-_COMPUTING = f"({_RANKS_OF_ROLE} - {_SPLIT}.servers)"
+_OWN_RANKS = f"({_TRAINING}[0].replicas * {_TRAINING}[0].processesPerReplica)"
 _GIVEN = f"!has(self.workload) || {_TRAINING}.size() == 0 || "
 # A replica has fewer ranks than the role: the product of all four need not fit a number.
 _IS_PRODUCT = (
-    f"({_REPLICA_RANKS} <= {_COMPUTING} && {_REPLICA_RANKS} * {_SPLIT}.data == {_COMPUTING})"
+    f"({_REPLICA_RANKS} <= {_OWN_RANKS} && {_REPLICA_RANKS} * {_SPLIT}.data == {_OWN_RANKS})"
 )
-_IS_MULTIPLE = f"({_REPLICA_RANKS} <= {_COMPUTING} && {_COMPUTING} % {_REPLICA_RANKS} == 0)"
+_IS_MULTIPLE = f"({_REPLICA_RANKS} <= {_OWN_RANKS} && {_OWN_RANKS} % {_REPLICA_RANKS} == 0)"
 _RANKS = Rule(
     f"{_GIVEN}!has({_SPLIT}.data) || {_IS_PRODUCT}",
-    "workload.parallelism has %d ranks and %d servers, but role %s has %d replicas of %d "
-    "processes each, which are %d: these two must be equal, or leave out data",
+    "workload.parallelism has %d ranks, but role %s has %d replicas of %d processes each, which "
+    "are %d: these two must be equal, or leave out data",
     seen=(
         f"{_REPLICA_RANKS} * {_SPLIT}.data",
-        f"{_SPLIT}.servers",
         f"{_TRAINING}[0].name",
         f"{_TRAINING}[0].replicas",
         f"{_TRAINING}[0].processesPerReplica",
-        _RANKS_OF_ROLE,
+        _OWN_RANKS,
     ),
     field=".workload",
 )
 _SHARED_RANKS = Rule(
     f"{_GIVEN}has({_SPLIT}.data) || {_IS_MULTIPLE}",
-    "role %s has %d ranks beside %d servers: expected a multiple of %d, which is tensor times "
-    "context times pipeline of workload.parallelism, such as %d",
+    "role %s has %d ranks: expected a multiple of %d, which is tensor times context times pipeline "
+    "of workload.parallelism, such as %d",
     seen=(
         f"{_TRAINING}[0].name",
-        _COMPUTING,
-        f"{_SPLIT}.servers",
+        _OWN_RANKS,
         _REPLICA_RANKS,
-        f"{_COMPUTING} < {_REPLICA_RANKS} ? {_REPLICA_RANKS} : "
-        f"({_COMPUTING} + {_REPLICA_RANKS} / 2) / {_REPLICA_RANKS} * {_REPLICA_RANKS}",
+        f"{_OWN_RANKS} < {_REPLICA_RANKS} ? {_REPLICA_RANKS} : "
+        f"({_OWN_RANKS} + {_REPLICA_RANKS} / 2) / {_REPLICA_RANKS} * {_REPLICA_RANKS}",
     ),
     field=".workload",
 )
-_DATA = f"has({_SPLIT}.data) ? {_SPLIT}.data : {_COMPUTING} / {_REPLICA_RANKS}"
+_DATA = f"has({_SPLIT}.data) ? {_SPLIT}.data : {_OWN_RANKS} / {_REPLICA_RANKS}"
 _DATA_KNOWN = f"{_GIVEN}!(has({_SPLIT}.data) ? {_IS_PRODUCT} : {_IS_MULTIPLE}) || "
 _SHARED = tuple(
     replace(rule, expression=f"{_DATA_KNOWN}({rule.expression})", field=".workload")
@@ -174,7 +178,7 @@ _SHARED = tuple(
 
 _PRE_RUN = Rule(
     "self.profiling.preRun == 'Never' || "
-    "(has(self.workload) && self.workload.parallelism.servers == 0)",
+    "(has(self.workload) && !has(self.workload.parallelism.servers))",
     "profiling.preRun is Auto: expected a workload without parameter servers, by which the "
     "pre-run is sized; add a workload, or set profiling.preRun: Never",
     field=".profiling",
@@ -207,6 +211,7 @@ class TrainingJobSpec(Part):
             _SEGMENTS,
             _SPREAD,
             _WORKLOAD_ROLE,
+            _SERVERS,
             _RANKS,
             _SHARED_RANKS,
             *_SHARED,
@@ -279,25 +284,24 @@ class TrainingJobSpec(Part):
                 self.topology.check_required(role.replicas)
         if self.workload:
             self._check_ranks(self.workload)
-        servers = self.workload.parallelism.servers if self.workload else 0
-        if self.profiling.pre_run == "Auto" and (self.workload is None or servers):
+        is_sized = self.workload is not None and self.workload.parallelism.servers is None
+        if self.profiling.pre_run == "Auto" and not is_sized:
             raise ValueError(_PRE_RUN.message)
         return self
 
     def _check_ranks(self, workload: Workload) -> None:
         """Raise ValueError unless the parallelism multiplies to the ranks of the role."""
         split, role = workload.parallelism, self.training_role
-        computing, whole = role.ranks - split.servers, split.replica_ranks
-        if split.data is None and (computing < whole or computing % whole):
-            near = max(whole, (computing + whole // 2) // whole * whole)
-            seen = role.name, computing, split.servers, whole, near
-            raise ValueError(_SHARED_RANKS.message % seen)
-        if split.data is not None and whole * split.data != computing:
-            counts = role.replicas, role.processes_per_replica, role.ranks
-            raise ValueError(
-                _RANKS.message % (whole * split.data, split.servers, role.name, *counts)
-            )
-        workload.on(computing)
+        if split.servers and (self.server_role is None or self.server_role is role):
+            raise ValueError(_SERVERS.message % (split.servers, role.name))
+        ranks, whole = role.ranks, split.replica_ranks
+        if split.data is None and (ranks < whole or ranks % whole):
+            near = max(whole, (ranks + whole // 2) // whole * whole)
+            raise ValueError(_SHARED_RANKS.message % (role.name, ranks, whole, near))
+        if split.data is not None and whole * split.data != ranks:
+            counts = role.replicas, role.processes_per_replica, ranks
+            raise ValueError(_RANKS.message % (whole * split.data, role.name, *counts))
+        workload.on(ranks)
 
     @property
     def training_role(self) -> Role:
@@ -307,6 +311,12 @@ class TrainingJobSpec(Part):
         if not found:
             raise ValueError(_WORKLOAD_ROLE.message % (name, self.roles[0].name))
         return found[0]
+
+    @property
+    def server_role(self) -> Role | None:
+        """The role whose ranks are parameter servers; None without one."""
+        name = self.workload.parallelism.servers if self.workload else None
+        return next((role for role in self.roles if role.name == name), None)
 
 
 class TrainingJob(Resource):

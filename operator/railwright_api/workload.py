@@ -18,6 +18,7 @@ EXPERTS_MAX = 16_384
 PROFILE_LENGTH_MAX = 64 * 1024
 
 Parts = Annotated[int, Field(ge=1, le=RANKS_MAX)]
+_RoleOfJob = Annotated[str, Field(min_length=1, max_length=ROLE_NAME_LENGTH_MAX)]
 
 
 def _number(value: object) -> object:
@@ -77,8 +78,9 @@ class Parallelism(Part):
     """Degree of expert parallelism, over the ranks of a stage."""
     replicas: Parts = 1
     """Number of replicas of sharded state among the data-parallel ranks (HSDP)."""
-    servers: Annotated[int, Field(ge=0, le=RANKS_MAX)] = 0
-    """Number of parameter servers, in addition to all ranks."""
+    servers: _RoleOfJob | None = None
+    """Role whose ranks are parameter servers: they hold the parameters, which all ranks of the role
+    that trains push gradients to and pull. If it is not set, the ranks hold them."""
     rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
     """Framework in whose order ranks are numbered."""
 
@@ -253,8 +255,8 @@ _DESCRIBED = "!has(self.transformer) || !has(self.training) || "
 _ONE_MODEL = "expected one of transformer, and opaque: {} for a model that is not described"
 _TRAINING = "training says how a transformer is trained: set it with transformer, and only then"
 _SERVED = (
-    "parallelism.servers is %d with an opaque model: expected 0, as what ranks send to servers is "
-    "not recorded; describe it as transformer"
+    "parallelism.servers is %s with an opaque model: leave it out, as traffic to servers is not "
+    "recorded, or describe the model as transformer"
 )
 
 _OTHERS = (
@@ -265,7 +267,7 @@ _OTHERS = (
     ),
     Rule("has(self.transformer) == has(self.training)", _TRAINING),
     Rule(
-        "!has(self.opaque) || self.parallelism.servers == 0",
+        "!has(self.opaque) || !has(self.parallelism.servers)",
         _SERVED,
         seen=("self.parallelism.servers",),
     ),
@@ -306,7 +308,7 @@ class Workload(Part):
         json_schema_extra=rules(*(each.rule() for each in WHOLE if not each.is_of_ranks), *_OTHERS),
     )
 
-    role: Annotated[str, Field(min_length=1, max_length=ROLE_NAME_LENGTH_MAX)] | None = None
+    role: _RoleOfJob | None = None
     """Role whose ranks train it; none means the first role of the job."""
     transformer: Transformer | None = None
     """Dimensions of the model, from which its traffic and its step time follow. One of transformer

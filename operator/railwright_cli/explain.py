@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from railwright_api import workload as api
+from railwright_api.schema import RANKS_MAX
 from railwright_cli import amounts, profiles, yaml_files
 from railwright_cli.arguments import UsageError, one_of
 from railwright_cli.terminal import show
@@ -56,10 +57,8 @@ class Case:
 
     @property
     def kinds(self) -> list[int]:
-        """The kind of each machine; parameter servers fill more of them."""
-        ranks = self.ranks + self.workload.split.servers
-        nodes = -(-ranks // self.machines[0].devices)
-        return [node * len(self.machines) // nodes for node in range(nodes)]
+        """The kind of each machine."""
+        return [node * len(self.machines) // self.nodes for node in range(self.nodes)]
 
     @functools.cached_property
     def step(self) -> StepTime:
@@ -133,10 +132,14 @@ def explain(
     scale: Annotated[
         str, typer.Option(metavar="NODES,…", help="also predict these numbers of nodes")
     ] = "",
+    servers: Annotated[
+        int,
+        typer.Option(min=0, max=RANKS_MAX, help="ranks of the role of the parameter servers"),
+    ] = 0,
     output: Annotated[Literal["text", "json", "graphml"], typer.Option("-o", "--output")] = "text",
 ) -> None:
     """Predict the time of a training step."""
-    workload = _workload(file, profile)
+    workload = _workload(file, profile, servers)
     case = Case(workload, *_machines(machine, network, tiers, sharp=sharp))
     _check(case)
     if tokens is not None and not 1 <= tokens < TOKENS_MAX:
@@ -150,14 +153,20 @@ def explain(
         show(*_text(case, tokens), *_scaling(scaled))
 
 
-def _workload(file: Path, profile: Path | None) -> Workload:
+def _workload(file: Path, profile: Path | None, servers: int) -> Workload:
     """The file's workload; a profile of its own counts before the one in the file."""
     stored = yaml_files.read(file, api.Workload)
     if stored.opaque:
         raise UsageError(f"{file}: opaque: a step is predicted of a transformer")
     split = stored.parallelism
+    if (split.servers is None) is (servers > 0):
+        raise UsageError(
+            f"--servers {servers}: parallelism.servers is {split.servers or 'not set'}, expected "
+            + ("the number of its ranks" if split.servers else "0")
+        )
     try:
-        workload = workloads.stated(stored, split.replica_ranks * (split.data or 1) + split.servers)
+        ranks = split.replica_ranks * (split.data or 1)
+        workload = workloads.stated(stored, ranks, servers=servers)
     except ValueError as error:
         raise UsageError(f"{file}: {error}") from error
     return replace(workload, profile=profiles.read(profile)) if profile else workload
@@ -197,7 +206,7 @@ def _counts(scale: str) -> list[int]:
 def _graph(case: Case) -> nx.Graph:
     """Ranks, and the bytes that each two exchange in a step."""
     found = nx.Graph()
-    found.add_nodes_from(range(case.ranks + case.workload.split.servers))
+    found.add_nodes_from(range(case.ranks))
     for pair, size in graph.pairs(case.communicators).items():
         found.add_edge(*pair, bytes=size)
     return found

@@ -131,13 +131,21 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     stated, mapping = job.spec.workload, placement.spec.mapping
     is_measured = mapping is not None and mapping.communication == "measured"
     ranks = per_node * len(nodes)
+    recorded = profile.spec.document if is_measured else ""
     try:
-        workload = workloads.convert(stated, ranks, profile.spec.document if is_measured else "")
+        workload = workloads.convert(stated, ranks, recorded, servers=_servers(job))
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
-    if workload and workload.split.ranks + workload.split.servers != ranks:
+    if workload and workload.split.ranks != ranks:
         workload = None  # The spec has changed since the gang started.
     return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, mapping)
+
+
+def _servers(job: Manifest) -> int:
+    """The number of ranks that are parameter servers."""
+    name = job.spec.workload.parallelism.servers if job.spec.workload else None
+    its = (each for each in job.spec.roles if each.name == name)
+    return sum(each.replicas * each.processes_per_replica for each in its)
 
 
 def _training(job: Manifest, placement: Manifest) -> tuple[tuple[str, ...], int]:

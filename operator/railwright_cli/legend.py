@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from railwright_cli import svg
 from railwright_cli.boxes import CHARACTER
-from railwright_cli.parts import FEW, JOB_COLOR, SERVER_COLOR, Parts
+from railwright_cli.parts import FEW, JOB_COLOR, Parts
 
 ROW, SWATCH, GAP = 22, 14, 18
 """Pixels: of a row, of the side of a swatch, between keys."""
@@ -50,9 +50,8 @@ def part_keys(parts: Parts) -> Iterator[LegendKey]:
         yield from (
             LegendKey(f"{parts.kind} {at}", ({"fill": color},)) for at, color in enumerate(colors)
         )
-    if not all(parts.of):
-        meaning, color = ("parameter servers", SERVER_COLOR) if colors else ("the job", JOB_COLOR)
-        yield LegendKey(meaning, ({"fill": color},))
+    if not colors:
+        yield LegendKey("the job", ({"fill": JOB_COLOR},))
 
 
 def place(keys: Sequence[LegendKey], width: float) -> Iterator[tuple[float, float, LegendKey]]:

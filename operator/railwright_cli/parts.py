@@ -17,15 +17,12 @@ from railwright_scheduler.model.workload import Workload
 FEW = ("#3a6ea5", "#c86a14", "#2a8f6d", "#b5508f", "#7d6bb8", "#3f8fb0", "#8c6239", "#8f8116")
 MANY = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (240, 220, 60))
 JOB_COLOR = FEW[0]
-SERVER_COLOR = "#455a64"
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one part is called (``kind``), how many there are, and those of each node rank.
-
-    Parameter servers have none, and neither has any node of a job without a workload.
-    """
+    """What one part is called (``kind``), how many there are, and those of each node rank; no node
+    of a job without a workload has any."""
 
     kind: str
     count: int
@@ -44,7 +41,7 @@ class Parts:
         """One colour for each part of a node rank; the middle one's where there are many parts."""
         its = self.of[rank]
         if not its:
-            return (SERVER_COLOR if self.count else JOB_COLOR,)
+            return (JOB_COLOR,)
         if self.count > len(FEW):
             its = (its[len(its) // 2],)
         return tuple(map(self.color, its))
@@ -53,7 +50,7 @@ class Parts:
         """The parts of a node rank as text; empty without a workload."""
         its = self.of[rank]
         if not its:
-            return "parameter server" if self.count else ""
+            return ""
         return f"{self.kind} {its[0]}" + (f"–{its[-1]}" if len(its) > 1 else "")
 
 
@@ -64,10 +61,10 @@ def parts(gang: Gang) -> Parts:
         groups = grid.groups(*axes).tolist()
         places = {rank: place for group in groups for place, rank in enumerate(group)}
         found = tuple(
-            tuple(sorted({places[rank] for rank in ranks if rank in places}))
+            tuple(sorted({places[rank] for rank in ranks}))
             for ranks in (range(node * per_node, (node + 1) * per_node) for node in range(nodes))
         )
-        if len({*found} - {()}) > 1:
+        if len({*found}) > 1:
             return Parts(kind, len(groups[0]), found)
     return Parts("", 0, ((),) * nodes)
 

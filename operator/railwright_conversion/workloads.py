@@ -36,20 +36,22 @@ _PRECISIONS: Mapping[str, Precision] = MappingProxyType(
 )
 
 
-def convert(stored: api.Workload | None, ranks: int, recorded: str = "") -> Workload | None:
-    """Convert a job's ``spec.workload`` on this number of ranks, servers included, with its
-    profile, or else the ``recorded`` one; None if nothing is stated and nothing was recorded.
-    Raises ValueError for a profile that is malformed or does not fit."""
+def convert(
+    stored: api.Workload | None, ranks: int, recorded: str = "", *, servers: int = 0
+) -> Workload | None:
+    """Convert a job's ``spec.workload`` on this number of ranks, beside so many parameter servers,
+    with its profile, or else the ``recorded`` one; None if nothing is stated and nothing was
+    recorded. Raises ValueError for a profile that is malformed or does not fit."""
     if stored is not None:
-        return stated(stored, ranks, recorded)
+        return stated(stored, ranks, recorded, servers=servers)
     return _recorded_alone(ranks, recorded) if recorded else None
 
 
-def stated(stored: api.Workload, ranks: int, recorded: str = "") -> Workload:
+def stated(stored: api.Workload, ranks: int, recorded: str = "", *, servers: int = 0) -> Workload:
     """Convert a workload. A field that the cost model has under another name is renamed, and the
     constructors refuse every other. Raises ValueError."""
-    stored = stored.on(ranks - stored.parallelism.servers)
-    split = dict(stored.parallelism)
+    stored = stored.on(ranks)
+    split = dict(stored.parallelism) | {"servers": servers}
     split["virtual"] = split.pop("stages_per_rank")
     framework = Framework(split.pop("rank_order"))
     profile = _profile(stored.profile or recorded)

@@ -31,6 +31,7 @@ SOUND: Json = {
 
 
 THREE = manifests.roles(replicas=3, processesPerReplica=8)
+SERVED = [*manifests.roles(processesPerReplica=8)["roles"], manifests.roles(name="ps")["roles"][0]]
 
 
 def changed(path: str, value: object, also: Json | None = None) -> Json:
@@ -55,7 +56,6 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
         "data": 2,
         "expert": 1,
         "replicas": 1,
-        "servers": 0,
         "rankOrder": "Megatron",
     }
     assert Workload.model_validate(stored) == Workload.model_validate(SOUND)
@@ -132,11 +132,21 @@ def test_what_does_not_come_out_even_is_refused_with_what_does(
 def test_ranks_are_as_many_as_the_job_has(admin: ApiClient) -> None:
     answer = refusal(admin, manifests.job(spec=spec(SOUND) | THREE))
     assert (
-        "workload.parallelism has 16 ranks and 0 servers, but role worker has 3 replicas of 8 "
-        "processes each, which are 24: these two must be equal"
+        "workload.parallelism has 16 ranks, but role worker has 3 replicas of 8 processes each, "
+        "which are 24: these two must be equal"
     ) in answer
-    served = changed("parallelism.servers", 8)
-    assert accept(admin, manifests.job(spec=spec(served) | THREE))
+
+
+def test_parameter_servers_are_another_role(admin: ApiClient) -> None:
+    served = spec(changed("parallelism.servers", "ps")) | {"roles": SERVED}
+    stored = accept(admin, manifests.job(spec=served))["spec"]
+    assert stored["workload"]["parallelism"]["servers"] == "ps"
+    for name in ("worker", "psx"):
+        words = (
+            f'workload.parallelism.servers is "{name}": expected a role of this job beside worker, '
+            "which trains"
+        )
+        refused(admin, served | {"workload": changed("parallelism.servers", name)}, words)
 
 
 def refused(admin: ApiClient, asked: Json, words: str) -> None:
@@ -164,8 +174,8 @@ def test_data_follows_from_the_ranks(admin: ApiClient) -> None:
     refused(
         admin,
         spec(left_out) | THREE,
-        "role worker has 24 ranks beside 0 servers: expected a multiple of 32, which is tensor "
-        "times context times pipeline of workload.parallelism, such as 32",
+        "role worker has 24 ranks: expected a multiple of 32, which is tensor times context times "
+        "pipeline of workload.parallelism, such as 32",
     )
 
 
@@ -180,8 +190,8 @@ def test_model_is_described_or_opaque(admin: ApiClient) -> None:
     method = "training says how a transformer is trained: set it with transformer, and only then"
     refused(admin, spec(OPAQUE | {"training": SOUND["training"]}), method)
     refused(admin, spec({name: SOUND[name] for name in ("transformer", "parallelism")}), method)
-    served = OPAQUE | {"parallelism": {"tensor": 8, "servers": 8}}
-    refused(admin, spec(served), "parallelism.servers is 8 with an opaque model: expected 0")
+    served = spec(OPAQUE | {"parallelism": {"tensor": 8, "servers": "ps"}}) | {"roles": SERVED}
+    refused(admin, served, "parallelism.servers is ps with an opaque model: leave it out")
     uneven = OPAQUE | {"parallelism": {"tensor": 4, "replicas": 3}}
     refused(admin, spec(uneven), "parallelism.data is 4: expected a multiple of 3 (replicas)")
 
@@ -190,7 +200,7 @@ def test_model_is_described_or_opaque(admin: ApiClient) -> None:
     "asked",
     [
         manifests.roles(),
-        spec(changed("parallelism.servers", 8)) | THREE,
+        spec(changed("parallelism.servers", "ps")) | {"roles": SERVED},
     ],
     ids=["no workload", "servers"],
 )

@@ -191,14 +191,13 @@ def test_host_optimizer_gets_gradients_and_returns_weights(
     assert sent(GPT, Parallelism(), alone) == {"offload": (2 + 2 + state) * WITHHELD}
 
 
-def test_every_rank_pushes_to_each_server_its_part_and_pulls_it() -> None:
+def test_ranks_push_to_servers_and_send_each_other_nothing() -> None:
     split = Parallelism(data=6, servers=2)
     of = Recipe(sequence=2048, micro_batch=2, global_batch=48)
     (found,) = derive.communicators(GPT, split, of)
     assert found.sent == 2 * WITHHELD
-    pairs = graph.pairs((found,))
-    assert {*pairs} == {(client, server) for client in range(6) for server in (6, 7)}
-    assert {*pairs.values()} == {(2 + 2) * WITHHELD // 2}
+    assert found.ranks == 6
+    assert graph.pairs((found,)) == {}
 
 
 @pytest.mark.parametrize(

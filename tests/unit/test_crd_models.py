@@ -120,7 +120,7 @@ def test_longest_pod_name_fits_a_host_name() -> None:
                     "training": {"sequence": 16, "globalBatch": 3},
                 }
             },
-            "workload.parallelism has 3 ranks and 0 servers, but role worker has 2 replicas of 1 ",
+            "workload.parallelism has 3 ranks, but role worker has 2 replicas of 1 ",
         ),
     ],
 )

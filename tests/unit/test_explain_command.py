@@ -51,6 +51,29 @@ def test_parts_sum_to_the_step_largest_first(
     assert sum(shares) == pytest.approx(100, abs=0.5)
 
 
+def test_parameter_servers_are_counted_by_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "served.yaml"
+    path.write_text(SMALL.replace("data: 4", "data: 4, servers: ps"))
+    steps_s = [
+        json.loads(output(capsys, str(path), *DGX, f"--servers={count}", "-o", "json"))["parts"][
+            "servers"
+        ]
+        for count in (1, 2)
+    ]
+    assert steps_s[0] == pytest.approx(2 * steps_s[1], rel=0.01)
+    words = "--servers 0: parallelism.servers is ps, expected the number of its ranks"
+    assert words in refused(capsys, str(path), *DGX)
+
+
+def test_servers_without_a_role_are_refused(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--servers 2: parallelism.servers is not set, expected 0"
+    assert words in refused(capsys, str(small), *DGX, "--servers=2")
+
+
 def test_days_follow_from_tokens_of_a_step(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(output(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
     steps = 1e12 / (32 * 2048)

@@ -225,3 +225,24 @@ def test_named_role_trains_although_it_is_second(jobs: Jobs) -> None:
         without = cached.with_workload(None)
         assert [its.workload for its in without.roles] == [None, None]
     assert len(hashes) == 2
+
+
+def test_parameter_servers_are_the_ranks_of_the_named_role(jobs: Jobs) -> None:
+    model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
+    template = {"spec": {"containers": [CONTAINER]}}
+    roles = [
+        {"name": "worker", "replicas": 4, "processesPerReplica": 2, "template": template},
+        {"name": "ps", "replicas": 3, "processesPerReplica": 5, "template": template},
+    ]
+    workload = {
+        "transformer": model,
+        "parallelism": {"servers": "ps"},
+        "training": {"sequence": 64, "globalBatch": 24},
+    }
+    jobs.absorb(raw_job(1, spec={"roles": roles, "workload": workload}))
+    cached = jobs.get("a")
+    assert cached is not None, jobs.why_unreadable("a")
+    worker, server = cached.roles
+    assert server.workload is None
+    assert worker.workload is not None
+    assert (worker.workload.split.data, worker.workload.split.servers) == (8, 15)

@@ -54,7 +54,7 @@ def site(blocks: int, racks: int, nodes: int) -> Fabric:
 def running(split: Parallelism, on: Fabric, *, model: Transformer = GPT, each: int = 8) -> Gang:
     """On the first nodes, in the network's order."""
     recipe = Recipe(1024, 1, 4 * split.data, framework=Framework.MEGATRON_PIPELINE_FIRST)
-    count = (split.ranks + split.servers) // each
+    count = split.ranks // each
     nodes = tuple(on.places)[:count]
     return Gang("team/train", nodes, each, Workload(model, split, recipe))
 
@@ -176,11 +176,6 @@ def test_node_has_the_colour_of_its_stage_and_its_ranks() -> None:
         (Parallelism(tensor=2, pipeline=4, data=4), "data-parallel rank", ((0,), (1,), (2,), (3,))),
         (Parallelism(data=32, replicas=4), "copy", ((0,), (1,), (2,), (3,))),
         (Parallelism(tensor=8, data=4), "data-parallel rank", ((0,), (1,), (2,), (3,))),
-        (
-            Parallelism(data=24, servers=8),
-            "data-parallel rank",
-            (tuple(range(8)), tuple(range(8, 16)), tuple(range(16, 24)), ()),
-        ),
         (Parallelism(tensor=32), "", ((),) * 4),
     ],
 )
@@ -190,7 +185,6 @@ def test_parts_are_what_nodes_differ_in(
     found = parts.parts(running(split, site(1, 1, 4)))
     assert found.kind == what
     assert found.of == of
-    assert (found.describe(3) == "parameter server") is (split.servers > 0)
 
 
 def test_ranks_that_share_experts_are_one_group() -> None:
@@ -327,6 +321,19 @@ def test_picture_in_the_docs_is_current(
     assert run("topology", plan, "--job", its, "-o", "svg") == 0
     drawn_there = (tree.ROOT / "docs/placed-job.svg").read_text(encoding="utf-8")
     assert capsys.readouterr().out == drawn_there
+
+
+def test_parameter_servers_are_counted_in_the_lines_of_a_job(tmp_path: Path) -> None:
+    workload = {**WORKLOAD, "parallelism": {"tensor": 8, "servers": "ps"}}
+    objects = json.loads(listed(running(Parallelism(tensor=8, data=4), site(1, 1, 4)), workload))
+    objects["items"][0]["spec"]["roles"] = [
+        {"name": "worker", "replicas": 4, "processesPerReplica": 8},
+        {"name": "ps", "replicas": 2, "processesPerReplica": 3},
+    ]
+    path = tmp_path / "train.yaml"
+    path.write_text(json.dumps(objects))
+    line, *_ = gang.read(path).describe()
+    assert line == "32 ranks, 8 a node: tensor 8 × data 4, 6 servers"
 
 
 def test_changed_spec_is_not_the_running_workload(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from railwright_scheduler.attempt.record import JobRecord
 
 PATH = paths.one("profiles", "job", namespace="team")
 RECORD = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
-UNSPLIT = Parallelism().model_dump(by_alias=True, exclude={"data"})
+UNSPLIT = Parallelism().model_dump(by_alias=True, exclude_none=True)
 STATUS = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
 
 

@@ -70,14 +70,3 @@ def test_the_same_is_relieved_in_the_same_way() -> None:
     )
     assert one.tolist() == other.tolist()
     assert crowd(whole, one) < 4.0
-
-
-def test_ranks_beside_servers_are_relieved() -> None:
-    """A communicator of fewer nodes has a grid of its own, whose runs would leave the gang."""
-    beside = ring(*range(11), of=12)
-    uplinks = Uplinks(np.repeat([0, 1, 2, 3, 4], [4, 4, 4, 2, 2]), np.ones(5), 4.0)
-    order = np.random.default_rng(5).permutation(16)
-    found = contention_refinement.refine(
-        [WeightedTraffic(beside, 1.0), WeightedTraffic(ring(*range(16)), 1.0)], (uplinks,), order
-    )
-    assert sorted(found.tolist()) == [*range(16)]

@@ -28,7 +28,7 @@ SLOW = RelativeSpeed(products=0.8)
 
 
 def gang(recipe: Recipe = RECIPE, split: Parallelism = FOUR_BY_TWO, **changes: object) -> Job:
-    nodes = (split.ranks + split.servers) // 8
+    nodes = split.ranks // 8
     workload = Workload(GPT, split, recipe)
     return job("a", replicas=nodes, ranks_per_pod=8, workload=workload, **changes)
 
@@ -84,15 +84,6 @@ def test_slow_nodes_share_a_stage() -> None:
     ranks = sorted(found.nodes.index(name) for name in ("n0-1", "n0-2"))
     assert ranks[1] - ranks[0] == 4
     assert ranks[0] < 3
-
-
-def test_a_slow_node_serves_parameters() -> None:
-    """Seven nodes multiply, and the last one is asked for weights."""
-    split = Parallelism(data=56, servers=8)
-    asked = gang(Recipe(2048, 1, 56), split)
-    found = admitted(asked, racks(8, slow=("n0-2",), relative_speed=RelativeSpeed(products=0.5)))
-    assert found.nodes[7] == "n0-2"
-    assert predicted(found).slow_us == 0
 
 
 def test_many_nodes_are_laid_out_by_their_stages() -> None:

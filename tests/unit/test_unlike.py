@@ -209,19 +209,6 @@ def test_where_nothing_is_sent_the_slowest_still_decides() -> None:
     assert took_s(found, 0) > took_s(found)
 
 
-def test_what_serves_parameters_multiplies_nothing() -> None:
-    """The last of four nodes holds them: how slowly it multiplies is all one, how slowly it moves
-    bytes is not."""
-    workload = Workload(GPT, Parallelism(data=24, servers=8), Recipe(2048, 1, 48))
-    for relative_speed, server_is_free in (
-        (RelativeSpeed(products=0.5), True),
-        (RelativeSpeed(memory=0.5), False),
-    ):
-        found = gang(DGX_H100, DGX_H100.at_speed(relative_speed), workload=workload)
-        assert (took_s(found, 3, nodes=4) == took_s(found, nodes=4)) is server_is_free
-        assert took_s(found, 0, nodes=4) > took_s(found, nodes=4)
-
-
 def test_a_node_with_several_stages_is_in_all_of_them() -> None:
     workload = Workload(GPT, Parallelism(tensor=2, pipeline=4, data=2), RECIPE)
     found = gang(DGX_H100, DGX_H100.at_speed(RelativeSpeed(products=0.5)), workload=workload)

@@ -53,13 +53,14 @@ def workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | Non
     parallelism; otherwise the next attempt records a new one. A job that states none has what was
     recorded of it. Raises ValueError."""
     stored, ranks = job.spec.workload, job.spec.training_role.ranks
+    servers = job.spec.server_role.ranks if job.spec.server_role else 0
     if recorded and not (stored and stored.profile):
         try:
             _check_parallelism(stored, recorded)
-            return workloads.convert(stored, ranks, recorded.document)
+            return workloads.convert(stored, ranks, recorded.document, servers=servers)
         except ValueError as error:
             logger.info("recorded profile dropped", extra={"why": str(error)})
-    return workloads.convert(stored, ranks)
+    return workloads.convert(stored, ranks, servers=servers)
 
 
 def _check_parallelism(stored: Stated | None, recorded: ProfileRecord) -> None:

@@ -46,8 +46,8 @@ class Transfer:
 
     ``size`` is the bytes of the buffer of a rank: reduced, gathered in the end, sent to all, to the
     next, or around a ring; for a dispatch, its tokens, which are routed by ``routing``; pushed to
-    the last ``servers`` of a group by all its ``clients``, and pulled; copied to the host or from
-    it, loaded from its disks or stored on them.
+    ``servers`` by all of a group, and pulled; copied to the host or from it, loaded from its disks
+    or stored on them.
     ``count`` is the number of calls in a step.
     """
 
@@ -57,7 +57,6 @@ class Transfer:
     count: int
     overlap: Overlap = Overlap.NOTHING
     routing: Routing | None = None
-    clients: int = 0
     servers: int = 0
 
     def sent(self, ranks: int) -> int:
@@ -101,7 +100,7 @@ class Communicator:
 
 def pairs(communicators: tuple[Communicator, ...]) -> dict[tuple[int, int], int]:
     """Bytes a step that each two ranks exchange, the lower rank first: along rings, with all others
-    where each sends to all, with the servers that hold the parameters."""
+    where each sends to all."""
     exchanged: Counter[tuple[int, int]] = Counter()
     for communicator in communicators:
         for group in communicator.grid.groups(*communicator.axes).tolist():
@@ -120,9 +119,7 @@ def _exchanges(traffic: Transfer, group: list[int]) -> Iterator[tuple[int, int, 
             for one, other in itertools.combinations(group, 2):
                 yield one, other, 2 * sent // (len(group) - 1)
         case Collective.PUSH | Collective.PULL:
-            clients, servers = group[: traffic.clients], group[traffic.clients :]
-            for one, other in itertools.product(clients, servers):
-                yield one, other, traffic.count * traffic.size // traffic.servers
+            return
         case Collective.SEND:
             for one, other in itertools.pairwise(group):
                 yield one, other, sent

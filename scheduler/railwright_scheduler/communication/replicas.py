@@ -111,12 +111,13 @@ def _sharded(held: _Held, split: Parallelism, recipe: Recipe) -> Iterator[Commun
 
 
 def _served(parameters: int, split: Parallelism, recipe: Recipe) -> Communicator:
-    """Every rank pushes its gradients to the servers, and pulls the weights."""
-    everyone = Grid(((Axis.RANK, split.ranks + split.servers),))
+    """Every rank pushes its gradients to the servers, which are no ranks of these, and pulls the
+    weights."""
+    everyone = Grid(((Axis.RANK, split.ranks),))
     gradients, weights = recipe.gradient_bytes * parameters, recipe.value_bytes * parameters
     there = Transfer("gradients", Collective.PUSH, gradients, 1, _beside(recipe))
     back = Transfer("weights", Collective.PULL, weights, 1)
-    served = (replace(each, clients=split.ranks, servers=split.servers) for each in (there, back))
+    served = (replace(each, servers=split.servers) for each in (there, back))
     return Communicator("servers", everyone, (Axis.RANK,), tuple(served))
 
 

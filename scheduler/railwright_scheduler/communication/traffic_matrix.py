@@ -2,7 +2,7 @@
 
 Node rank ``n`` has the ranks from ``n * per_node`` on, as torchrun numbers them. The value of a
 pair of nodes is its traffic in both directions, which are equal: rings forward what they receive,
-and requests to experts and servers have responses.
+and requests to experts have responses.
 """
 
 from __future__ import annotations
@@ -33,9 +33,15 @@ SAMPLED = 64
 PAIR = SORTED + 6 * ELEMENT
 """Work for each pair of nodes, all of which are then put in order."""
 
-_ALONE = (Collective.COPY, Collective.LOAD, Collective.STORE)
+_ALONE = (
+    Collective.COPY,
+    Collective.LOAD,
+    Collective.STORE,
+    Collective.PUSH,
+    Collective.PULL,
+)
+"""What ranks do not send each other."""
 _TO_ALL = (Collective.ALL_TO_ALL, Collective.DISPATCH)
-_SERVED = (Collective.PUSH, Collective.PULL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,12 +176,7 @@ def _pairs(traffic: Transfer, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
     """``nodes`` has a row for each group: the node of each of its ranks, ascending."""
     ranks = nodes.shape[1]
     work.spend(2 * CALL + 2 * ELEMENT * nodes.size)
-    if traffic.collective in _SERVED:
-        clients, servers = map(ranks_on_nodes, np.split(nodes, [traffic.clients], axis=1))
-        size = traffic.count * traffic.size / traffic.servers
-        work.spend(PAIR * clients[0].size * servers[0].shape[1])
-        yield _product(clients, servers, size)
-    elif traffic.collective in _TO_ALL:
+    if traffic.collective in _TO_ALL:
         there, count = ranks_on_nodes(nodes)
         each = _to_each(traffic, ranks, there.shape[1])
         if there.shape[1] > CLIQUE_MAX:

@@ -181,12 +181,14 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
 
 
-def served_s(size: float, clients: int, servers: int, link: LinkCost) -> float:
-    """Each client pushes to each server an equal part, or pulls it.
+def served_s(size: float, servers: int, group: Group) -> float:
+    """Each rank pushes to each server an equal part, or pulls it.
 
-    What reaches one adapter does so one after the other, a server's as much as a client's.
+    Servers are on other nodes. What reaches one adapter does so one after the other, a server's as
+    much as a rank's.
     """
-    return link.step_s + max(clients / servers, 1.0) * size / link.bandwidth
+    link = group.machine.network
+    return link.step_s + max(group.ranks / servers, 1.0) * size / link.bandwidth
 
 
 def send_s(size: float, link: LinkCost) -> float:

@@ -147,9 +147,7 @@ class _Refinement:
         self._budget = budget
         self.best, self._order = order, order.copy()
         self._source = RandomSource()
-        # Beside servers some communicators are of other ranks alone, whose grid is no axis of all.
-        shapes = [each.matrix.shape for each in sent if each.matrix.ranks == len(order)]
-        self._shape = shapes[0] if shapes else (len(order),)
+        self._shape = sent[0].matrix.shape if sent else (len(order),)
         self._lengths = [
             [length for length in range(1, size + 1) if size % length == 0] for size in self._shape
         ]

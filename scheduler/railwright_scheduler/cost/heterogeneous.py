@@ -110,10 +110,6 @@ class GangModel:
         self._dominated = _dominated(self._works)
         self._inside = _first([each.name for each in machines])
         self._across = _first([(each.name, each.network.bandwidth) for each in machines])
-        self._serving = np.arange(
-            self._split.ranks // per_node,
-            -(-(self._split.ranks + self._split.servers) // per_node),
-        )
         self._groups = [_groups(each, per_node) for each in communicators]
 
     def predicted(
@@ -130,8 +126,7 @@ class GangModel:
         held = [self._slowest(np.unique(stands[ranks])) for ranks in self.stages]
         self._budget.spend(STAGE * sum(map(len, held)))
         filling_s = [self._longest_s(*its) for its in zip(held, by_stage, strict=True)]
-        updating = stands[self._serving] if self._split.servers else stands
-        optimizer_s = max(self._works[at].optimizer for at in np.unique(updating).tolist())
+        optimizer_s = max(self._works[at].optimizer for at in np.unique(stands).tolist())
         steps = (
             step.taken(
                 replace(each.own, optimizer=optimizer_s),

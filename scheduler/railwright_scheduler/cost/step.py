@@ -190,9 +190,7 @@ def _took_s(traffic: Transfer, group: Group) -> float:
         case Collective.RING | Collective.SEND:
             once_s = collectives.send_s(traffic.size, group.link)
         case Collective.PUSH | Collective.PULL:
-            once_s = collectives.served_s(
-                traffic.size, traffic.clients, traffic.servers, group.link
-            )
+            once_s = collectives.served_s(traffic.size, traffic.servers, group)
         case Collective.COPY:
             once_s = LAUNCH_S + traffic.size / machine.host.copy
         case Collective.LOAD:

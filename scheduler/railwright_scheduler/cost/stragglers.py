@@ -3,11 +3,10 @@
 Problem: a pipeline stage is as slow as its slowest node, and all others wait for the slowest stage.
 So slow nodes cost least in stages with less work, and in stages that have slow nodes already.
 
-Idea: node ranks with the same stages are one group. Parameter servers compute nothing; stages with
-fewer layers have slack, as have all but the last one, which computes the output. Slow nodes are
-exchanged into one group after the other, beginning with each of them in turn; each swaps with the
-nearest node, so that traffic goes as far as before. With few nodes every distinct arrangement is
-evaluated instead, which is exact.
+Idea: node ranks with the same stages are one group. Stages with fewer layers have slack, as have
+all but the last one, which computes the output. Slow nodes are exchanged into one group after the
+other, beginning with each of them in turn; each swaps with the nearest node, so that traffic goes
+as far as before. With few nodes every distinct arrangement is evaluated instead, which is exact.
 
 The predicted step time decides. The number of candidates is bounded, and deterministic.
 """

@@ -10,7 +10,6 @@ contended that this step waits for (``cost.contention_refinement``), and where n
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -33,8 +32,7 @@ from railwright_scheduler.mapping.problem import Places, cost
 from railwright_scheduler.mapping.request import MappingRequest
 
 TABLE_MAX = 1 << 20
-"""Ranks times those that one of them exchanges with at most: beyond it nothing is laid out, as with
-a few servers of thousands of nodes."""
+"""Ranks times those that one of them exchanges with at most: beyond it nothing is laid out."""
 
 BYTES_MAX = 1 << 53
 """The largest reported number: every JSON reader can represent it."""
@@ -105,10 +103,8 @@ class OrderEvaluator:
             each.name for each in communicators if not traffic_matrix.is_even(each, per_node)
         )
         grid = grids.dense(self._workload.split, self._workload.recipe.framework)
-        shape = traffic_matrix.shape(grid, request.ranks_per_node)
-        count = request.nodes
-        self._shape = shape if math.prod(shape) == count else (count,)
-        self._per_node = per_node
+        self._shape = traffic_matrix.shape(grid, per_node)
+        self._per_node, count = per_node, request.nodes
         self._tiers = tuple(
             Uplinks(np.array(each.domains), np.array(each.left), each.oversubscription)
             for each in request.tiers

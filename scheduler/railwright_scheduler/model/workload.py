@@ -142,7 +142,8 @@ class Parallelism:
 
     ``virtual`` are the pipeline's stages a rank, ``expert`` the parts that a layer's experts are
     split into, over the ranks of a stage. Of what is sharded there are ``replicas`` among the
-    data-parallel ranks (HSDP). ``servers`` come after all others and hold the parameters for them.
+    data-parallel ranks (HSDP). ``servers`` is the number of parameter servers, ranks of another
+    role, which hold the parameters for all.
     """
 
     tensor: int = 1

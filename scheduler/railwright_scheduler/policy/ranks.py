@@ -146,8 +146,7 @@ def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[s
 
 def portions(role: Role, spanned: int) -> tuple[int, ...]:
     """Numbers of nodes that are worth keeping in one domain: an even share of those ``spanned``,
-    and rings and planes of the job's grid. Each divides the gang; the largest comes first. Servers
-    beside the grid make gangs that a ring does not divide."""
+    and rings and planes of the job's grid. Each divides the gang; the largest comes first."""
     if role.workload is None or not role.has_traffic or spanned == 1:
         return ()
     grid = grids.dense(role.workload.split, role.workload.recipe.framework)
@@ -156,9 +155,7 @@ def portions(role: Role, spanned: int) -> tuple[int, ...]:
     if role.replicas % spanned == 0:
         found.add(role.replicas // spanned)
     largest_first = sorted(found, reverse=True)
-    return tuple(
-        size for size in largest_first if size < role.replicas and role.replicas % size == 0
-    )[:PORTIONS]
+    return tuple(size for size in largest_first if size < role.replicas)[:PORTIONS]
 
 
 def _prefixes(sizes: list[int]) -> list[list[int]]:
