@@ -265,6 +265,8 @@ class PodSpec(Part):
     supported."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] | None = None
     """Taints of nodes that these pods may live with."""
+    runtime_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Name of the RuntimeClass of the pods. Its overhead counts as requested by each of them."""
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=GRACE_MAX_S)] | None = None
     """Seconds between the signal to end and the kill; 30 if not set. A pod keeps its devices for as
     long."""

@@ -53,7 +53,7 @@ class Informers:
     placement_objects: Reflector[PlacementRecord]
     profiles: Reflector[ProfileRecord]
     site_objects: Mapping[str, KopfInformer]
-    classes: Reflector[SiteObject]
+    classes: tuple[Reflector[SiteObject], ...]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     files: Reflector[FilesRecord]
@@ -69,7 +69,7 @@ class Informers:
     def leading(self) -> tuple[Reflector[Any], ...]:
         """The informers that start once this process leads."""
         ours = self.job_objects, self.placement_objects, self.profiles
-        return self.pods, *ours, self.classes, *self.site_objects.values()
+        return self.pods, *ours, *self.classes, *self.site_objects.values()
 
     def seen(self, plural: str, raw: Mapping[str, Any], event: str | None) -> None:
         """Take in a Queue or a Fabric from a kopf event."""
@@ -212,13 +212,16 @@ def _placement_objects(watching: _Watching, jobs: Jobs) -> Reflector[PlacementRe
     )
 
 
-def _classes(watching: _Watching, chosen: Site) -> Reflector[SiteObject]:
-    return watching.reflect(
-        site.PATHS[site.CLASSES],
-        site.PROJECTIONS[site.CLASSES],
-        site.site_object,
-        partial(chosen.change, site.CLASSES),
-        wakes=site.is_decisive,
+def _classes(watching: _Watching, chosen: Site) -> tuple[Reflector[SiteObject], ...]:
+    return tuple(
+        watching.reflect(
+            site.PATHS[plural],
+            site.PROJECTIONS[plural],
+            site.site_object,
+            partial(chosen.change, plural),
+            wakes=site.is_decisive,
+        )
+        for plural in (site.CLASSES, site.RUNTIME_CLASSES)
     )
 
 

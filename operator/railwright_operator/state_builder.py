@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 from railwright import protocol
 from railwright_conversion import failure_policies
@@ -21,6 +22,7 @@ from railwright_operator.liveness import Liveness
 from railwright_operator.machines import Machines
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
+from railwright_operator.watch import job_roles
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
@@ -82,7 +84,7 @@ class StateBuilder:
         self._plan: Plan | None = None
         self._furthest: dict[AttemptKey, int] = {}
         self._kept_waiting: dict[AttemptKey, int] = {}
-        self._core_jobs: dict[str, tuple[CachedJob, int, Job]] = {}
+        self._core_jobs: dict[str, tuple[CachedJob, tuple[Any, ...], Job]] = {}
 
     async def refresh_network(self) -> None:
         """Refresh the fabric. Awaited before ``build``."""
@@ -271,6 +273,7 @@ class StateBuilder:
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=cached.too_large
             or self.site.missing_class(spec.priority_class_name)
+            or self.site.missing_runtime_class(_runtime_classes(cached))
             or self._taken_names(cached),
             spec_hash=cached.spec_hash,
             topology_hash=self._topology_hash_of(cached),
@@ -305,11 +308,12 @@ class StateBuilder:
         return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
     def _job_of(self, cached: CachedJob) -> Job:
-        """The job as a value of the core, converted again only after a change of job or class."""
+        """The job as a value of the core, converted again only after a change of job or classes."""
         metadata, spec = cached.raw["metadata"], cached.job.spec
         priority = self.site.priority(spec.priority_class_name)
+        classes = tuple(map(self.site.runtime_class, _runtime_classes(cached)))
         held = self._core_jobs.get(cached.uid)
-        if held is not None and held[0] is cached and held[1] == priority:
+        if held is not None and held[0] is cached and held[1] == (priority, classes):
             return held[2]
         job = Job(
             uid=cached.uid,
@@ -319,10 +323,15 @@ class StateBuilder:
             priority=priority,
             submitted_s=cached.submitted_s,
             attempt=cached.record.attempt + 1,
-            roles=cached.roles,
+            roles=tuple(map(job_roles.with_runtime_class, cached.roles, classes)),
         )
-        self._core_jobs[cached.uid] = cached, priority, job
+        self._core_jobs[cached.uid] = cached, (priority, classes), job
         return job
+
+
+def _runtime_classes(cached: CachedJob) -> list[str | None]:
+    """The names of the RuntimeClasses of its roles."""
+    return [role.template.spec.runtime_class_name for role in cached.job.spec.roles]
 
 
 def _is_rank(pod: PodRecord, entry: Entry) -> bool:

@@ -35,6 +35,7 @@ SURFACES: dict[str, list[str]] = {
         "QueueNotFound",
         "Reason",
         "Role",
+        "RuntimeClassNotFound",
         "Shortage",
         "Snapshot",
         "Taint",

@@ -13,11 +13,21 @@ import pytest
 from fixtures import observing
 from fixtures.observing import JOB, Watched
 from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
-from railwright_operator.watch.site import CLASSES, SiteObject
+from railwright_operator.watch.site import (
+    CLASSES,
+    RUNTIME_CLASSES,
+    SiteObject,
+    answered,
+    is_decisive,
+)
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.reasons import PriorityClassNotFound, QueueNotFound
-from railwright_scheduler.model.snapshot import QueueRound
+from railwright_scheduler.model.reasons import (
+    PriorityClassNotFound,
+    QueueNotFound,
+    RuntimeClassNotFound,
+)
+from railwright_scheduler.model.snapshot import QueueRound, Toleration
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueNotFound(queue="none", existing=())
@@ -90,6 +100,61 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     seen.site.change(CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
+
+
+def _runtime_class(version: int, fixed: dict[str, str], **scheduling: Any) -> SiteObject:
+    """A RuntimeClass as the watch brings it."""
+    raw = {
+        "metadata": {"uid": "uid", "name": "kata", "resourceVersion": str(version)},
+        "handler": "kata",
+        "overhead": {"podFixed": fixed},
+        "scheduling": scheduling,
+    }
+    return answered(raw)
+
+
+def test_job_has_what_its_runtime_class_adds() -> None:
+    """Also what a later version of the class adds. A role without one has nothing of it."""
+    seen = Watched(phase=Phase.QUEUED)
+    raw = observing.raw_job(9, 2, {"phase": "Queued"}, memory="1Gi")
+    (worker,) = raw["spec"]["roles"]
+    pod = {**worker["template"]["spec"], "nodeSelector": {"a": "1"}, "runtimeClassName": "kata"}
+    raw["spec"]["roles"].append({**worker, "name": "kata", "template": {"spec": pod}})
+    raw["metadata"] |= {"uid": "kata", "name": "kata"}
+    seen.jobs.absorb(raw)
+    assert _job(seen, "kata").held == RuntimeClassNotFound("kata", ())
+    tolerated = {"key": "t", "operator": "Exists"}
+    first = _runtime_class(1, {"memory": "1Ki"}, nodeSelector={"b": "2"}, tolerations=[tolerated])
+    seen.site.change(RUNTIME_CLASSES, None, first)
+    assert _job(seen, "kata").held is None
+    plain, role = _job(seen, "kata").job.roles
+    assert (plain.per_pod, plain.selector) == ({"memory": 2**30, "pods": 1}, {})
+    assert role.per_pod == {"memory": 2**30 + 2**10, "pods": 1}
+    assert role.selector == {"a": "1", "b": "2"}
+    assert role.tolerations == (Toleration("t", "Exists", "", ""),)
+    second = _runtime_class(2, {"cpu": "250m"})
+    assert is_decisive(first, second)
+    seen.site.change(RUNTIME_CLASSES, first, second)
+    _, role = _job(seen, "kata").job.roles
+    assert role.per_pod == {"cpu": 250, "memory": 2**30, "pods": 1}
+    assert role.selector == {"a": "1"}
+
+
+def test_overhead_of_too_many_resources_harms_one_job_only() -> None:
+    """The ledger could not hold them, and would refuse all other entries with them."""
+    seen = Watched(phase=Phase.QUEUED)
+    raw = observing.raw_job(9, 2, {"phase": "Queued"})
+    raw["metadata"] |= {"uid": "sandboxed", "name": "sandboxed"}
+    raw["spec"]["roles"][0]["template"]["spec"]["runtimeClassName"] = "kata"
+    seen.jobs.absorb(raw)
+    many = {f"example.com/d{number}": "1" for number in range(32)}
+    seen.site.change(RUNTIME_CLASSES, None, _runtime_class(1, many))
+    isolation = Isolation()
+    *_, state = seen.state_builder.build(observing.LEDGER, isolation)
+    assert state is not None
+    assert [each.job.uid for each in state.jobs] == [JOB]
+    (fault,) = isolation.faults
+    assert "33 resources, at most 32" in fault.error
 
 
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])

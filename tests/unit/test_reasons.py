@@ -17,6 +17,7 @@ from railwright_scheduler import (
     PriorityClassNotFound,
     QueueNotFound,
     Reason,
+    RuntimeClassNotFound,
     Shortage,
     TierNotFound,
     TooLarge,
@@ -43,6 +44,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NotEvaluated(position=7),
         QueueNotFound("q", ()),
         PriorityClassNotFound("c", ()),
+        RuntimeClassNotFound("c", ()),
         PodNamesTaken(need=2, taken=1, first="train-worker-0-1"),
         TierNotFound("t", ()),
         NeverFits(1, (), 0, 0, 0, (), (), ()),
@@ -63,6 +65,9 @@ def test_a_missing_queue_is_named_beside_those_that_exist() -> None:
     assert QueueNotFound("q", ()).sentence() == "queue 'q' does not exist; there is none"
     assert PriorityClassNotFound("c", ("high",)).sentence() == (
         "PriorityClass 'c' does not exist; existing classes: high"
+    )
+    assert RuntimeClassNotFound("kata", ("gvisor", "nvidia")).sentence() == (
+        "RuntimeClass 'kata' does not exist; existing classes: gvisor, nvidia"
     )
     many = QueueNotFound("q", tuple("abcdefgh"))
     assert many.sentence().endswith("existing queues: a, b, c, d, e and 3 more")

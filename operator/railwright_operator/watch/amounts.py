@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from railwright_api import quantities
-from railwright_operator.watch.projections import Container, PodSpec, Quantities, written
+from railwright_operator.watch.projections import Container, PodSpec, Quantities, Quantity, written
 from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096
@@ -32,7 +33,13 @@ def requested(spec: PodSpec) -> Amounts:
         total = _beside(spec.init_containers, total)
     total |= _requests(spec)
     total = _sum([total, _parsed(spec.overhead), {"pods": 1}])
-    return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
+    return _nonzero(total)
+
+
+def with_overhead(per_pod: Amounts, overhead: Mapping[str, Any]) -> Amounts:
+    """The requests of a pod to which a RuntimeClass adds this overhead. Raises QuantityError."""
+    added = {name: Quantity(str(amount)) for name, amount in overhead.items()}
+    return _nonzero(_sum([per_pod, _parsed(added)]))
 
 
 def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
@@ -81,6 +88,10 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in [*one, *other]}
+
+
+def _nonzero(total: Mapping[str, int]) -> Amounts:
+    return _shared(tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
 def _shared(items: tuple[tuple[str, int], ...]) -> Amounts:

@@ -26,7 +26,7 @@ SPEC_BYTES_MAX = 256 * 1024
 """Of JSON. etcd accepts objects of 1.5 MiB; a status with 16,384 lost nodes must fit beside it."""
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
-_POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources")
+_POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources", "runtimeClassName")
 _SPEC_DROPPED = frozenset({"roles", "workload", "profiling"})
 _PATH_LENGTH_MAX = 200
 _PATH_PARTS_MAX = 8

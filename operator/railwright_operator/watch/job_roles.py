@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from railwright_api import schema
@@ -14,7 +15,8 @@ from railwright_api.workload import Workload as Stated
 from railwright_conversion import node_affinities, tolerations, topology_constraints, workloads
 from railwright_operator.watch import amounts, projections
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_scheduler.model.snapshot import Role
+from railwright_operator.watch.site import SiteObject
+from railwright_scheduler.model.snapshot import Amounts, Role
 from railwright_scheduler.model.workload import Workload
 
 logger = logging.getLogger(__name__)
@@ -29,13 +31,10 @@ def convert(
     """Convert the role with this index, one of whose pods is rendered as ``pod``; ``recorded`` is
     the job's recorded profile. Raises ValueError."""
     role = job.spec.roles[index]
-    per_pod = amounts.requested(projections.asked(pod))
-    if (count := len(per_pod)) > RESOURCES_MAX:
-        raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
     is_training = role is job.spec.training_role
     return Role(
         replicas=role.replicas,
-        per_pod=per_pod,
+        per_pod=_checked(amounts.requested(projections.asked(pod))),
         name=role.name,
         group=role.group or role.name,
         selector=pod.get("nodeSelector", {}),
@@ -46,6 +45,26 @@ def convert(
         constraints=topology_constraints.convert(role.topology or job.spec.topology),
         shares_topology=role.topology is None,
     )
+
+
+def with_runtime_class(role: Role, found: SiteObject | None) -> Role:
+    """The role with what the API server adds to pods of this RuntimeClass, None for no class.
+    Raises QuantityError."""
+    if found is None:
+        return role
+    overhead, scheduling = found.spec.get("overhead", {}), found.spec.get("scheduling", {})
+    return replace(
+        role,
+        per_pod=_checked(amounts.with_overhead(role.per_pod, overhead.get("podFixed", {}))),
+        selector={**scheduling.get("nodeSelector", {}), **role.selector},
+        tolerations=(*role.tolerations, *tolerations.convert(scheduling)),
+    )
+
+
+def _checked(per_pod: Amounts) -> Amounts:
+    if (count := len(per_pod)) > RESOURCES_MAX:
+        raise QuantityError(f"its pods request {count} resources, at most {RESOURCES_MAX}")
+    return per_pod
 
 
 def workload(job: TrainingJob, recorded: ProfileRecord | None) -> Workload | None:

@@ -1,8 +1,8 @@
-"""The objects of the site's administrators: queues, the Fabric, priority classes."""
+"""The objects of the site's administrators: queues, the Fabric, priority and runtime classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,36 +13,42 @@ from railwright_api.fabric import Probing
 from railwright_operator.kube import paths
 from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Identity
-from railwright_scheduler.model.reasons import PriorityClassNotFound
+from railwright_scheduler.model.reasons import PriorityClassNotFound, RuntimeClassNotFound
 
 CLASSES = "priorityclasses"
+RUNTIME_CLASSES = "runtimeclasses"
 PATHS = {
     names.QUEUES: paths.kind(names.QUEUES),
     names.FABRICS: paths.kind(names.FABRICS),
     CLASSES: f"/apis/scheduling.k8s.io/v1/{CLASSES}",
+    RUNTIME_CLASSES: f"/apis/node.k8s.io/v1/{RUNTIME_CLASSES}",
 }
 
 
 class ClusterObject(Struct, frozen=True):
-    """The decoded fields of a Queue, a Fabric or (``value``) a PriorityClass. Later versions may
-    have other fields."""
+    """The decoded fields of a Queue, a Fabric, a PriorityClass (``value``) or a RuntimeClass
+    (``overhead``, ``scheduling``). Later versions may have other fields."""
 
     metadata: Identity
     spec: Any = None
     status: Any = None
     value: int = 0
+    overhead: Any = None
+    scheduling: Any = None
 
 
 PROJECTIONS = {
     names.QUEUES: projections.of(ClusterObject, "Queue"),
     names.FABRICS: projections.of(ClusterObject, "Fabric"),
     CLASSES: projections.of(ClusterObject, "PriorityClass"),
+    RUNTIME_CLASSES: projections.of(ClusterObject, "RuntimeClass"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SiteObject:
-    """A Queue, a Fabric, or a PriorityClass and its ``value``."""
+    """A Queue, a Fabric, a PriorityClass and its ``value``, or a RuntimeClass. That has no spec of
+    its own: its ``overhead`` and ``scheduling`` are taken as one."""
 
     uid: str
     name: str
@@ -53,13 +59,14 @@ class SiteObject:
 
 
 def site_object(found: ClusterObject) -> SiteObject:
-    """The record of a Queue, a Fabric or a PriorityClass."""
+    """The record of an object."""
     metadata = found.metadata
+    added = {"overhead": found.overhead or {}, "scheduling": found.scheduling or {}}
     return SiteObject(
         metadata.uid,
         metadata.name,
         int(metadata.resource_version),
-        spec=found.spec or {},
+        spec=found.spec or {name: part for name, part in added.items() if part},
         status=found.status or {},
         value=found.value,
     )
@@ -76,7 +83,7 @@ def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
 
 
 class Site:
-    """The queues, the Fabric and the priority classes, by name."""
+    """The queues, the Fabric and the classes, by name."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, SiteObject]] = {plural: {} for plural in PATHS}
@@ -137,3 +144,13 @@ class Site:
         if not name or name in self._objects[CLASSES]:
             return None
         return PriorityClassNotFound(name, tuple(sorted(self._objects[CLASSES])))
+
+    def runtime_class(self, name: str | None) -> SiteObject | None:
+        """The RuntimeClass of this name; None without a name, and for one that does not exist."""
+        return self._objects[RUNTIME_CLASSES].get(name or "")
+
+    def missing_runtime_class(self, named: Iterable[str | None]) -> RuntimeClassNotFound | None:
+        """Why no pods with these RuntimeClasses can be created; None when they can."""
+        existing = self._objects[RUNTIME_CLASSES]
+        missing = next((name for name in named if name and name not in existing), None)
+        return RuntimeClassNotFound(missing, tuple(sorted(existing))) if missing else None

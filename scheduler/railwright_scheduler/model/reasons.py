@@ -44,6 +44,19 @@ class PriorityClassNotFound:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeClassNotFound:
+    """A role of the job names a RuntimeClass that does not exist; ``existing`` are those that do,
+    sorted. A snapshot has none, so the caller that builds it sets this reason."""
+
+    name: str
+    existing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return _not_found("RuntimeClass", "classes", self.name, self.existing)
+
+
+@dataclass(frozen=True, slots=True)
 class PodNamesTaken:
     """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
     use, ``first`` among them. The shell, which has the pods, sets this reason.
@@ -213,6 +226,7 @@ Reason = (
     | QueueNotFound
     | InternalError
     | PriorityClassNotFound
+    | RuntimeClassNotFound
     | PodNamesTaken
     | TierNotFound
     | NeverFits
@@ -229,7 +243,13 @@ CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
 WAITING_REASONS = (NotEvaluated, NotEnoughNodes, BlockedByReservation, BindingBacklog, LedgerFull)
 """Reasons of jobs that start once nodes, or the operator, are free: nodes are left to them."""
 
-HELD_REASONS = (PriorityClassNotFound, PodNamesTaken, InternalError, TooLarge)
+HELD_REASONS = (
+    PriorityClassNotFound,
+    RuntimeClassNotFound,
+    PodNamesTaken,
+    InternalError,
+    TooLarge,
+)
 """Reasons that keep a job out of the queue; none of them is one to be in it."""
 
 
