@@ -11,7 +11,9 @@ import math
 import re
 from fractions import Fraction
 
-AMOUNT_MAX = 2**63 - 1
+QUANTITY_MAX = 2**63 - 1
+"""In the base unit: what Kubernetes holds in 64 bits."""
+
 _LENGTH_MAX = 64
 
 _GRAMMAR = re.compile(
@@ -75,6 +77,6 @@ def _value(text: str, expected: str) -> Fraction:
 
 
 def _bounded(text: str, value: int) -> int:
-    if value > AMOUNT_MAX:
-        raise QuantityError(f"{text!r} is too large: at most {AMOUNT_MAX} in the base unit")
+    if value > QUANTITY_MAX:
+        raise QuantityError(f"{text!r} is too large: at most {QUANTITY_MAX} in the base unit")
     return value

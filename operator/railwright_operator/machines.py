@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
-from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Amounts, Node, Unavailable
 from railwright_topology.fabric import Fabric
@@ -155,4 +155,4 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
 
 def _capped(amounts: Amounts) -> Amounts:
     """Cap amounts at the largest plausible one, as any pod or node can claim more."""
-    return {name: min(amount, AMOUNT_MAX) for name, amount in amounts.items()}
+    return {name: min(amount, NODE_AMOUNT_MAX) for name, amount in amounts.items()}

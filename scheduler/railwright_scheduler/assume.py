@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
-from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
 
@@ -81,7 +81,7 @@ def _with_assumed(node: Node, assumed: Amounts, lost: bool | None) -> Node:
         return node
     used = dict(node.used)
     for name, amount in assumed.items():
-        used[name] = min(used.get(name, 0) + amount, AMOUNT_MAX)
+        used[name] = min(used.get(name, 0) + amount, NODE_AMOUNT_MAX)
     return replace(
         node,
         used=used,

@@ -28,8 +28,10 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-AMOUNT_MAX = 2**52
-_CAPACITY_SCALE = 2**10  # AMOUNT_MAX * _CAPACITY_SCALE stays inside int64
+NODE_AMOUNT_MAX = 2**52
+"""Of what a node has or holds of a resource. No pod that requests more than it fits."""
+
+_CAPACITY_SCALE = 2**10  # NODE_AMOUNT_MAX * _CAPACITY_SCALE stays inside int64
 
 COMMON_MAX = 64
 """The number of resources, of those that most nodes have, by which the usage of a node is compared.
@@ -127,7 +129,7 @@ def of(snapshot: Snapshot) -> Cluster:
     """Lay the snapshot's nodes out as arrays.
 
     Raises ValueError when two nodes share a name, a node's domains do not match the levels, or an
-    amount is negative or above ``AMOUNT_MAX``.
+    amount is negative or above ``NODE_AMOUNT_MAX``.
     """
     nodes = domains.in_topology_order(snapshot.nodes)
     _check(nodes, snapshot.levels)
@@ -355,9 +357,9 @@ def _check(nodes: tuple[Node, ...], levels: tuple[str, ...]) -> None:
 
 def _check_amounts(name: str, field: str, amounts: Amounts) -> None:
     for resource, amount in amounts.items():
-        if not 0 <= amount <= AMOUNT_MAX:
+        if not 0 <= amount <= NODE_AMOUNT_MAX:
             raise ValueError(
-                f"node {name}: {field}[{resource!r}] is {amount}, expected 0 to {AMOUNT_MAX}"
+                f"node {name}: {field}[{resource!r}] is {amount}, expected 0 to {NODE_AMOUNT_MAX}"
             )
 
 

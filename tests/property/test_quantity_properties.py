@@ -52,7 +52,7 @@ def test_the_python_client_of_kubernetes_reads_the_same(number: tuple[int, str, 
     assert quantities.bytes_of(text) == math.ceil(parse_quantity(text))  # type: ignore[no-untyped-call]
 
 
-@given(st.integers(0, quantities.AMOUNT_MAX))
+@given(st.integers(0, quantities.QUANTITY_MAX))
 def test_a_plain_integer_is_itself(number: int) -> None:
     assert quantities.pieces(str(number)) == number
     assert quantities.bytes_of(str(number)) == number
@@ -80,4 +80,4 @@ def test_any_text_is_read_or_refused_never_worse(text: str) -> None:
         amount = quantities.bytes_of(text)
     except QuantityError:
         return
-    assert 0 <= amount <= quantities.AMOUNT_MAX
+    assert 0 <= amount <= quantities.QUANTITY_MAX

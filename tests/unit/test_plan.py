@@ -31,7 +31,7 @@ from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.ledger_budget import ABORTING_SIZE_MAX
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
 from railwright_scheduler.model.evidence import Crash, PodState
 from railwright_scheduler.model.snapshot import Unavailable
@@ -377,7 +377,7 @@ def test_one_gang_alone_may_have_any_size() -> None:
 
 
 def test_overfull_node_stops_no_decision() -> None:
-    overfull = node("n0", used={GPU: AMOUNT_MAX})
+    overfull = node("n0", used={GPU: NODE_AMOUNT_MAX})
     attempts = {("a", 1): ObservedAttempt(pods=pods("n0! ."), placed=True)}
     nodes = (overfull, node("n1"), node("n2"), node("n3"))
     world = world_of(seen(), seen(name="b"), nodes=nodes, entries=(entry(),), attempts=attempts)

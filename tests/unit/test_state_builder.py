@@ -27,7 +27,7 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import CreatePod
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.cluster import AMOUNT_MAX
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model import scale_up_domains
@@ -125,9 +125,9 @@ def test_pod_with_impossible_requests_stops_no_decision() -> None:
     metadata = {"uid": "x", "namespace": "else", "name": "x", "resourceVersion": "1"}
     spec = {"nodeName": "n0", "containers": [container]}
     huge = records.answered({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
-    assert huge.requests["memory"] > AMOUNT_MAX
+    assert huge.requests["memory"] > NODE_AMOUNT_MAX
     seen.pods.change(None, huge)
-    assert seen.world().nodes[0].used["memory"] == AMOUNT_MAX
+    assert seen.world().nodes[0].used["memory"] == NODE_AMOUNT_MAX
     assert isinstance(seen.verdict(), Ongoing)
 
 

@@ -1,8 +1,8 @@
 """Everything a decision may depend on, as one frozen value.
 
 The operator makes it from what it watches, the simulator from its world, a test from a table; the
-scheduler reads nothing else. Amounts are exact integers in base units: CPU in millicores, memory in
-bytes, every other resource (devices, pods) in pieces.
+scheduler reads nothing else. Amounts are exact integers in base units: CPU in millicores, memory,
+storage and huge pages in bytes, every other resource (devices, pods) in pieces.
 """
 
 from __future__ import annotations

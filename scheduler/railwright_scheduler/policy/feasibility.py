@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.cluster import AMOUNT_MAX, Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Ints, Mask, Taken
 from railwright_scheduler.model.shortages import (
     AmountPairs,
     Exclusion,
@@ -147,7 +147,7 @@ class SignatureIndex:
                 )
         present = [(name, amount) for name, amount in asked if name in cluster.rows]
         rows = np.array([cluster.rows[name] for name, _ in present], dtype=np.int64)
-        need = np.array([min(amount, AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
+        need = np.array([min(amount, NODE_AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
         selected = self._eligibility.selected(role.selector)
         matched = selected & self._eligibility.matched(role.affinity)
         tolerated = matched & self._eligibility.tolerated_ever(role.tolerations)
@@ -179,7 +179,7 @@ class SignatureIndex:
             resource=resource,
             need=need,
             most=int(amounts.max(initial=0)),
-            nodes=int(np.count_nonzero(amounts >= min(need, AMOUNT_MAX + 1))),
+            nodes=int(np.count_nonzero(amounts >= min(need, NODE_AMOUNT_MAX + 1))),
         )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
 from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy.feasibility import RoleDemand
@@ -176,7 +176,7 @@ class Reservations:
         for role, names in zip(job.roles, self._names(job), strict=True):
             columns = [self._columns[name] for name in names if name in self._columns]
             amounts = [
-                (rows[resource], min(amount, AMOUNT_MAX + 1))
+                (rows[resource], min(amount, NODE_AMOUNT_MAX + 1))
                 for resource, amount in role.per_pod.items()
                 if resource in rows
             ]
