@@ -304,7 +304,7 @@ FULL = {
             "containers": [CONTAINER],
             "initContainers": [CONTAINER],
             "overhead": {"memory": "1Gi"},
-            "resources": {"limits": {"cpu": "9"}, "requests": {"memory": "7Gi"}},
+            "resources": {"limits": {"cpu": "12"}, "requests": {"cpu": "9", "memory": "7Gi"}},
         },
         "status": {
             "phase": "Failed",

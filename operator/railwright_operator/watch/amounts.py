@@ -2,8 +2,9 @@
 
 A pod's requests are counted as Kubernetes counts them: its containers and sidecars run together;
 each plain init container runs alone beside the sidecars started before it; the larger of the two
-counts, plus the overhead of its runtime class. Pod-level requests replace that sum for the
-resources they name. Resizes in place are not followed: devices cannot be resized.
+counts, plus the overhead of its runtime class. Pod-level requests replace that larger one for the
+resources they name; the API server makes pod-level limits requests where these are missing. Resizes
+in place are not followed: devices cannot be resized.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def requested(spec: PodSpec) -> Amounts:
     total = _sum(map(_requests, spec.containers))
     if spec.init_containers:
         total = _beside(spec.init_containers, total)
-    total |= _requests(spec)
+    total |= _parsed(spec.resources.requests)
     total = _sum([total, _parsed(spec.overhead), {"pods": 1}])
     return _nonzero(total)
 
@@ -62,15 +63,14 @@ def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str,
     for container in init:
         if container.restart_policy == "Always":
             sidecars = _sum([sidecars, _requests(container)])
-            peak = _larger(peak, sidecars)
         else:
             peak = _larger(peak, _sum([sidecars, _requests(container)]))
     return _larger(_sum([together, sidecars]), peak)
 
 
-def _requests(holder: Container | PodSpec) -> dict[str, int]:
+def _requests(container: Container) -> dict[str, int]:
     """The requests of a container. A limit without a request is one, as in the API server."""
-    resources = holder.resources
+    resources = container.resources
     return _parsed({**resources.limits, **resources.requests})
 
 
