@@ -47,8 +47,8 @@ SCHEDULER_MUTANTS = (
     ),
     ShellMutant(
         "a job that is not evaluated loses its reservation",
-        "policy/scheduling_queue.py",
-        "            self._reservations.keep(job, position=len(self._waiting))\n",
+        "policy/reservation.py",
+        "            self._keep(job, position=len(self.waiting))\n",
         "            pass\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,

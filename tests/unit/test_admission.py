@@ -12,7 +12,6 @@ from fixtures.attempts import FAILED, entry, pods, seen, world_of
 from railwright_scheduler import (
     BindingBacklog,
     BlockedByReservation,
-    Job,
     LedgerFull,
     commit_plan,
     decide,
@@ -24,7 +23,8 @@ from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, Ob
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.policy import admission
 from railwright_scheduler.policy.admission import UNBOUND_MAX
-from railwright_scheduler.policy.scheduling_queue import SchedulingQueue
+from railwright_scheduler.policy.candidate import Candidate
+from railwright_scheduler.policy.gang_placement import GangPlacer
 
 NAME_SIZE = 500
 HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")
@@ -35,13 +35,13 @@ HALL = tuple(node(letter * NAME_SIZE) for letter in "klmnop")
 def placements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs for which nodes were selected, in order."""
     selected: list[str] = []
-    place = SchedulingQueue._place
+    check = GangPlacer.check
 
-    def recorded(queue: SchedulingQueue, asked: Job, *rest: Any) -> Any:
-        selected.append(asked.uid)
-        return place(queue, asked, *rest)
+    def recorded(placer: GangPlacer, candidate: Candidate, *rest: Any) -> Any:
+        selected.append(candidate.job.uid)
+        return check(placer, candidate, *rest)
 
-    monkeypatch.setattr(SchedulingQueue, "_place", recorded)
+    monkeypatch.setattr(GangPlacer, "check", recorded)
     return selected
 
 

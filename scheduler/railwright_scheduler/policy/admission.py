@@ -1,6 +1,7 @@
-"""Bounds of what one decision may start: pods in flight, and bytes of the ledger.
+"""Bounds of what one decision may start: pods in flight, work of placing them, and bytes of the
+ledger. A stage before nodes are selected, and one after it.
 
-``SchedulingQueue`` checks each gang here. Two bounds can refuse it, with different effects:
+Two reasons can refuse a gang, with different effects:
 
     BindingBacklog   gangs decided earlier are being bound: seconds. No later job overtakes it.
     LedgerFull       its entry does not fit beside those of attempts that are ending, whose pods may
@@ -9,18 +10,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull
 from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.policy import ranks
+from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
 
 UNBOUND_MAX = 2_048
 """Pods that committing gangs together may still have to bind before another may join them; one gang
 alone may have more. What an API server does in ten seconds or so: decided later, a job is placed by
 what is then, and one of a higher priority need not wait behind thousands of pods.
 """
+
+EFFORT_MAX = 512
+"""What it may take to place the gangs of one decision, in nodes; one alone may take more. About two
+seconds' worth."""
 
 NAMELESS_SIZE = 4_096
 """Bytes of an entry without the names of its nodes; few have as many."""
@@ -61,15 +69,22 @@ class Admission:
         self.pods = pods
         self._capacity = capacity
         self._size_of = size_of
+        self._effort = 0
+        self._is_blocked = False
         self._refused: LedgerFull | None = None
 
-    def before(self, job: Job, name_length: int) -> BindingBacklog | LedgerFull | None:
+    def before(
+        self, job: Job, demands: Sequence[RoleDemand], name_length: int
+    ) -> BindingBacklog | LedgerFull | None:
         """What refuses the gang wherever it is placed; None if that depends on its nodes.
 
         Placing a large gang is slow, so one that cannot start is not placed if it can be avoided:
         no node's name is longer than ``name_length``, and names take about as many bytes as those
         of the gangs that ``refuse`` was called for.
         """
+        effort = _effort(demands)
+        if self._is_blocked or (effort and self._effort and self._effort + effort > EFFORT_MAX):
+            return BindingBacklog(job.num_pods, self.pods)
         size = self._estimate(job)
         if size > self._capacity.free:
             return self._full(job, size)
@@ -87,14 +102,18 @@ class Admission:
             return BindingBacklog(job.num_pods, self.pods)
         return None
 
-    def take(self, admit: Admit) -> None:
+    def take(self, admit: Admit, demands: Sequence[RoleDemand] = ()) -> None:
         """Count a gang that starts."""
         self.pods += len(admit.nodes)
+        self._effort += _effort(demands)
         self._capacity = replace(self._capacity, held=self._capacity.held + self._size_of(admit))
 
-    def refuse(self, reason: LedgerFull) -> None:
-        """Keep what the smallest refused gang takes, to estimate others by."""
-        if self._refused is None or reason.need < self._refused.need:
+    def refuse(self, reason: BindingBacklog | LedgerFull) -> None:
+        """Start nothing behind a gang that waits for the API server, or keep what the smallest gang
+        takes that the ledger has no room for, to estimate others by."""
+        if isinstance(reason, BindingBacklog):
+            self._is_blocked = True
+        elif self._refused is None or reason.need < self._refused.need:
             self._refused = reason
 
     def _estimate(self, job: Job) -> int:
@@ -112,3 +131,39 @@ class Admission:
 
     def _full(self, job: Job, size: int) -> LedgerFull:
         return LedgerFull(job.num_pods, size, self._capacity.free, self._capacity.limit)
+
+
+class BeforeSelection:
+    """Refuses gangs that may not start wherever they are placed."""
+
+    def __init__(self, admission: Admission, name_length: int) -> None:
+        self._admission = admission
+        self._name_length = name_length
+
+    def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
+        """The same candidate."""
+        refusal = self._admission.before(candidate.job, candidate.demands, self._name_length)
+        return candidate if refusal is None else _refused(candidate, refusal)
+
+
+class AfterSelection:
+    """Refuses gangs whose entry has no room in the ledger."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
+        """The same candidate."""
+        assert candidate.admit is not None
+        refusal = self._admission.after(candidate.job, candidate.admit)
+        return candidate if refusal is None else _refused(candidate, refusal)
+
+
+def _refused(candidate: Candidate, reason: BindingBacklog | LedgerFull) -> Candidate:
+    if isinstance(reason, BindingBacklog):
+        return candidate.refused(reason, Effect.BLOCKS)
+    return candidate.refused(reason, Effect.RESERVES if reason.passes else Effect.NONE)
+
+
+def _effort(demands: Sequence[RoleDemand]) -> int:
+    return sum(ranks.effort(demand.role) for demand in demands)

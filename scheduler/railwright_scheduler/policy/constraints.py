@@ -1,15 +1,45 @@
-"""Resolve a job's topology constraints to levels of the network."""
+"""Resolve a job's topology constraints to levels of the network: the second stage."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
+from railwright_scheduler.policy.candidate import Candidate
+
+
+class ConstraintResolver:
+    """Refuses jobs with constraints on tiers that the network does not have."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._resolved: dict[TopologyConstraints, ResolvedConstraints | TierNotFound] = {}
+        self._aligned: dict[ResolvedConstraints, Sequence[ResolvedConstraints]] = {}
+
+    def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
+        """The candidate with the constraints that each role may start under."""
+        ways: list[Sequence[ResolvedConstraints]] = []
+        for role in candidate.job.roles:
+            asked = role.constraints
+            if asked not in self._resolved:
+                self._resolved[asked] = resolve(asked, self._cluster)
+            limits = self._resolved[asked]
+            if isinstance(limits, TierNotFound):
+                return candidate.refused(limits)
+            ways.append(self._rail_orders(limits) if asked.aligned else [limits])
+        return replace(candidate, ways=ways)
+
+    def _rail_orders(self, limits: ResolvedConstraints) -> Sequence[ResolvedConstraints]:
+        if limits not in self._aligned:
+            self._aligned[limits] = for_each_rail_order(limits, self._cluster)
+        return self._aligned[limits]
 
 
 def resolve(

@@ -1,4 +1,4 @@
-"""Feasibility: whether a job can run on this cluster now or ever, and what is missing.
+"""Feasibility, the third stage: whether a job can run on this cluster ever, and what is missing.
 
 Roles that differ only in their job, name or number of pods share one ``SchedulingSignature``, whose
 masks over the nodes are computed once for each decision.
@@ -7,15 +7,15 @@ masks over the nodes are computed once for each decision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Ints, Mask, Taken
+from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Mask
 from railwright_scheduler.model.shortages import (
-    AmountPairs,
     Exclusion,
     ExclusionCause,
     NeverFits,
@@ -31,6 +31,7 @@ from railwright_scheduler.model.snapshot import (
     Unavailable,
 )
 from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy.candidate import Candidate, RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.eligibility import Eligibility
 
 Value = TypeVar("Value", str, int)
@@ -42,48 +43,9 @@ CAUSES = (ExclusionCause.TAINTED, *map(ExclusionCause, Unavailable))
 EXCLUSIONS = tuple(ExclusionCause)
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingSignature:
-    """The requests of a role on each node, and the nodes that can satisfy them.
-
-    ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
-    subset of the one before: nodes ``matched`` by the selector and the node affinity (by the
-    selector alone ``unmatched`` more); without an untolerated lasting taint (``tolerated``);
-    ``candidates``, large enough, healthy or not; ``healthy``, available or recently lost, and
-    without any untolerated taint now; ``open``, the available ones of these. ``index`` numbers the
-    signatures of a decision.
-    """
-
-    index: int
-    per_node: AmountPairs
-    rows: Ints
-    need: Ints
-    matched: Mask
-    unmatched: int
-    tolerated: Mask
-    candidates: Mask
-    candidates_count: int
-    healthy: Mask
-    open: Mask
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RoleDemand:
-    """A role that is evaluated for a start: ``ways`` are the topology constraints that it may start
-    under, one for each rail order, ``largest`` the one with the largest capacity."""
-
-    role: Role
-    signature: SchedulingSignature
-    ways: Sequence[ResolvedConstraints]
-    largest: ResolvedConstraints
-
-    def taken(self, nodes: Ints) -> Taken:
-        """The capacity that its pods take on these nodes."""
-        return Taken(nodes, self.signature.rows, self.signature.need)
-
-
-class SignatureIndex:
-    """The signatures of the roles met so far."""
+class Feasibility:
+    """Refuses jobs with a role that the cluster could not run, even empty and healthy. It keeps the
+    signatures of the roles met so far."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -92,7 +54,24 @@ class SignatureIndex:
         self._verdicts: dict[tuple[int, int, TopologyConstraints], NeverFits] = {}
         self._capacity: dict[tuple[int, ResolvedConstraints], int] = {}
 
-    def of(self, role: Role) -> SchedulingSignature:
+    def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
+        """The candidate with the demand of each role."""
+        roles = candidate.job.roles
+        demands = [self._demand(*each) for each in zip(roles, candidate.ways, strict=True)]
+        found = replace(candidate, demands=demands)
+        for demand in demands:
+            role = demand.role
+            if self._capacity_of(demand.signature, demand.largest) < role.replicas:
+                never = self._never_fits(role, demand.signature, demand.largest)
+                return found.refused(replace(never, role=role.name) if len(roles) > 1 else never)
+        return found
+
+    def _demand(self, role: Role, ways: Sequence[ResolvedConstraints]) -> RoleDemand:
+        signature = self._signature(role)
+        largest = max(ways, key=lambda way: self._capacity_of(signature, way))
+        return RoleDemand(role, signature, ways, largest)
+
+    def _signature(self, role: Role) -> SchedulingSignature:
         """The role's signature. Raises ValueError for a negative request."""
         key = (_pairs(role.per_pod), _pairs(role.selector), role.affinity, role.tolerations)
         signature = self._signatures.get(key)
@@ -100,7 +79,7 @@ class SignatureIndex:
             signature = self._signatures[key] = self._make(role)
         return signature
 
-    def capacity(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
+    def _capacity_of(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
         """The most pods of this signature in one gang, on an empty and healthy cluster."""
         if limits == placement.ANYWHERE:
             return signature.candidates_count
@@ -110,7 +89,7 @@ class SignatureIndex:
             self._capacity[key] = placement.capacity(self._cluster.domains, meant, limits)
         return self._capacity[key]
 
-    def never_fits(
+    def _never_fits(
         self, role: Role, signature: SchedulingSignature, limits: ResolvedConstraints
     ) -> NeverFits:
         """Why the cluster as it stands could not run the role, even empty and healthy."""
@@ -129,7 +108,7 @@ class SignatureIndex:
             matched=int(np.count_nonzero(signature.matched)),
             unmatched=signature.unmatched,
             tolerated=int(np.count_nonzero(signature.tolerated)),
-            candidates=self.capacity(signature, limits),
+            candidates=self._capacity_of(signature, limits),
             shortages=tuple(short for short in shortages if short.nodes < role.replicas),
             selector=_pairs(role.selector),
             untolerated=self._eligibility.lasting(role.tolerations, among=signature.matched),

@@ -1,36 +1,53 @@
-"""Place all roles of a gang by what is free now, so that all of them fit or none starts.
+"""Place all roles of a gang on nodes that are free now, so that all of them fit or none starts: the
+stage that selects nodes.
 
 A gang of one role is placed by ``NodeSelector`` alone, one of several roles by ``GangSearch``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.feasibility import RoleDemand, SchedulingSignature
+from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
+from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_search import GangSearch, Trial, UnplacedRole
 from railwright_scheduler.policy.ranks import RankedNodes
 from railwright_scheduler.policy.selection import NodeSelector
 
-FreeNodes = Callable[[SchedulingSignature, ResolvedConstraints, Sequence[Taken]], Mask]
-"""The nodes that a role may have now, beside what other roles of its gang take."""
-
 
 class GangPlacer:
-    """Places gangs by what is free now."""
+    """Refuses gangs whose roles do not fit beside each other."""
 
     def __init__(self, cluster: Cluster, selector: NodeSelector, free_nodes: FreeNodes) -> None:
         self._cluster = cluster
         self._selector = selector
         self._free_nodes = free_nodes
 
-    def place(
+    def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
+        """The candidate with its nodes and their ranks."""
+        job, cluster = candidate.job, self._cluster
+        placed = self._place(candidate.demands, candidate.limits, work)
+        if isinstance(placed, UnplacedRole):
+            short = self._free_nodes.shortage(job, candidate.demands[placed.number])
+            short = replace(short, free=placed.free, is_beside_roles=True)
+            return candidate.refused(short, Effect.RESERVES)
+        columns = np.concatenate([found.nodes for found in placed])
+        names = tuple(cluster.nodes[column].name for column in columns)
+        spans = cluster.domains.spans(np.unique(columns))
+        score = next((found.score for found in placed if found.score is not None), None)
+        if score is not None and work.is_cut:
+            score = replace(score, over_budget=True)
+        admit = Admit(job.uid, job.attempt, names, spans, score)
+        return replace(candidate, nodes=tuple(found.nodes for found in placed), admit=admit)
+
+    def _place(
         self,
         demands: Sequence[RoleDemand],
         limits: Sequence[ResolvedConstraints],
@@ -39,11 +56,11 @@ class GangPlacer:
         """The nodes of each role under these constraints, in the order of its pods. Each role has
         capacity by itself."""
         if len(demands) == 1:
-            allowed = self._free_nodes(demands[0].signature, limits[0], ())
+            allowed = self._free_nodes.allowed(demands[0].signature, limits[0])
             return (self._selector.select(demands[0].role, allowed, limits[0], work),)
 
         def allowed_of(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
-            return self._free_nodes(demands[number].signature, its, taken)
+            return self._free_nodes.allowed(demands[number].signature, its, taken)
 
         def choose(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
             # Mapping ranks takes far longer than placing them, and most trials fail.

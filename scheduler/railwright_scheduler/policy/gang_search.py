@@ -26,7 +26,7 @@ import numpy as np
 from railwright_scheduler import placement
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.feasibility import RoleDemand
+from railwright_scheduler.policy.candidate import RoleDemand
 
 ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
 """Orders of the roles, domains besides the best, and rail orders that are tried for a gang."""

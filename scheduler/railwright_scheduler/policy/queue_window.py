@@ -12,16 +12,15 @@ meanwhile are of the next round. Jobs that are not evaluated keep what they have
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model.shortages import NeverFits
 from railwright_scheduler.model.snapshot import QueuePosition, QueueRound
-from railwright_scheduler.policy.feasibility import RoleDemand
 from railwright_scheduler.policy.gang_search import trials_max
-from railwright_scheduler.policy.scheduling_queue import StartVerdict, WaitVerdict
+from railwright_scheduler.policy.scheduling_queue import Verdict
 
 FRONT = 50
 """Percent of the bound that the front of the queue has."""
@@ -106,25 +105,17 @@ class QueueWindow:
         return self._spent < self._limit * FRONT // 100 or not self._spent
 
 
-def evaluation_work(
-    demands: Sequence[RoleDemand],
-    verdict: StartVerdict | WaitVerdict | NeverFits,
-    cluster: Cluster,
-    *,
-    starts: int,
-) -> EvaluationWork:
-    """What it takes to evaluate a job of these roles to this verdict, after so many ``starts`` in
-    this cycle.
+def evaluation_work(verdict: Verdict, cluster: Cluster, *, starts: int) -> EvaluationWork:
+    """What it takes to evaluate a job to this verdict, after so many ``starts`` in this cycle.
 
     Feasibility is computed once for each kind of role, and again once others start. The selection
     of nodes is work of each job.
     """
     nodes, levels = len(cluster.nodes), len(cluster.domains.bounds)
-    chooses = isinstance(verdict, StartVerdict) or (
-        isinstance(verdict, WaitVerdict) and verdict.reserved
-    )
+    demands, refusal = verdict.candidate.demands, verdict.candidate.refusal
+    chooses = refusal is None or verdict.reserved
     own, shared = JOB, list[tuple[Hashable, int]]()
-    if isinstance(verdict, WaitVerdict):
+    if refusal is not None and demands and not isinstance(refusal.reason, NeverFits):
         # One search for a start and one for a reservation.
         own += 2 * trials_max(demands) * len(demands) * (CALLS * CALL + nodes * CHOICE)
     for demand in demands:

@@ -21,9 +21,11 @@ import numpy as np
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
+from railwright_scheduler.model.reasons import BlockedByReservation, Reason
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.feasibility import RoleDemand
+from railwright_scheduler.policy.candidate import RoleDemand
 from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
 RowAmounts = Sequence[tuple[int, int]]
@@ -46,7 +48,8 @@ class _Target:
 class Reservations:
     """What the jobs handled so far in this cycle have reserved.
 
-    ``previous`` has the node names of the last cycle's reservations by job UID.
+    ``previous`` has the node names of the last cycle's reservations by job UID; ``waiting`` the
+    jobs that wait for nodes, each with how many it could have now without reservations of others.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Reservations:
         self._columns = (
             {node.name: column for column, node in enumerate(cluster.nodes)} if previous else {}
         )
+        self.waiting: list[tuple[Job, int]] = []
         self._first = np.full(len(cluster.nodes), _UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
         self._unsettled: list[tuple[Sequence[int], RowAmounts, int]] = []
@@ -160,18 +164,30 @@ class Reservations:
         return placement.choose(domains, eligible, rank, count=count, limits=limits, work=work)
 
     def add(
-        self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, position: int
+        self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
     ) -> None:
-        """Reserve these nodes of each role for the job at this position of the queue."""
+        """Add the next job that waits, and reserve these nodes of each role, if there are any."""
+        position = len(self.waiting)
+        self.waiting.append((job, free))
+        if not nodes:
+            return
         for demand, its in zip(demands, nodes, strict=True):
             self._capacity.reserve(its, demand.signature.rows, demand.signature.need)
             self._first[its] = np.minimum(self._first[its], position)
         columns = np.concatenate(list(nodes)).tolist()
         self.by_job[job.uid] = tuple(self._cluster.nodes[column].name for column in columns)
 
-    def keep(self, job: Job, *, position: int) -> None:
-        """Keep what the job had reserved in the last cycle, as this one does not evaluate it.
-        ``settle`` takes it from what the jobs behind it can have."""
+    def keep(self, job: Job, reason: Reason | None) -> None:
+        """Keep what the job had reserved in the last cycle, when it waited for this ``reason``, as
+        this one does not evaluate it. ``settle`` takes it from what the jobs behind it can have."""
+        free = reason.free if isinstance(reason, NotEnoughNodes | BlockedByReservation) else None
+        if job.uid in self.previous:
+            self._keep(job, position=len(self.waiting))
+        elif free is None:
+            return
+        self.waiting.append((job, free or 0))
+
+    def _keep(self, job: Job, *, position: int) -> None:
         rows = self._cluster.rows
         for role, names in zip(job.roles, self._names(job), strict=True):
             columns = [self._columns[name] for name in names if name in self._columns]

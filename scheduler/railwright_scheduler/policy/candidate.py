@@ -1,0 +1,112 @@
+"""The contract of the stages of a decision: a candidate in, the same one stage further or refused
+out.
+
+A stage changes nothing. What the jobs before this one took and reserved is changed by
+``SchedulingQueue`` alone, once a verdict stands. So a job whose evaluation raises does not affect
+later jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Protocol
+
+from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.cluster import Ints, Mask, Taken
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.reasons import Reason
+from railwright_scheduler.model.shortages import AmountPairs
+from railwright_scheduler.model.snapshot import Job, Role
+from railwright_scheduler.placement import ResolvedConstraints
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingSignature:
+    """The requests of a role on each node, and the nodes that can satisfy them.
+
+    ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
+    subset of the one before: nodes ``matched`` by the selector and the node affinity (by the
+    selector alone ``unmatched`` more); without an untolerated lasting taint (``tolerated``);
+    ``candidates``, large enough, healthy or not; ``healthy``, available or recently lost, and
+    without any untolerated taint now; ``open``, the available ones of these. ``index`` numbers the
+    signatures of a decision.
+    """
+
+    index: int
+    per_node: AmountPairs
+    rows: Ints
+    need: Ints
+    matched: Mask
+    unmatched: int
+    tolerated: Mask
+    candidates: Mask
+    candidates_count: int
+    healthy: Mask
+    open: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoleDemand:
+    """A role that is evaluated for a start: ``ways`` are the topology constraints that it may start
+    under, one for each rail order, ``largest`` the one with the largest capacity."""
+
+    role: Role
+    signature: SchedulingSignature
+    ways: Sequence[ResolvedConstraints]
+    largest: ResolvedConstraints
+
+    def taken(self, nodes: Ints) -> Taken:
+        """The capacity that its pods take on these nodes."""
+        return Taken(nodes, self.signature.rows, self.signature.need)
+
+
+class Effect(Enum):
+    """What a refused job does to those behind it."""
+
+    NONE = auto()
+    RESERVES = auto()
+    """They start beside the nodes that it reserves, if there are any."""
+    BLOCKS = auto()
+    """None of them starts in this cycle, however small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a job does not start; ``reason`` is None for one that waits for its own pods to go."""
+
+    reason: Reason | None
+    effect: Effect = Effect.NONE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A job, and what the stages so far found for each of its roles.
+
+    A job that ``returns`` waits only for its own pods to go. ``ways`` are the constraints that each
+    role may start under, ``demands`` have what each requests, ``limits`` the constraints under
+    which each could start now by itself. ``nodes`` (columns) of each role are in the order of its
+    pods; ``admit`` is the start on these. The stages end at a ``refusal``.
+    """
+
+    job: Job
+    returns: bool = False
+    ways: Sequence[Sequence[ResolvedConstraints]] = ()
+    demands: Sequence[RoleDemand] = ()
+    limits: Sequence[ResolvedConstraints] = ()
+    nodes: tuple[Ints, ...] = ()
+    admit: Admit | None = None
+    refusal: Refusal | None = None
+
+    def refused(self, reason: Reason | None, effect: Effect = Effect.NONE) -> Candidate:
+        """The same candidate, refused."""
+        return replace(self, refusal=Refusal(reason, effect))
+
+
+class DecisionStage(Protocol):
+    """One stage of a decision."""
+
+    def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
+        """The candidate with what this stage found. Spends the work of searches. Raises ValueError
+        for an invalid job."""

@@ -1,0 +1,180 @@
+"""Free capacity, the fourth stage: each role by itself fits on the nodes that are free now and that
+no job ahead has reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from railwright_scheduler import placement
+from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.cluster import Capacity, Cluster, Mask, Taken
+from railwright_scheduler.model.reasons import BlockedByReservation
+from railwright_scheduler.model.shortages import NotEnoughNodes
+from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy import feasibility
+from railwright_scheduler.policy.candidate import (
+    Candidate,
+    Effect,
+    RoleDemand,
+    SchedulingSignature,
+)
+from railwright_scheduler.policy.reservation import Reservations
+from railwright_scheduler.policy.selection import NodeSelector
+
+_NEVER = np.iinfo(np.int64).max
+
+WAYS_MAX = 4
+"""Rail orders that are evaluated for a start: those in which a job has the most free nodes. Each
+costs as much as a job of its own, and a site that is cabled by hand may have one for each node."""
+
+
+class FreeNodes:
+    """The nodes that jobs could have now. Results are kept until a job starts or reserves."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        capacity: Capacity,
+        selector: NodeSelector,
+        reservations: Reservations,
+    ) -> None:
+        self._cluster = cluster
+        self._capacity = capacity
+        self._selector = selector
+        self._reservations = reservations
+        self._available: dict[int, Mask] = {}
+        self._missing: dict[tuple[int, ResolvedConstraints], NotEnoughNodes] = {}
+        self._free: dict[tuple[int, ResolvedConstraints], int] = {}
+        self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
+        self._first: dict[tuple[int, ResolvedConstraints], int | None] = {}
+
+    def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
+        """The candidate with the constraints under which each role could start by itself."""
+        if candidate.returns:
+            return candidate.refused(None, Effect.RESERVES)
+        chosen: list[ResolvedConstraints] = []
+        for demand in candidate.demands:
+            limits = self._startable_way(demand, work)
+            if limits is None:
+                return candidate.refused(self._why_not(candidate.job, demand), Effect.RESERVES)
+            chosen.append(limits)
+        return replace(candidate, limits=chosen)
+
+    def allowed(
+        self,
+        signature: SchedulingSignature,
+        limits: ResolvedConstraints,
+        taken: Sequence[Taken] = (),
+    ) -> Mask:
+        """The nodes that it could have now, under these constraints, beside what is reserved or
+        ``taken`` by other roles of its gang."""
+        beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
+        return self._cluster.meant(self._available_to(signature) & beside, limits)
+
+    def count(self, candidate: Candidate) -> int:
+        """How many nodes the job could have without the reservations of others."""
+        return sum(self._free_for(each.signature, each.largest) for each in candidate.demands)
+
+    def shortage(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
+        """What this role of the job lacks."""
+        available = self._available_to(demand.signature)
+        return replace(
+            self._not_enough(demand.signature, available, demand.largest),
+            need=demand.role.replicas,
+            constraints=demand.role.constraints,
+            role=demand.role.name if len(job.roles) > 1 else "",
+        )
+
+    def forget(self, *, started: bool) -> None:
+        """Compute anew what depends on reservations, and if a job ``started`` on what is free."""
+        self._first.clear()
+        if started:
+            self._available.clear()
+            self._free.clear()
+            self._missing.clear()
+
+    def _startable_way(self, demand: RoleDemand, work: WorkBudget) -> ResolvedConstraints | None:
+        """The constraints under which the role, by itself, could start now; None if under none."""
+        role, signature, ways = demand.role, demand.signature, demand.ways
+        key = signature.index, demand.largest
+        if len(ways) == 1 and role.replicas >= self._refused.get(key, _NEVER):
+            # What is free beside reservations only shrinks in a cycle.
+            return None
+        freest = self._freest(signature, ways)
+        limits = self._selector.best_way(
+            role, freest, lambda way: self.allowed(signature, way), work
+        )
+        allowed = self.allowed(signature, limits)
+        if placement.capacity(self._cluster.domains, allowed, limits) >= role.replicas:
+            return limits
+        if len(ways) == 1:
+            self._refused[signature.index, limits] = role.replicas
+        return None
+
+    def _freest(
+        self, signature: SchedulingSignature, ways: Sequence[ResolvedConstraints]
+    ) -> Sequence[ResolvedConstraints]:
+        if len(ways) <= WAYS_MAX:
+            return ways
+        free = self._cluster.by_rails(self.allowed(signature, replace(ways[0], rails=0)))
+        freest = sorted(ways, key=lambda way: -int(free[way.rails]))[:WAYS_MAX]
+        return [way for way in ways if way in freest]
+
+    def _why_not(self, job: Job, demand: RoleDemand) -> NotEnoughNodes | BlockedByReservation:
+        """Why this role of the job cannot start, by itself."""
+        role, signature, limits = demand.role, demand.signature, demand.largest
+        free = self._free_for(signature, limits)
+        position = self._first_position(signature, limits) if free >= role.replicas else None
+        if position is None:
+            return self.shortage(job, demand)
+        waiting = self._reservations.waiting
+        first, first_free = waiting[position]
+        return BlockedByReservation(
+            position=len(waiting) + 1,
+            first=f"{first.namespace}/{first.name}",
+            first_need=first.num_pods,
+            first_free=first_free,
+            need=role.replicas,
+            free=free,
+        )
+
+    def _first_position(
+        self, signature: SchedulingSignature, limits: ResolvedConstraints
+    ) -> int | None:
+        """The position of the first job whose reservation blocks a node for this signature."""
+        key = signature.index, limits
+        if key not in self._first:
+            available = self._cluster.meant(self._available_to(signature), limits)
+            beside = self.allowed(signature, limits)
+            self._first[key] = self._reservations.first_position(available & ~beside)
+        return self._first[key]
+
+    def _available_to(self, signature: SchedulingSignature) -> Mask:
+        """The nodes that could take a pod of this signature now, reserved or not."""
+        available = self._available.get(signature.index)
+        if available is None:
+            available = signature.open & self._capacity.holds(signature.rows, signature.need)
+            self._available[signature.index] = available
+        return available
+
+    def _free_for(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
+        """How many of those one gang could have."""
+        key = (signature.index, limits)
+        if key not in self._free:
+            available = self._cluster.meant(self._available_to(signature), limits)
+            self._free[key] = placement.capacity(self._cluster.domains, available, limits)
+        return self._free[key]
+
+    def _not_enough(
+        self, signature: SchedulingSignature, available: Mask, limits: ResolvedConstraints
+    ) -> NotEnoughNodes:
+        """What the signature lacks, until the next job starts."""
+        missing = self._missing.get((signature.index, limits))
+        if missing is None:
+            missing = feasibility.not_enough_nodes(self._cluster, signature, available, limits)
+            self._missing[signature.index, limits] = missing
+        return missing
