@@ -112,6 +112,6 @@ def test_order_of_sources_changes_neither_result_nor_conflicts(
 
     shuffled = [*reported]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    known = {node: its for node, its in together(reported).items() if its}
+    first = {node: its for node, its in together(reported).items() if its}
     again = {node: its for node, its in together(shuffled).items() if its}
-    assert slow_devices.settled(again) == slow_devices.settled(known)
+    assert slow_devices.settled(again) == slow_devices.settled(first)
