@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
-from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.model import scale_up_domains
-from railwright_scheduler.model.snapshot import Amounts, Node, Unavailable
+from railwright_scheduler.model.snapshot import Node, Unavailable
+from railwright_scheduler.usage import NodeUsage, capped, with_usage
 from railwright_topology.fabric import Fabric
 from railwright_topology.relative_speed import EVEN
 
@@ -32,12 +32,12 @@ and its ``unschedulable`` field count instead."""
 @dataclass(frozen=True, slots=True)
 class _Made:
     record: NodeRecord
-    used: Amounts
+    usage: NodeUsage
     node: Node
 
-    def is_of(self, record: NodeRecord, used: Amounts) -> bool:
+    def is_of(self, record: NodeRecord, usage: NodeUsage) -> bool:
         """Whether nothing changed about the node and its pods."""
-        return self.record is record and self.used is used
+        return self.record is record and self.usage is usage
 
 
 class Machines:
@@ -58,7 +58,7 @@ class Machines:
     def build_nodes(self, fabric: Fabric) -> tuple[Node, ...]:
         """Build all nodes, sorted by name, with the domains and relative speeds in this fabric."""
         self.by_name = {record.name: record for record in self._records.values()}
-        before, used_on = self._made, self._pods.used
+        before, usage_on = self._made, self._pods.usage
         if fabric is not self.fabric:
             self.fabric, before = fabric, {}
             self._racks.clear()
@@ -66,7 +66,7 @@ class Machines:
         made: dict[str, _Made] = {}
         for name in sorted(self.by_name):
             held = before.get(name)
-            if held is None or not held.is_of(self.by_name[name], used_on(name)):
+            if held is None or not held.is_of(self.by_name[name], usage_on(name)):
                 held = self._build_node(name)
             made[name] = held
         self._made = made
@@ -94,21 +94,16 @@ class Machines:
         return self._domains[name]
 
     def _build_node(self, name: str) -> _Made:
-        record, used, fabric = self.by_name[name], self._pods.used(name), self.fabric
+        record, usage, fabric = self.by_name[name], self._pods.usage(name), self.fabric
         place, rails = self._place(name), fabric.rails.get(name)
         relative_speed = fabric.relative_speeds.get(name, EVEN)
         held = self._made.get(name)
-        if held is None or not held.is_of(record, used):
-            foreign = _capped(self._pods.foreign(name))
-            found = replace(
-                _node(record, used, place),
-                foreign=foreign,
-                rails=rails,
-                relative_speed=relative_speed,
-                holders=self._pods.holders(name),
-                promised=_promised(held, record, used, foreign),
-            )
-            return _Made(record, used, found)
+        if held is None or not held.is_of(record, usage):
+            found = replace(_node(record, place), rails=rails, relative_speed=relative_speed)
+            is_same = held is not None and held.record.uid == record.uid
+            before = held.node if held is not None and is_same else None
+            found = with_usage(found, usage, before=before, capacity=record.capacity)
+            return _Made(record, usage, found)
         if (held.node.domains, held.node.rails, held.node.relative_speed) != (
             place,
             rails,
@@ -119,22 +114,7 @@ class Machines:
         return held
 
 
-def _promised(held: _Made | None, record: NodeRecord, used: Amounts, foreign: Amounts) -> Amounts:
-    """Amounts above the allocatable ones that pods of jobs hold, as the node had more before.
-
-    For devices, whose names have a slash, a new leader takes the capacity for what the node had.
-    For other resources, part of the capacity is never allocatable: there it takes what pods of jobs
-    hold when it starts.
-    """
-    ours = {name: used[name] - foreign.get(name, 0) for name in used}
-    had = {name: record.capacity.get(name, 0) if "/" in name else ours[name] for name in used}
-    if held is not None and held.record.uid == record.uid:
-        had = {**held.node.allocatable, **held.node.promised}
-    kept = {name: min(had.get(name, 0), ours[name]) for name in used}
-    return {name: kept[name] for name in used if kept[name] > record.allocatable.get(name, 0)}
-
-
-def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
+def _node(record: NodeRecord, place: tuple[str, ...]) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY
@@ -143,16 +123,11 @@ def _node(record: NodeRecord, used: Amounts, place: tuple[str, ...]) -> Node:
     return Node(
         name=record.name,
         domains=place,
-        allocatable=_capped(record.allocatable),
-        used=_capped(used),
+        allocatable=capped(record.allocatable),
+        used={},
         labels=record.labels,
         taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable,
         machine=machines.machine_name(record.labels),
         device=machines.device(record.labels),
     )
-
-
-def _capped(amounts: Amounts) -> Amounts:
-    """Cap amounts at the largest plausible one, as any pod or node can claim more."""
-    return {name: min(amount, NODE_AMOUNT_MAX) for name, amount in amounts.items()}

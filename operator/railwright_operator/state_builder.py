@@ -8,7 +8,7 @@ the operator receives no messages.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from railwright_operator.watch import job_roles
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.pod_index import PodIndex
+from railwright_operator.watch.pod_index import PodIndex, gang_pod
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
@@ -38,7 +38,13 @@ from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
+from railwright_scheduler.cluster_state import (
+    ClusterState,
+    ObservedAttempt,
+    ObservedJob,
+    Progress,
+    observed_attempts,
+)
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import PodNamesTaken
@@ -101,7 +107,7 @@ class StateBuilder:
         nodes = self._with_grace(self.machines.build_nodes(self.discovery.found.fabric))
         self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
         in_flight = {entry.key: entry for entry in ledger.entries}
-        attempts = self._attempts(ledger, in_flight)
+        attempts = self._attempts(ledger)
         jobs: list[ObservedJob] = []
         for cached in self._cycle_jobs.values():
             yield None
@@ -199,18 +205,14 @@ class StateBuilder:
             return False
         return self._ages.of("over", uid) > FORGET_S
 
-    def _attempts(
-        self, ledger: Ledger, in_flight: Collection[AttemptKey]
-    ) -> dict[AttemptKey, ObservedAttempt]:
-        """The attempts in flight, and those that are over and still have live pods."""
-        over = (key for key in self.pods.attempts() if key not in in_flight and self._is_over(key))
-        found = {key: _gang_pods(self.pods.of(key)) for key in over}
+    def _attempts(self, ledger: Ledger) -> dict[AttemptKey, ObservedAttempt]:
+        found = self.pods.observed()
         for entry in ledger.entries:
             pods = (pod for pod in self.pods.of(entry.key) if _is_rank(pod, entry))
-            found[entry.key] = _gang_pods(pods)
+            found[entry.key] = ObservedAttempt(tuple(map(gang_pod, pods)))
         # Progress counts once: deleting pods repeatedly does not extend the deadline.
         self._furthest = {
-            entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key]))
+            entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key].pods))
             for entry in ledger.entries
         }
         # An attempt whose requests wait behind those of others is not stalled.
@@ -218,13 +220,8 @@ class StateBuilder:
             key: self._kept_waiting.get(key, 0) + self.executor.is_crowded_out(key)
             for key in self._furthest
         }
-        return {key: self._attempt(key, gang_pods) for key, gang_pods in found.items()}
-
-    def _is_over(self, key: AttemptKey) -> bool:
-        cached = self.jobs.get(key[0])
-        if cached is None or key[1] > cached.record.ended:
-            return False
-        return any(not pod.terminal for pod in self.pods.of(key))
+        ended = {uid: cached.record.ended for uid, cached in self._cycle_jobs.items()}
+        return observed_attempts(ledger, found, ended=ended, add_ages=self._attempt)
 
     def _attempt(self, key: AttemptKey, pods: tuple[Pod, ...]) -> ObservedAttempt:
         return ObservedAttempt(
@@ -343,21 +340,6 @@ def _is_rank(pod: PodRecord, entry: Entry) -> bool:
         return True
     role, index = entry.place(pod.node_rank)
     return (role.name, index) == (pod.role, pod.index)
-
-
-def _gang_pods(found: Iterable[PodRecord]) -> tuple[Pod, ...]:
-    return tuple(
-        Pod(
-            name=record.name,
-            uid=record.uid,
-            node_rank=record.node_rank,
-            node=record.node,
-            terminal=record.terminal,
-            deleting=record.deleting,
-            amounts=record.requests,
-        )
-        for record in found
-    )
 
 
 def _progress(view: SessionView | None) -> Progress | None:

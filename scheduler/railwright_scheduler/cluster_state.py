@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
@@ -76,8 +76,8 @@ class ObservedJob:
 class ObservedAttempt:
     """What the API shows of one attempt.
 
-    ``age_s`` counts since it was first seen in the ledger, ``stalled_s`` since its commit last came
-    further or was kept waiting for those of others.
+    ``age_s`` counts since it was first seen in the ledger, or over; it is 0 while it runs.
+    ``stalled_s`` counts since its commit last came further or was kept waiting for those of others.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -92,11 +92,10 @@ class ObservedAttempt:
 class ClusterState:
     """The complete input of a plan. ``used`` of the nodes counts live bound pods only.
 
-    ``attempts`` has every attempt of the ledger, and those that are over and still have live pods.
-    A running attempt that left the ledger need not be there: what its pods use is in ``used`` of
-    the nodes, and by attempt in their ``holders``. The state of a leader must begin with lists that
-    it requested after it wrote its epoch, and must not go back: only this leader can bind a pod
-    that it has not observed by then.
+    ``attempts`` has every attempt of the ledger, and all others with pods that have not ended
+    (``observed_attempts``). The state of a leader must begin with lists that it requested
+    after it wrote its epoch, and must not go back: only this leader can bind a pod that it has not
+    observed by then.
 
     ``topology_hash`` changes with links and node speeds; it is empty where they are not observed.
     ``topology_age_s`` counts since this leader last observed a change.
@@ -121,6 +120,31 @@ class ClusterState:
     queue_round: QueueRound | None = None
     breaker: Breaker = CLOSED
     now_s: int = 0
+
+
+def observed_attempts(
+    ledger: Ledger,
+    with_pods: Mapping[AttemptKey, ObservedAttempt],
+    *,
+    ended: Mapping[str, int],
+    add_ages: Callable[[AttemptKey, tuple[Pod, ...]], ObservedAttempt],
+) -> dict[AttemptKey, ObservedAttempt]:
+    """The attempts of the ledger, and all others with a pod that has not ended.
+
+    ``with_pods`` are all attempts that have pods, with these alone: a running attempt has nothing
+    more, the others get their ages, and what became of requests, from ``add_ages``. ``ended`` is
+    the last ended attempt of each job.
+    """
+    nothing = ObservedAttempt()
+    found = {
+        each.key: add_ages(each.key, with_pods.get(each.key, nothing).pods)
+        for each in ledger.entries
+    }
+    for key, seen in with_pods.items():
+        if key not in found and any(not pod.terminal for pod in seen.pods):
+            is_over = key[1] <= ended.get(key[0], 0)
+            found[key] = add_ages(key, seen.pods) if is_over else seen
+    return found
 
 
 def running(

@@ -7,9 +7,12 @@ no job do not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from railwright_scheduler import usage
+from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.snapshot import Amounts, Node
 
 INVARIANT = "I1"
@@ -24,7 +27,7 @@ class DoubleBooking:
     resource: str
     held: int
     available: int
-    attempts: tuple[tuple[str, int], ...]
+    attempts: tuple[AttemptKey, ...]
 
     @property
     def message(self) -> str:
@@ -42,14 +45,17 @@ def excess(available: Amounts, held: Amounts) -> Iterator[tuple[str, int, int]]:
             yield resource, amount, available.get(resource, 0)
 
 
-def find(nodes: Iterable[Node]) -> tuple[DoubleBooking, ...]:
+def find(
+    nodes: Iterable[Node], attempts: Mapping[AttemptKey, ObservedAttempt]
+) -> tuple[DoubleBooking, ...]:
     """The double bookings of these nodes, sorted by node and resource."""
-    found = [
-        booking
-        for node in nodes
-        if len(node.holders) > 1 and _is_exceeded(node)
-        for booking in _bookings(node)
-    ]
+    exceeded = {node.name: node for node in nodes if _is_exceeded(node)}
+    held: dict[str, dict[AttemptKey, dict[str, int]]] = {name: {} for name in exceeded}
+    for key, seen in attempts.items() if exceeded else ():
+        for pod in seen.pods:
+            if pod.node in held and not pod.terminal:
+                usage.add_amounts(held[pod.node].setdefault(key, {}), [pod.amounts])
+    found = [booking for name, node in exceeded.items() for booking in _bookings(node, held[name])]
     return tuple(sorted(found, key=lambda booking: (booking.node, booking.resource)))
 
 
@@ -62,10 +68,9 @@ def _is_exceeded(node: Node) -> bool:
     return False
 
 
-def _bookings(node: Node) -> Iterator[DoubleBooking]:
-    available = {**node.allocatable, **node.promised}
-    held = {name: amount - node.foreign.get(name, 0) for name, amount in node.used.items()}
-    for resource, amount, has in excess(available, held):
-        attempts = sorted(key for key, holds in node.holders.items() if holds.get(resource, 0))
+def _bookings(node: Node, held: Mapping[AttemptKey, Amounts]) -> Iterator[DoubleBooking]:
+    total = usage.add_amounts({}, held.values())
+    for resource, amount, has in excess({**node.allocatable, **node.promised}, total):
+        attempts = sorted(key for key, holds in held.items() if holds.get(resource, 0))
         if len(attempts) > 1:
             yield DoubleBooking(node.name, resource, amount, has, tuple(attempts))

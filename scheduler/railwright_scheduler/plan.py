@@ -82,7 +82,7 @@ def plan(state: ClusterState, isolation: Isolation | None = None) -> Plan:
     plan, in any order of its parts. Total: a job whose handling raises is a fault of
     ``isolation``."""
     isolation = Isolation() if isolation is None else isolation
-    return _Cycle(state, isolation, double_booking.find(state.nodes)).plan()
+    return _Cycle(state, isolation, double_booking.find(state.nodes, state.attempts)).plan()
 
 
 class _Cycle:

@@ -20,47 +20,63 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler import double_booking
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.attempt.ledger import EntryRole
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.model.shortages import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 
 A, B = ("a", 1), ("b", 1)
+Held = Mapping[AttemptKey, int]
 
 
-def holding(name: str, held: Mapping[tuple[str, int], int], *, foreign: int = 0) -> Node:
+def holding(name: str, held: Held, *, foreign: int = 0) -> Node:
     """A node of 8 GPUs with so many held by each attempt."""
     used = {GPU: sum(held.values()) + foreign}
-    holders = {key: {GPU: amount} for key, amount in held.items()}
-    return node(name, used=used, foreign={GPU: foreign}, holders=holders)
+    return node(name, used=used, foreign={GPU: foreign})
+
+
+def holders(name: str, held: Held) -> dict[AttemptKey, ObservedAttempt]:
+    """These attempts, each with a pod on the node."""
+    return {
+        key: ObservedAttempt((Pod(f"{key}", f"{key}", 0, name, False, False, {GPU: amount}),))
+        for key, amount in held.items()
+    }
+
+
+def find(name: str, held: Held, *, foreign: int = 0) -> tuple[DoubleBooking, ...]:
+    return double_booking.find([holding(name, held, foreign=foreign)], holders(name, held))
 
 
 @given(st.dictionaries(st.sampled_from([A, B, ("c", 2)]), st.integers(0, 8)), st.integers(0, 16))
 def test_double_booking_matches_sum_of_attempts(
     held: dict[tuple[str, int], int], foreign: int
 ) -> None:
-    found = double_booking.find([holding("n0", held, foreign=foreign)])
-    holders = [key for key, amount in held.items() if amount]
-    assert bool(found) == (sum(held.values()) > 8 and len(holders) > 1)
-    assert [booking.attempts for booking in found] in ([], [tuple(sorted(holders))])
+    found = find("n0", held, foreign=foreign)
+    keys = [key for key, amount in held.items() if amount]
+    assert bool(found) == (sum(held.values()) > 8 and len(keys) > 1)
+    assert [booking.attempts for booking in found] in ([], [tuple(sorted(keys))])
 
 
 def test_foreign_pod_is_no_double_booking() -> None:
-    assert not double_booking.find([holding("n0", {A: 4, B: 4}, foreign=8)])
+    assert not find("n0", {A: 4, B: 4}, foreign=8)
 
 
 def test_double_booked_node_takes_no_new_pod() -> None:
     """Not even of a job that asks for none of what is double-booked."""
-    double = holding("n0", {A: 8, B: 8})
+    held = {A: 8, B: 8}
+    double, attempts = holding("n0", held), holders("n0", held)
     job = seen(name="c")
     small = replace(job, job=with_role(job.job, replicas=1, per_pod={"pods": 1}))
-    taken = scheduling.plan(world_of(small, nodes=(double,)))
+    taken = scheduling.plan(world_of(small, nodes=(double,), attempts=attempts))
     assert not taken.ledger.entries
     reason = taken.waits["c"]
     assert isinstance(reason, NotEnoughNodes)
     assert reason.excluded == (Exclusion(ExclusionCause.DOUBLE_BOOKED, 1),)
-    taken = scheduling.plan(world_of(small, nodes=(double, node("n1"))))
+    nodes = (double, node("n1"))
+    taken = scheduling.plan(world_of(small, nodes=nodes, attempts=attempts))
     assert [entry.nodes for entry in taken.ledger.entries] == [("n1",)]
     assert [booking.node for booking in taken.double_bookings] == ["n0"]
 
@@ -68,8 +84,9 @@ def test_double_booked_node_takes_no_new_pod() -> None:
 def test_double_booked_node_stops_a_commit() -> None:
     """Although the gang asks for none of what is double-booked."""
     small = replace(entry(), roles=(EntryRole("worker", 2, {"pods": 1}),))
-    attempts = {small.key: ObservedAttempt(placed=True)}
-    nodes = (holding("n0", {("b", 1): 8, ("c", 1): 8}), node("n1"))
+    held = {("b", 1): 8, ("c", 1): 8}
+    attempts = {small.key: ObservedAttempt(placed=True), **holders("n0", held)}
+    nodes = (holding("n0", held), node("n1"))
     world = world_of(seen(), nodes=nodes, entries=(small,), attempts=attempts)
     (stopped,) = scheduling.plan(world).ledger.entries
     assert stopped.cause is not None
@@ -77,8 +94,10 @@ def test_double_booked_node_stops_a_commit() -> None:
 
 
 def test_double_booking_leaves_running_attempts_alone() -> None:
-    nodes = (holding("n0", {A: 8, B: 8}), holding("n1", {A: 8}))
-    taken = scheduling.plan(world_of(seen(RUNNING), nodes=nodes))
+    held = {A: 8, B: 8}
+    nodes = (holding("n0", held), holding("n1", {A: 8}))
+    taken = scheduling.plan(world_of(seen(RUNNING), nodes=nodes, attempts=holders("n0", held)))
+    assert taken.double_bookings
     assert not taken.ledger.entries
     assert taken.records["a"] == RUNNING
 
@@ -109,12 +128,12 @@ def test_double_booking_is_found_and_ends_with_the_pod() -> None:
     first, second = pod("p0", "a", 8), pod("p1", "b", 8)
     index.change(None, first)
     index.change(None, pod("p2", None, 8))
-    assert not double_booking.find(machines.build_nodes(Fabric()))
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
     index.change(None, second)
-    (found,) = double_booking.find(machines.build_nodes(Fabric()))
+    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
     assert (found.held, found.available, found.attempts) == (16, 8, (A, B))
     index.change(second, replace(second, phase="Succeeded"))
-    assert not double_booking.find(machines.build_nodes(Fabric()))
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
 
 
 def test_node_that_shrinks_is_no_double_booking() -> None:
@@ -126,9 +145,9 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     index.change(None, pod("p1", "b", 4))
     machines.build_nodes(Fabric())
     records["u0"] = machine(6)
-    assert not double_booking.find(machines.build_nodes(Fabric()))
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()))
+    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -137,9 +156,9 @@ def test_failed_device_is_no_double_booking_to_a_new_leader() -> None:
     machines = Machines({"u0": machine(6)}, index)
     index.change(None, pod("p0", "a", 4))
     index.change(None, pod("p1", "b", 4))
-    assert not double_booking.find(machines.build_nodes(Fabric()))
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()))
+    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -151,16 +170,16 @@ def test_shrunk_node_is_no_double_booking_to_a_new_leader(resource: str) -> None
     machines = Machines({"u0": shrunk}, index)
     for uid, job_uid in (("p0", "a"), ("p1", "b"), ("p2", None)):
         index.change(None, replace(pod(uid, job_uid, 0), requests={resource: 4}))
-    assert not double_booking.find(machines.build_nodes(Fabric()))
-    assert not double_booking.find(machines.build_nodes(Fabric()))
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
     index.change(None, replace(pod("p3", "c", 0), requests={resource: 1}))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()))
+    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
 def test_condition_names_double_booked_node_and_clears() -> None:
     bookings = DoubleBookings()
-    bookings.update(double_booking.find([holding("n0", {A: 8, B: 8})]))
+    bookings.update(find("n0", {A: 8, B: 8}))
     plain = status.StatusInput(
         record=RUNNING,
         before={},
@@ -186,7 +205,7 @@ async def test_double_booking_reaches_status_metric_and_log(
         desk.add(reporting.raw_job(name, status=running)) for name in ("a", "b", "c")
     )
     uids = [desk.store.objects[path]["metadata"]["uid"] for path in (first, second)]
-    bookings = double_booking.find([holding("n0", dict.fromkeys(((uid, 1) for uid in uids), 8))])
+    bookings = find("n0", dict.fromkeys(((uid, 1) for uid in uids), 8))
     await desk.run_cycle(double_bookings=bookings)
     reasons = [_healthy(desk.store.objects[path]["status"])[1] for path in (first, second, third)]
     assert reasons == ["NodeDoubleBooked", "NodeDoubleBooked", "NothingFound"]

@@ -86,14 +86,14 @@ def test_a_node_gives_to_bound_pods_until_they_end(phase: str) -> None:
     waiting = record("u0")
     bound = replace(waiting, node="n0", phase="Running")
     index.change(None, waiting)
-    assert dict(index.used("n0")) == {}
+    assert dict(index.usage("n0").used) == {}
     index.change(waiting, bound)
-    assert dict(index.used("n0")) == {GPU: 8, "pods": 1}
+    assert dict(index.usage("n0").used) == {GPU: 8, "pods": 1}
     deleting = replace(bound, deleting=True)
     index.change(bound, deleting)
-    assert index.used("n0")[GPU] == 8
+    assert index.usage("n0").used[GPU] == 8
     index.change(deleting, replace(deleting, phase=phase))
-    assert dict(index.used("n0")) == {}
+    assert dict(index.usage("n0").used) == {}
 
 
 def test_only_one_live_pod_at_a_rank_is_known_by_its_uid() -> None:
@@ -124,7 +124,7 @@ def test_a_pod_in_another_namespace_is_none_of_the_jobs() -> None:
     index.change(None, replace(record("u1", node="n0", phase="Running"), namespace="other"))
     assert [pod.uid for pod in index.of(("a", 1))] == ["u0"]
     assert index.uid_of("a", 1, 0) == "u0"
-    assert index.used("n0")[GPU] == 16
+    assert index.usage("n0").used[GPU] == 16
 
 
 def test_pod_owner_is_resolved_again_once_the_job_is_cached() -> None:
@@ -143,7 +143,7 @@ def test_foreign_pod_counts_on_its_node_only() -> None:
     index = PodIndex(lambda uid: None)
     stranger = replace(record("u0", node="n0", phase="Running"), job_uid=None)
     index.change(None, stranger)
-    assert index.used("n0")[GPU] == 8
+    assert index.usage("n0").used[GPU] == 8
     assert list(index.attempts()) == []
     index.change(stranger, None)
     assert repr(index) == "<PodIndex attempts=0 nodes=0>"
@@ -158,7 +158,7 @@ def test_resources_of_pods_that_went_are_forgotten() -> None:
         named = replace(named, requests={f"example.com/{number}": 1})
         index.change(None, named)
         index.change(named, None)
-    assert index.used("n0") == index.foreign("n0") == {GPU: 8, "pods": 1}
+    assert index.usage("n0").used == index.usage("n0").foreign == {GPU: 8, "pods": 1}
 
 
 def _uid(pod: PodRecord) -> str:
@@ -189,7 +189,7 @@ def test_nothing_is_left_of_pods_that_came_and_went(seed: int) -> None:
         assert [pod.node_rank for pod in pods] == sorted(pod.node_rank for pod in pods)
     for node in ("n0", "n1"):
         live = [pod for pod in held.values() if pod.node == node and not pod.terminal]
-        assert index.used(node).get(GPU, 0) == 8 * len(live)
+        assert index.usage(node).used.get(GPU, 0) == 8 * len(live)
     for uid in list(held):
         index.change(held.pop(uid), None)
     assert repr(index) == "<PodIndex attempts=0 nodes=0>"

@@ -16,4 +16,4 @@ def of(nodes: Iterable[str], jobs: Jobs, pods: PodIndex) -> frozenset[str]:
 
 def _uses_devices(node: str, pods: PodIndex) -> bool:
     """Whether the resource is one of a device plugin, such as ``nvidia.com/gpu``."""
-    return any(amount > 0 and "/" in name for name, amount in pods.used(node).items())
+    return any(amount > 0 and "/" in name for name, amount in pods.usage(node).used.items())

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from railwright_operator.watch.records import PodRecord
+from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.rank_layout import RankLayout
+from railwright_scheduler.usage import NodeUsage, sum_usage
 
 logger = logging.getLogger(__name__)
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+NO_USAGE = NodeUsage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,7 @@ class _Ordered:
     home: str | None
     layout: RankLayout | None
     pods: tuple[PodRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Usage:
-    """The usage of a node by live pods, and by those of no job."""
-
-    used: Mapping[str, int]
-    foreign: Mapping[str, int]
+    observed: ObservedAttempt
 
 
 class PodIndex:
@@ -57,7 +52,7 @@ class PodIndex:
         self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._by_stem: dict[tuple[str, str, str], dict[str, PodRecord]] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
-        self._usage: dict[str, _Usage] = {}
+        self._usage: dict[str, NodeUsage] = {}
 
     def __repr__(self) -> str:
         return f"<PodIndex attempts={len(self._by_attempt)} nodes={len(self._by_node)}>"
@@ -82,16 +77,23 @@ class PodIndex:
         A rank can have two pods here: the response to a create may arrive before the deletion of
         the pod that had the name.
         """
+        return self._in_order(key).pods if key in self._by_attempt else ()
+
+    def observed(self) -> dict[AttemptKey, ObservedAttempt]:
+        """Every attempt that has pods, with these alone. Each is the same object until one of its
+        pods changes."""
+        return {key: self._in_order(key).observed for key in self._by_attempt}
+
+    def _in_order(self, key: AttemptKey) -> _Ordered:
         home, layout = self._namespace_of(key[0]), self._layout_of(key)
         held = self._ordered.get(key)
         if held is None or (held.home, held.layout) != (home, layout):
-            if key not in self._by_attempt:
-                return ()
             pods = [pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace)]
             ranks = [pod for pod in pods if self._is_rank(pod, layout)]
             ranks.sort(key=lambda pod: (pod.node_rank, pod.rv))
-            held = self._ordered[key] = _Ordered(home, layout, tuple(ranks))
-        return held.pods
+            observed = ObservedAttempt(tuple(map(gang_pod, ranks)))
+            held = self._ordered[key] = _Ordered(home, layout, tuple(ranks), observed)
+        return held
 
     @property
     def mislabelled(self) -> int:
@@ -135,28 +137,17 @@ class PodIndex:
         """All attempts that have pods."""
         return self._by_attempt.keys()
 
-    def used(self, node: str) -> Mapping[str, int]:
-        """The usage of this node by all live pods. The same object until it changes."""
-        return self._usage_of(node).used if node in self._by_node else NOTHING
-
-    def foreign(self, node: str) -> Mapping[str, int]:
-        """The usage of this node by live pods of no job."""
-        return self._usage_of(node).foreign if node in self._by_node else NOTHING
-
-    def holders(self, node: str) -> Mapping[AttemptKey, Mapping[str, int]]:
-        """The usage of this node by the live pods of each attempt."""
-        pods: dict[AttemptKey, list[PodRecord]] = {}
-        for record in self._by_node.get(node, {}).values():
-            if record.job_uid is not None:
-                pods.setdefault((record.job_uid, record.attempt), []).append(record)
-        return {key: _total(each) for key, each in pods.items()}
-
-    def _usage_of(self, node: str) -> _Usage:
-        """The usage, summed again only after a change of one of the node's pods."""
+    def usage(self, node: str) -> NodeUsage:
+        """The usage of this node by live pods, summed again only after a change of one of them: it
+        is the same object until then."""
+        if node not in self._by_node:
+            return NO_USAGE
         if node not in self._usage:
             pods = self._by_node[node].values()
-            foreign = _total(pod for pod in pods if pod.job_uid is None)
-            self._usage[node] = _Usage(_total(pods), foreign)
+            self._usage[node] = sum_usage(
+                ours=(pod.requests for pod in pods if pod.job_uid is not None),
+                foreign=(pod.requests for pod in pods if pod.job_uid is None),
+            )
         return self._usage[node]
 
     def _entries(self, record: PodRecord) -> Iterator[tuple[dict[Any, dict[str, PodRecord]], Any]]:
@@ -176,9 +167,14 @@ class PodIndex:
             yield self._by_rank, (*key, record.node_rank)
 
 
-def _total(pods: Iterable[PodRecord]) -> Mapping[str, int]:
-    total: dict[str, int] = {}
-    for pod in pods:
-        for resource, amount in pod.requests.items():
-            total[resource] = total.get(resource, 0) + amount
-    return total
+def gang_pod(record: PodRecord) -> Pod:
+    """The pod of an attempt as a value of the core."""
+    return Pod(
+        name=record.name,
+        uid=record.uid,
+        node_rank=record.node_rank,
+        node=record.node,
+        terminal=record.terminal,
+        deleting=record.deleting,
+        amounts=record.requests,
+    )

@@ -128,9 +128,8 @@ class Node:
     one. ``relative_speed`` is its speed relative to most nodes of that kind. ``rails`` are None if
     not reported, and ``device``, the kind of its devices, is empty if unknown. ``recently_lost``:
     it became unavailable by itself less than ``LOST_GRACE_S`` ago, so waiting jobs still count it.
-    ``holders`` has the usage by the live pods of each attempt (job UID and number). ``promised``
-    are the resources of which it had more when the pods that hold them were bound, each with that
-    amount.
+    ``promised`` are the resources of which it had more when the pods that hold them were bound,
+    each with that amount.
     """
 
     name: str
@@ -146,7 +145,6 @@ class Node:
     device: str = ""
     recently_lost: bool = False
     foreign: Amounts = field(default_factory=dict)
-    holders: Mapping[tuple[str, int], Amounts] = field(default_factory=dict)
     promised: Amounts = field(default_factory=dict)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from railwright_scheduler import plan as scheduling
+from railwright_scheduler import usage
 from railwright_scheduler.attempt import breaker, gang, record
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S, Ongoing
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
@@ -25,6 +26,7 @@ from railwright_scheduler.cluster_state import (
     ObservedJob,
     ObservedPreRun,
     Progress,
+    observed_attempts,
 )
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.evidence import Crash, ObservedRank, ObservedSteps, PodState
@@ -68,6 +70,7 @@ class View:
         self._spoke: set[str] = set()
         self._steps: dict[str, ObservedSteps | None] = {}
         self._requested_s: dict[AttemptKey, int] = {}
+        self._built: dict[str, Node] = {}
         self._breaker = CLOSED
         self._judged_s = 0
         self._planned: tuple[tuple[int, ...], Ledger, Plan] | None = None
@@ -134,7 +137,19 @@ class View:
             if stored.value.job_uid != FOREIGN:
                 pods.setdefault(stored.value.key, []).append(stored.value)
         in_ledger = {entry.key: entry for entry in ledger.entries}
-        gangs = {key: tuple(map(_pod, pods.get(key, ()))) for key in {**pods, **in_ledger}}
+        with_pods = {key: ObservedAttempt(tuple(map(_pod, its))) for key, its in pods.items()}
+
+        def add_ages(key: AttemptKey, its: tuple[Pod, ...]) -> ObservedAttempt:
+            if key not in in_ledger:
+                return ObservedAttempt(its)
+            return ObservedAttempt(
+                pods=its,
+                placed=key in executor.placed,
+                refusal=executor.refusals.get(key),
+                age_s=self._age_s("entry", key, now_s),
+                stalled_s=self._age_s("commit", (key, self._furthest_of(key, its)), now_s),
+            )
+
         jobs = tuple(
             self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
         )
@@ -144,18 +159,12 @@ class View:
             nodes=self._nodes(),
             queues=("default",),
             jobs=jobs,
-            attempts={
-                key: ObservedAttempt(
-                    pods=its,
-                    placed=key in executor.placed,
-                    refusal=executor.refusals.get(key),
-                    age_s=self._age_s("entry", key, now_s) if key in in_ledger else 0,
-                    stalled_s=self._age_s("commit", (key, self._furthest_of(key, its)), now_s)
-                    if key in in_ledger
-                    else 0,
-                )
-                for key, its in gangs.items()
-            },
+            attempts=observed_attempts(
+                ledger,
+                with_pods,
+                ended={uid: job.record.ended for uid, job in self.jobs.objects.items()},
+                add_ages=add_ages,
+            ),
             links=self._network.links,
             topology_hash=self._network.topology_hash,
             topology_age_s=now_s - self._network.changed_s,
@@ -177,23 +186,30 @@ class View:
         return self._breaker
 
     def _nodes(self) -> tuple[Node, ...]:
-        used: dict[str, dict[str, int]] = {}
+        live: dict[str, list[PodFact]] = {}
         for pod in self.pods.objects.values():
             if pod.live:
-                total = used.setdefault(pod.node, {})
-                for resource, amount in pod.amounts.items():
-                    total[resource] = total.get(resource, 0) + amount
-        return tuple(
-            Node(
-                name=node.name,
-                domains=self._network.place(node.name),
-                allocatable=node.allocatable,
-                used=used.get(node.name, {}),
-                unavailable=None if node.ready else Unavailable.UNREADY,
-                machine=self._network.machine,
+                live.setdefault(pod.node, []).append(pod)
+        self._built = {
+            node.name: usage.with_usage(
+                Node(
+                    name=node.name,
+                    domains=self._network.place(node.name),
+                    allocatable=node.allocatable,
+                    used={},
+                    unavailable=None if node.ready else Unavailable.UNREADY,
+                    machine=self._network.machine,
+                ),
+                usage.sum_usage(
+                    ours=(p.amounts for p in live.get(node.name, ())),
+                    foreign=(),
+                ),
+                before=self._built.get(node.name),
+                capacity={},
             )
             for node in self.nodes.objects.values()
-        )
+        }
+        return tuple(self._built.values())
 
     def _job(
         self,
