@@ -22,7 +22,6 @@ from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-from railwright_topology.source_reports import SCALE_UP
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -94,7 +93,7 @@ class Cluster:
     @property
     def scale_up_level(self) -> int:
         """The level of scale-up domains in the tree; -1 if there is none."""
-        return self.levels.index(SCALE_UP) + 1 if SCALE_UP in self.levels else -1
+        return scale_up_domains.level(self.levels)
 
     def devices(self, nodes: Ints) -> frozenset[str]:
         """The kinds of devices that these nodes (columns) have."""

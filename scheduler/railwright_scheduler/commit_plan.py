@@ -21,6 +21,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.snapshot import Job, Purpose
+from railwright_scheduler.placement import domains
 from railwright_scheduler.policy.admission import LedgerCapacity
 from railwright_scheduler.revalidation import InvalidNodes
 
@@ -67,6 +68,8 @@ class CommitPlan:
         self._nodes = {node.name: node for node in state.nodes} if state.ledger.entries else {}
         self._invalid_nodes = _invalid_nodes(state, jobs, unbound, isolation, double_booked)
         self._budget = LedgerBudget(state.ledger.entries, hindered)
+        # A walk over all nodes, for gangs with constraints only.
+        self._finest = functools.cache(lambda: domains.finest_level(state.nodes, len(state.levels)))
 
     def step(self, entry: Entry, seen: ObservedJob | None) -> None:
         """Take the entry's next step, if it does not raise and the ledger has room for it."""
@@ -165,6 +168,7 @@ class CommitPlan:
 
     def _gang_seen(self, entry: Entry, seen: ObservedJob | None) -> ObservedGang:
         attempt = self._state.attempts.get(entry.key, ObservedAttempt())
+        job, levels = None if seen is None else seen.job, self._state.levels
         return ObservedGang(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
@@ -172,7 +176,8 @@ class CommitPlan:
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             invalid_nodes=self._invalid_nodes.get(entry.key, {}),
-            wider_spread=revalidation.wider_spread(entry, self._nodes, self._state.levels),
+            broken_topology=revalidation.wider_spread(entry, self._nodes, levels)
+            or revalidation.broken_constraint(entry, job, self._nodes, levels, self._finest),
             stalled_s=attempt.stalled_s,
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,

@@ -8,15 +8,16 @@ there, so each scheduling cycle checks again until the last pod is bound.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from railwright_scheduler import assume
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.snapshot import Amounts, Job, Node
-from railwright_scheduler.placement import domains
-from railwright_scheduler.policy import eligibility
+from railwright_scheduler.model.reasons import TierNotFound
+from railwright_scheduler.model.snapshot import Amounts, Job, Node, TopologyConstraints
+from railwright_scheduler.placement import ResolvedConstraints, domains
+from railwright_scheduler.policy import constraints, eligibility
 
 InvalidNodes = Mapping[str, str]
 """Nodes that cannot take their rank any more, each with why: "is cordoned"."""
@@ -66,6 +67,58 @@ def wider_spread(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str])
     for (level, planned), count in zip(reversed(entry.spans), reversed(now), strict=True):
         if count > planned:
             return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
+    return ""
+
+
+def broken_constraint(
+    entry: Entry,
+    job: Job | None,
+    nodes: Mapping[str, Node],
+    levels: tuple[str, ...],
+    finest: Callable[[], int],
+) -> str:
+    """Which spread or segment the nodes of a committing entry do not keep any more, since some were
+    relabelled; empty if they keep all. They may span as many domains as when they were selected.
+    ``finest`` is the last level of the tree of all nodes' domains. Without a job or, as for
+    ``wider_spread``, with other levels, nothing is compared; an aborting entry has no levels."""
+    same = tuple(level for level, _ in entry.spans) == levels
+    if job is None or job.num_pods != len(entry.nodes) or not same:
+        return ""
+    for asked, names in _constrained(job, entry.nodes):
+        if (asked.segments or asked.spreads) and all(name in nodes for name in names):
+            limits = constraints.resolve(asked, levels, finest())
+            its = [nodes[name] for name in names]
+            broken = "" if isinstance(limits, TierNotFound) else _broken(limits, its, levels)
+            if broken:
+                return broken
+    return ""
+
+
+def _constrained(
+    job: Job, nodes: tuple[str, ...]
+) -> list[tuple[TopologyConstraints, tuple[str, ...]]]:
+    """The constraints of the gang, each with the nodes that it holds for: those of the job for the
+    pods of all roles that share them."""
+    pairs = list(zip(job.roles, job.pod_ranges, strict=True))
+    own = [(role.constraints, nodes[pods]) for role, pods in pairs if not role.shares_topology]
+    shared = [(role, nodes[pods]) for role, pods in pairs if role.shares_topology]
+    together = tuple(name for _, its in shared for name in its)
+    return [*own, *((role.constraints, together) for role, _ in shared[:1])]
+
+
+def _broken(limits: ResolvedConstraints, nodes: Sequence[Node], levels: Sequence[str]) -> str:
+    names = ("cluster", *levels)
+    for segment in limits.segments:
+        for first in range(0, len(nodes), segment.pods):
+            if not domains.in_one(nodes[first : first + segment.pods], segment.level):
+                ranks = f"node ranks {first} to {first + segment.pods - 1}"
+                return f"{ranks} stand in several domains of {names[segment.level]} now"
+    distinct = {node.name: node for node in nodes}.values()
+    for spread in limits.spreads:
+        found = domains.largest_share(distinct, spread.level)
+        if found > spread.pods:
+            where = names[spread.level]
+            return f"{found} of its nodes stand in one {where} now, allowed are {spread.pods}"
     return ""
 
 

@@ -46,7 +46,7 @@ def gangs(draw: DrawFn) -> tuple[Entry, ObservedGang]:
         stop=draw(st.sampled_from((None, None, SUSPENDED))),
         refusal=draw(st.sampled_from((None, None, "quota"))),
         invalid_nodes=dict.fromkeys(draw(st.sets(st.sampled_from(nodes), max_size=1)), "went"),
-        wider_spread=draw(st.sampled_from(("", "", "its nodes stand apart"))),
+        broken_topology=draw(st.sampled_from(("", "", "its nodes stand apart"))),
         stalled_s=draw(AGES),
         recorded_attempt=draw(st.integers(0, 1)),
         recorded_end=draw(st.integers(0, 1)),

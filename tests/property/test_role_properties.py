@@ -16,9 +16,20 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from fixtures import GPU, cluster, job, node, outcome, table
+from fixtures.attempts import entry
 from fixtures.examples import examples
 from fixtures.strategies import nodes
-from railwright_scheduler import Admit, Job, Node, Role, Snapshot, TopologyConstraints, decide
+from railwright_scheduler import (
+    Admit,
+    Job,
+    Node,
+    Role,
+    Snapshot,
+    TopologyConstraints,
+    decide,
+    revalidation,
+)
+from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.placement import domains
 
@@ -84,6 +95,23 @@ def test_admitted_gangs_fit_with_all_roles(snapshot: Snapshot) -> None:
         allocatable = by_name[name].allocatable
         taken = {key for key, value in amounts.items() if value > by_name[name].used.get(key, 0)}
         assert all(amounts[key] <= allocatable.get(key, 0) for key in taken), (name, amounts)
+
+
+@settings(max_examples=examples(200))
+@given(_gangs())
+def test_admitted_gang_keeps_its_constraints_at_once(snapshot: Snapshot) -> None:
+    """Placement revalidation resolves tiers, domains and segments as the decision does."""
+    by_name = {each.name: each for each in snapshot.nodes}
+    finest = domains.finest_level(snapshot.nodes, len(LEVELS))
+    tree = domains.of(domains.in_topology_order(snapshot.nodes), len(LEVELS))
+    assert tree.finest == finest
+    for admit in decide(snapshot).admitted:
+        gang = next(each for each in snapshot.jobs if each.uid == admit.job_uid)
+        spans = tuple(zip(LEVELS, admit.spans, strict=True))
+        roles = tuple(EntryRole(each.name, each.replicas, each.per_pod) for each in gang.roles)
+        planned = entry(nodes=admit.nodes, roles=roles, spans=spans)
+        assert not revalidation.wider_spread(planned, by_name, LEVELS)
+        assert not revalidation.broken_constraint(planned, gang, by_name, LEVELS, lambda: finest)
 
 
 def test_roles_start_where_an_exhaustive_search_fits() -> None:

@@ -17,7 +17,14 @@ from railwright_scheduler import revalidation
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.model.snapshot import Role, Taint, Toleration, Unavailable
+from railwright_scheduler.model.snapshot import (
+    Role,
+    Taint,
+    TierLimit,
+    Toleration,
+    TopologyConstraints,
+    Unavailable,
+)
 
 TAINT = Taint("team", "blue", "NoSchedule")
 
@@ -167,6 +174,61 @@ def test_gang_with_relabelled_nodes_states_the_wider_spread(
     }
     assert revalidation.wider_spread(planned, nodes, ("block", "rack")) == stated
     assert revalidation.wider_spread(planned.aborted(LOST), nodes, ("block", "rack")) == ""
+
+
+@pytest.mark.parametrize(
+    ("constraints", "racks", "stated"),
+    [
+        ({"spreads": (TierLimit("rack", 2),)}, "r0 r0 r1 r1", ""),
+        (
+            {"spreads": (TierLimit("rack", 2),)},
+            "r0 r1 r1 r1",
+            "3 of its nodes stand in one rack now, allowed are 2",
+        ),
+        ({"segments": (TierLimit("nearest", 2),)}, "r1 r1 r0 r0", ""),
+        (
+            {"segments": (TierLimit("nearest", 2),)},
+            "r0 r0 r0 r1",
+            "node ranks 2 to 3 stand in several domains of rack now",
+        ),
+        ({"segments": (TierLimit("row", 2),)}, "r0 r1 r0 r1", ""),
+    ],
+)
+def test_relabelled_node_that_breaks_a_constraint_is_found(
+    constraints: dict[str, Any], racks: str, stated: str
+) -> None:
+    """Although the nodes of the gang span no more domains than planned."""
+    asked = Role(4, {GPU: 8}, "worker", constraints=TopologyConstraints(**constraints))
+    names = tuple(f"n{rank}" for rank in range(4))
+    planned = entry(nodes=names, spans=(("rack", 2),))
+    nodes = tuple(node(name, rack) for name, rack in zip(names, racks.split(), strict=True))
+    world = world_of(
+        seen(job=replace(job("a"), roles=(asked,))),
+        nodes=nodes,
+        levels=("rack",),
+        entries=(planned,),
+        attempts={planned.key: ObservedAttempt(pods=pods("- - - -"), placed=True)},
+    )
+    (after,) = scheduling.plan(world).ledger.entries
+    assert (after.cause.message if after.cause else "") == stated
+
+
+def test_constraint_of_all_roles_counts_their_nodes_together() -> None:
+    """Two roles share the job's spread; a third has one of its own."""
+    asked = TopologyConstraints(spreads=(TierLimit("rack", 1),))
+    shared = tuple(Role(1, {GPU: 1}, name, constraints=asked) for name in ("worker", "evaluator"))
+    own = Role(1, {GPU: 1}, "reader", constraints=asked, shares_topology=False)
+    gang = replace(job("a"), roles=(*shared, own))
+    names = ("n0", "n1", "n1")
+    planned = entry(nodes=names, spans=(("rack", 2),))
+
+    def broken(*racks: str) -> str:
+        nodes = {name: node(name, rack) for name, rack in zip(("n0", "n1"), racks, strict=True)}
+        return revalidation.broken_constraint(planned, gang, nodes, ("rack",), lambda: 1)
+
+    assert broken("r0", "r1") == ""
+    assert broken("r0", "r0") == "2 of its nodes stand in one rack now, allowed are 1"
+    assert revalidation.broken_constraint(planned, None, {}, ("rack",), lambda: 1) == ""
 
 
 def test_level_that_appears_or_goes_invalidates_no_placement() -> None:

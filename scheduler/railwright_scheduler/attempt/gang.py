@@ -54,10 +54,11 @@ class ObservedGang:
     ``hindrance`` is the last failure during the commit, for the message of a time-out. ``stop`` is
     why the job cancels it (suspended, deleted); ``refusal`` is the API server's message for a
     create or bind that it will never accept; ``invalid_nodes`` are the nodes that can no longer
-    take their rank, each with the reason; ``wider_spread`` is how its nodes span more domains than
-    planned; ``stalled_s`` counts since the last progress of its commit (``reached``), or since it
-    last waited for others; the recorded attempts are those in the job's status (a deleted job needs
-    no record). ``crowded``: the ledger is nearly full. ``now_s`` is the wall clock.
+    take their rank, each with the reason; ``broken_topology`` is how its nodes span more domains
+    than planned, or break a constraint; ``stalled_s`` counts since the last progress of its commit
+    (``reached``), or since it last waited for others; the recorded attempts are those in the job's
+    status (a deleted job needs no record). ``crowded``: the ledger is nearly full. ``now_s`` is the
+    wall clock.
     """
 
     pods: tuple[Pod, ...]
@@ -65,7 +66,7 @@ class ObservedGang:
     stop: Cause | None
     refusal: str | None
     invalid_nodes: Mapping[str, str]
-    wider_spread: str
+    broken_topology: str
     stalled_s: float
     recorded_attempt: int
     recorded_end: int
@@ -168,7 +169,7 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
         refusal
         or next(filter(None, (_unfit_pod(pod, amounts[pod.node_rank]) for pod in seen.pods)), "")
         or _invalid_node(entry, seen, bound)
-        or seen.wider_spread
+        or seen.broken_topology
     )
     return Cause(CauseCode.COMMIT_REFUSED, refusal) if refusal else _timed_out(entry, seen, bound)
 

@@ -28,6 +28,11 @@ def resolve_domains(levels: Sequence[str], domains: Sequence[str]) -> tuple[str,
     return (*(domain or f"{_AROUND}{domain}" for domain in domains[:at]), *domains[at:])
 
 
+def level(levels: Sequence[str]) -> int:
+    """The level of scale-up domains in the tree of domains; -1 if there is none."""
+    return levels.index(SCALE_UP) + 1 if SCALE_UP in levels else -1
+
+
 def is_known(domain: str) -> bool:
     """Whether a source names the domain."""
     return domain not in (UNKNOWN_DOMAIN, NO_SCALE_UP_DOMAIN) and not domain.startswith(_AROUND)

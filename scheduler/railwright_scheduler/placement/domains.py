@@ -10,6 +10,7 @@ choices; the tree ends above them, and they only count in ``spans``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,21 @@ def spans(nodes: Iterable[Node], levels: int) -> tuple[int, ...]:
     """The number of domains of these nodes at each level, coarsest first."""
     paths = [_path(node) for node in nodes]
     return tuple(len({path[:depth] for path in paths}) for depth in range(1, levels + 1))
+
+
+def finest_level(nodes: Sequence[Node], levels: int) -> int:
+    """The last level of the tree of these nodes, without the tree."""
+    return sum(count < len(nodes) for count in spans(nodes, levels))
+
+
+def in_one(nodes: Iterable[Node], level: int) -> bool:
+    """Whether these nodes are in one domain of a level of the tree."""
+    return len({_path(node)[:level] for node in nodes}) == 1
+
+
+def largest_share(nodes: Iterable[Node], level: int) -> int:
+    """The most of these nodes that are in one domain of a level of the tree."""
+    return max(Counter(_path(node)[:level] for node in nodes).values())
 
 
 def of(nodes: Sequence[Node], levels: int) -> Domains:

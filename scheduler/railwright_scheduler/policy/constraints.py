@@ -9,6 +9,7 @@ import numpy as np
 
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Cluster
+from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
@@ -29,7 +30,8 @@ class ConstraintResolver:
         for role in candidate.job.roles:
             asked = role.constraints
             if asked not in self._resolved:
-                self._resolved[asked] = resolve(asked, self._cluster)
+                levels, finest = self._cluster.levels, self._cluster.domains.finest
+                self._resolved[asked] = resolve(asked, levels, finest)
             limits = self._resolved[asked]
             if isinstance(limits, TierNotFound):
                 return candidate.refused(limits)
@@ -43,36 +45,36 @@ class ConstraintResolver:
 
 
 def resolve(
-    constraints: TopologyConstraints, cluster: Cluster
+    constraints: TopologyConstraints, levels: tuple[str, ...], finest: int
 ) -> ResolvedConstraints | TierNotFound:
-    """The constraints by level, or the first tier that the network does not have."""
+    """The constraints by number of level, or the first tier that the network does not have.
+    ``finest`` is the last level of the tree of all nodes' domains."""
     if constraints == NO_CONSTRAINTS:
         return ResolvedConstraints()
-    levels: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for tier in (
         constraints.required,
         constraints.preferred,
         *(each.tier for each in (*constraints.segments, *constraints.spreads)),
     ):
-        level = _level(tier, cluster)
+        level = _level(tier, levels, finest)
         if level is None:
-            return TierNotFound(tier, cluster.levels)
-        levels[tier] = level
-    finest = cluster.domains.finest
+            return TierNotFound(tier, levels)
+        numbers[tier] = level
     asked = ResolvedConstraints(
-        within=min(levels[constraints.required], finest),
-        rather=min(levels[constraints.preferred], finest),
+        within=min(numbers[constraints.required], finest),
+        rather=min(numbers[constraints.preferred], finest),
         segments=tuple(
-            LevelLimit(min(levels[each.tier], finest), each.nodes) for each in constraints.segments
+            LevelLimit(min(numbers[each.tier], finest), each.nodes) for each in constraints.segments
         ),
-        scale_up_only=cluster.scale_up_level
-        in (levels[tier] for tier in _restrictive_tiers(constraints)),
+        scale_up_only=scale_up_domains.level(levels)
+        in (numbers[tier] for tier in _restrictive_tiers(constraints)),
     )
-    spreads = tuple(LevelLimit(levels[each.tier], each.nodes) for each in constraints.spreads)
+    spreads = tuple(LevelLimit(numbers[each.tier], each.nodes) for each in constraints.spreads)
     # Beyond the finest level of the tree every node is alone in its domain, whether or not the
     # names of its domains are known: one node is all that a job can have.
-    if levels[constraints.required] > finest or any(
-        each.nodes > 1 and levels[each.tier] > finest for each in constraints.segments
+    if numbers[constraints.required] > finest or any(
+        each.nodes > 1 and numbers[each.tier] > finest for each in constraints.segments
     ):
         spreads = (LevelLimit(0, 1), *spreads)
     return replace(asked, spreads=spreads)
@@ -96,13 +98,12 @@ def for_each_rail_order(limits: ResolvedConstraints, cluster: Cluster) -> list[R
     return [replace(limits, rails=way) for way in ways or [1]]
 
 
-def _level(tier: str, cluster: Cluster) -> int | None:
+def _level(tier: str, levels: tuple[str, ...], finest: int) -> int | None:
     """The level of a tier: 0, the whole cluster, for no tier; None if there is no such level."""
     if not tier:
         return 0
-    if tier in cluster.levels:
-        return cluster.levels.index(tier) + 1
-    nearest_first = [
-        level for level in range(cluster.domains.finest, 0, -1) if level != cluster.scale_up_level
-    ]
+    if tier in levels:
+        return levels.index(tier) + 1
+    scale_up = scale_up_domains.level(levels)
+    nearest_first = [level for level in range(finest, 0, -1) if level != scale_up]
     return dict(zip(TIERS, nearest_first, strict=False)).get(tier)
