@@ -215,14 +215,14 @@ class Floor:
     name: str
     nodes: list[str] = field(default_factory=list)
 
-    def add(self, rack: str, count: int, *, gpus: int = 8) -> list[str]:
+    def add(self, rack: str, count: int, *, gpus: int = 8, pages: str = "0") -> list[str]:
         """Add nodes to a rack and wait for them; their names sort in the order of creation."""
         first = len(self.nodes)
         specs = [
             NodeSpec(
                 f"{self.name}-{number:02d}",
                 {FLOOR_LABEL: self.name, names.LABEL_RACK: rack},
-                {"nvidia.com/gpu": str(gpus)},
+                {"nvidia.com/gpu": str(gpus), "hugepages-2Mi": pages},
             )
             for number in range(first, first + count)
         ]

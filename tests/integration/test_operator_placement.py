@@ -11,6 +11,7 @@ from railwright_api import names
 from railwright_testbed import waiting
 
 FIRST_START = "first start"
+PAGES = "hugepages-2Mi"
 
 
 def test_gang_gets_rack_that_holds_it_with_ranks_in_order(site: Site) -> None:
@@ -74,6 +75,21 @@ def test_pods_of_others_take_their_room(site: Site) -> None:
         part.delete()
         site.plane.kubectl("-n", floor.name, "delete", "pod", "stranger", "--wait=false")
         assert job.until_nodes() == floor.nodes
+
+
+def test_huge_pages_are_found_and_shared(site: Site) -> None:
+    with operator_site.floor_on(site, (1,)) as floor:
+        job = floor.apply("job", nodes=1, gpus=1, resources={"cpu": 1, PAGES: "1.5Gi"})
+        message = job.until_reason("NeverFits")["message"]
+        assert f"1536Mi {PAGES}" in message
+        assert f"no node has any {PAGES}" in message
+        floor.add("huge", 1, pages="2Gi")
+        assert job.until_nodes() == floor.nodes[1:]
+        second = floor.apply("second", nodes=1, gpus=1, resources={"cpu": 1, PAGES: "514Mi"})
+        second.until_reason("NotEnoughNodes")
+        second.delete()
+        third = floor.apply("third", nodes=1, gpus=1, resources={"cpu": 1, PAGES: "512Mi"})
+        assert third.until_nodes() == floor.nodes[1:]
 
 
 def test_the_higher_priority_class_goes_first(site: Site) -> None:

@@ -57,6 +57,14 @@ def test_pods_go_where_the_runtime_class_selects(site: Site) -> None:
         assert floor.apply("plain", nodes=1).until_nodes() == [plain]
 
 
+def test_selectors_that_conflict_are_published(floor: Floor) -> None:
+    """Those of the job and of its class, in the words of the API server."""
+    scheduling = {"nodeSelector": {operator_site.FLOOR_LABEL: "other"}}
+    job = _apply(floor, "job", _create(floor, "elsewhere", scheduling=scheduling))
+    message = job.until_reason("CommitRefused")["message"]
+    assert "conflict: runtimeClass.scheduling.nodeSelector" in message
+
+
 def test_missing_runtime_class_is_named_with_existing_ones(floor: Floor) -> None:
     existing = _create(floor, "existing")
     job = _apply(floor, "job", f"{floor.name}-late")
