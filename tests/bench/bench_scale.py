@@ -1,9 +1,9 @@
 """What the operator costs on a large cluster, and how soon it decides again after a crash.
 
 5,000 simulated nodes of 8 GPUs, 40,000 pods of others, 1,250 jobs of 8 pods that hold every GPU
-but a few, and 1,000 jobs that wait. The operator is left alone for a minute, then killed and
-started again while a job that fits is waiting: the first decision is that job's placement.
-Progress goes to stderr, one JSON object to stdout.
+but a few, and 1,000 jobs that wait. The operator is left alone for a minute; all pods are listed in
+JSON and in protobuf; then it is killed and started again while a job that fits is waiting: the
+first decision is that job's placement. Progress goes to stderr, one JSON object to stdout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import gang_site
+from bench import gang_site, list_forms
 from bench.gang_site import FLOW, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
@@ -58,7 +58,9 @@ def main() -> None:
             _until_settled(site, {"Starting": running, "Queued": QUEUED})
             _until_quiet(site, operator)
             idle = _idle(site, operator)
-            figures = idle | _restarted(site, operator)
+            log_progress("pods listed in JSON and in protobuf")
+            forms = asyncio.run(list_forms.json_over_protobuf(site))
+            figures = idle | forms | _restarted(site, operator)
         gang_site.report({"nodes": nodes, "pods": _count(site)} | figures)
 
 
