@@ -21,7 +21,7 @@ def test_hanging_attempts_are_ended_and_no_others() -> None:
 
 def test_crashing_jobs_fail_by_their_policy() -> None:
     """Invariant I24."""
-    outcomes = [run(seed, steps=STEPS, crashes=True) for seed in range(60)]
+    outcomes = [run(seed, steps=STEPS, crashes=True) for seed in range(80)]
     assert sum(outcome.failed for outcome in outcomes) > 30
     assert sum(outcome.succeeded for outcome in outcomes) > 10
 

@@ -53,7 +53,7 @@ def test_new_leader_migrates_on_news_before_it(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(migration, "_move", always_better)
     monkeypatch.setattr(Contenders, "one_turn", with_new_leader)
-    assert sum(outcome.moves for outcome in ran(range(30))) > 5
+    assert sum(outcome.moves for outcome in ran(range(40))) > 5
 
 
 def test_repeated_assessment_of_same_topology_breaks_invariant(

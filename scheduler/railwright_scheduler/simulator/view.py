@@ -138,10 +138,10 @@ class View:
                 pods.setdefault(stored.value.key, []).append(stored.value)
         in_ledger = {entry.key: entry for entry in ledger.entries}
         with_pods = {key: ObservedAttempt(tuple(map(_pod, its))) for key, its in pods.items()}
+        aged: dict[AttemptKey, bool] = {}
 
         def add_ages(key: AttemptKey, its: tuple[Pod, ...]) -> ObservedAttempt:
-            if key not in in_ledger:
-                return ObservedAttempt(its)
+            aged[key] = True
             return ObservedAttempt(
                 pods=its,
                 placed=key in executor.placed,
@@ -150,6 +150,12 @@ class View:
                 stalled_s=self._age_s("commit", (key, self._furthest_of(key, its)), now_s),
             )
 
+        ended = {uid: job.record.ended for uid, job in self.jobs.objects.items()}
+        attempts = observed_attempts(ledger, with_pods, ended=ended, add_ages=add_ages)
+        # The age of an attempt begins again when it does not run any more.
+        for fact in [(what, key) for what, key in self._since_s if what == "entry"]:
+            if fact[1] not in aged:
+                del self._since_s[fact]
         jobs = tuple(
             self._job(job, pods, in_ledger, now_s=now_s) for job in self.jobs.objects.values()
         )
@@ -159,12 +165,7 @@ class View:
             nodes=self._nodes(),
             queues=("default",),
             jobs=jobs,
-            attempts=observed_attempts(
-                ledger,
-                with_pods,
-                ended={uid: job.record.ended for uid, job in self.jobs.objects.items()},
-                add_ages=add_ages,
-            ),
+            attempts=attempts,
             links=self._network.links,
             topology_hash=self._network.topology_hash,
             topology_age_s=now_s - self._network.changed_s,
@@ -201,8 +202,8 @@ class View:
                     machine=self._network.machine,
                 ),
                 usage.sum_usage(
-                    ours=(p.amounts for p in live.get(node.name, ())),
-                    foreign=(),
+                    ours=(p.amounts for p in live.get(node.name, ()) if p.job_uid != FOREIGN),
+                    foreign=(p.amounts for p in live.get(node.name, ()) if p.job_uid == FOREIGN),
                 ),
                 before=self._built.get(node.name),
                 capacity={},
