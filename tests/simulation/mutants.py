@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_scheduler import assume, cancellation, commit_plan, pending, pre_run
+from railwright_scheduler import assume, cancellation, commit_plan, double_booking, pending, pre_run
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import breaker, gang, hang, record, resume_points
 from railwright_scheduler.attempt.breaker import CLOSED
@@ -355,6 +355,7 @@ MUTANTS = (
     ),
     Mutant("pre-runs follow for ever", record, "PRE_RUNS_MAX", lambda _: 99, beside="pre_runs"),
     Mutant("late commits count", record, "reported", revoked_commits_count, beside="checkpoints"),
+    Mutant("double booking is not found", double_booking, "find", constant(()), beside="orphans"),
     Mutant("groups mix", resume_points, "raised", groups_share_points, beside="checkpoints"),
     Mutant("running attempts are not judged", scheduling, "_assess", constant(None)),
     Mutant("the front of the queue is all of it", QueueWindow, "admits", front_alone, short=True),

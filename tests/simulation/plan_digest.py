@@ -86,6 +86,7 @@ def main() -> None:
             run(seed, steps=STEPS, links=True)
             run(seed, steps=STEPS, hangs=True)
             run(seed, steps=STEPS, cuts=True)
+            run(seed, steps=STEPS, orphans=True)
         for snapshot in bench_decide.snapshots():
             digest.add(decide(snapshot))
     print(json.dumps({"plans": digest.plans, "sha256": digest.hexdigest()}))

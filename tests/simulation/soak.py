@@ -1,7 +1,8 @@
 """Seed after seed on all cores, until so many steps are done or one seed breaks an invariant.
 
 In odd seeds the control plane is cut off from all nodes now and then; in half of the even ones
-ranks report their steps, and hang. In every fifth seed some jobs have two roles.
+ranks report their steps, and hang. In every fifth seed some jobs have two roles, and in every
+eleventh pods of no known job are bound beside others.
 
 ``python soak.py`` tells on stderr how far it is; the last line on stdout is one JSON object. A seed
 that broke something is printed with what happened, and the exit code is 1: it belongs in seeds.txt.
@@ -56,6 +57,7 @@ def soak(first: int, count: int) -> Total:
                 crashes=seed % 8 == 0,
                 roles=seed % 5 == 0,
                 deadlines=seed % 7 == 0,
+                orphans=seed % 11 == 0,
             )
         except RunError as broken:
             total.broken[seed] = str(broken)

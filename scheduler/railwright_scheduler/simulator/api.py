@@ -27,7 +27,7 @@ from railwright_scheduler.simulator.hangs import Hangs
 from railwright_scheduler.simulator.network import Network
 from railwright_scheduler.simulator.node_capacity import ToleratedCapacity
 from railwright_scheduler.simulator.objects import (
-    FOREIGN,
+    OTHERS,
     JobObject,
     NodeObject,
     PlacementObject,
@@ -87,7 +87,7 @@ class Api:
         free = self.free()
         facts = Facts(
             allocatable=free,
-            pods=[pod for pod in self.pods.objects.values() if pod.job_uid != FOREIGN],
+            pods=[pod for pod in self.pods.objects.values() if pod.job_uid not in OTHERS],
             ledger=self.ledger,
             records={uid: job.record for uid, job in jobs.items()},
             policies={uid: job.failure_policy for uid, job in jobs.items()},

@@ -11,10 +11,10 @@ from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.simulator.api import Api
 from railwright_scheduler.simulator.contenders import Faults
 from railwright_scheduler.simulator.machines import Machines
-from railwright_scheduler.simulator.objects import FOREIGN, JobObject, NodeObject
+from railwright_scheduler.simulator.objects import FOREIGN, ORPHANED, JobObject, NodeObject
 from railwright_scheduler.simulator.seeded_random import SeededRandom
 
-GPU = "gpu"
+GPU = "nvidia.com/gpu"
 DEVICES = 8
 FOREIGN_DEVICES = 4
 NODES_MAX = 5
@@ -63,11 +63,13 @@ SOMETIMES = {
 
 
 CUTS = {"cut": 1, "cut healed": 2}
+ORPHANS = {"orphaned pod": 8}
 
 
 class Disturbances:
     """The users' and the machines' part of a run. With ``cuts`` the control plane is cut off from
-    all nodes now and then. With ``roles_rng`` some jobs have a second role, drawn by it;
+    all nodes now and then, with ``orphans`` pods of no known job are bound beside others. With
+    ``roles_rng`` some jobs have a second role, drawn by it;
     ``deadlines`` draws how long jobs may be active."""
 
     def __init__(
@@ -77,6 +79,7 @@ class Disturbances:
         machines: Machines,
         *,
         cuts: bool = False,
+        orphans: bool = False,
         roles_rng: SeededRandom | None = None,
         deadlines: SeededRandom | None = None,
     ) -> None:
@@ -89,7 +92,7 @@ class Disturbances:
         self.weights = ALWAYS | {
             name: weight * rng.pick((0, 0, 1, 4)) for name, weight in SOMETIMES.items()
         }
-        self.weights |= CUTS if cuts else {}
+        self.weights |= (CUTS if cuts else {}) | (ORPHANS if orphans else {})
         # Without these nothing would ever start.
         self.weights |= {
             "job created": rng.pick((2, 8)),
@@ -109,6 +112,8 @@ class Disturbances:
             return self._to_a_pod(event)
         if event == "foreign pod":
             return self._create_foreign()
+        if event == "orphaned pod":
+            return self._create_orphan()
         if event.startswith("cut"):
             return self._to_the_network(event, now_s=now_s)
         if event.startswith("node"):
@@ -241,13 +246,22 @@ class Disturbances:
         ]
         if not fitting:
             return ""
+        return self._bind("foreign", FOREIGN, self._random.pick(fitting), FOREIGN_DEVICES)
+
+    def _create_orphan(self) -> str:
+        """Someone binds a pod with the labels of a job that does not exist, where another runs."""
+        taken = [pod.node for pod in self._api.pods.objects.values() if pod.live]
+        there = [name for name in taken if name in self._api.nodes.objects]
+        if not there:
+            return ""
+        return self._bind("orphaned", ORPHANED, self._random.pick(there), DEVICES)
+
+    def _bind(self, kind: str, job_uid: str, node: str, devices: int) -> str:
         self._made += 1
-        name = f"foreign{self._made}"
-        node = self._random.pick(fitting)
+        name = f"{kind}{self._made}"
+        pod = PodFact(name, name, job_uid, self._made, 0, {GPU: devices}, node=node)
         self._api.pod_names[name] = name
-        self._api.pods.put(
-            name, PodFact(name, name, FOREIGN, 0, 0, {GPU: FOREIGN_DEVICES}, node=node)
-        )
+        self._api.pods.put(name, pod)
         self._api.others_took()
         return f"{name} on {node}"
 
@@ -280,5 +294,5 @@ class Disturbances:
         return uid
 
     def _add_node(self, name: str) -> None:
-        self._api.nodes.put(name, NodeObject(name, {GPU: DEVICES}))
+        self._api.nodes.put(name, NodeObject(name, {GPU: DEVICES}, capacity={GPU: DEVICES}))
         self._api.others_took()

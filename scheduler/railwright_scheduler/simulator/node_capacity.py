@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from railwright_scheduler import invariants
-from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler import invariants, usage
+from railwright_scheduler.attempt.gang import BindPod
+from railwright_scheduler.attempt.ledger import EntryState, Ledger
+from railwright_scheduler.invariants import Facts, PodFact, ViolationError
 from railwright_scheduler.model.snapshot import Amounts
-from railwright_scheduler.simulator.objects import FOREIGN, NodeObject
+from railwright_scheduler.plan import Plan
+from railwright_scheduler.simulator.objects import FOREIGN, OTHERS, NodeObject
 
 
 class ToleratedCapacity:
@@ -61,10 +64,41 @@ def free(nodes: Collection[NodeObject], pods: Collection[PodFact]) -> dict[str, 
     """What each node has, less what the pods of others take of it."""
     left: dict[str, Amounts] = {node.name: node.allocatable for node in nodes}
     for pod in pods:
-        if pod.job_uid == FOREIGN and pod.live and pod.node in left:
+        if pod.job_uid in OTHERS and pod.live and pod.node in left:
             has = left[pod.node]
-            left[pod.node] = {name: has[name] - pod.amounts.get(name, 0) for name in has}
+            left[pod.node] = {
+                name: max(0, amount - pod.amounts.get(name, 0)) for name, amount in has.items()
+            }
     return left
+
+
+def double_booked(nodes: Collection[NodeObject], pods: Collection[PodFact]) -> list[str]:
+    """The nodes of which pods of several attempts hold more than the capacity."""
+    found = []
+    for node in nodes:
+        its = [pod for pod in pods if pod.live and pod.node == node.name and pod.job_uid != FOREIGN]
+        held = usage.sum_usage((pod.amounts for pod in its), ()).used
+        holders = {pod.key for pod in its if any(pod.amounts.values())}
+        if len(holders) > 1 and _exceeds(held, node.capacity):
+            found.append(node.name)
+    return found
+
+
+def check_double_booked(plan: Plan, before: Ledger, nodes: Collection[str]) -> None:
+    """I1, of one plan over the ledger ``before``: nothing is given to these double-booked nodes."""
+    started = {entry.key for entry in before.entries}
+    given = {
+        (entry.key, node)
+        for entry in plan.ledger.entries
+        for node in entry.nodes
+        if entry.key not in started and entry.state is EntryState.COMMITTING
+    }
+    for action in plan.actions:
+        if isinstance(action, BindPod):
+            given.add((action.entry.key, action.entry.nodes[action.pod.node_rank]))
+    for key, node in sorted(given):
+        if node in nodes:
+            raise ViolationError(f"I1: {key} gets {node}, which is double-booked")
 
 
 def _exceeds(given: Amounts, has: Amounts) -> bool:

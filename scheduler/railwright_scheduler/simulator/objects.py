@@ -17,6 +17,9 @@ from railwright_scheduler.simulator.tables import Stored
 
 FOREIGN = ""
 """The job of a pod that is not ours."""
+ORPHANED = "orphaned"
+"""The job of a pod that someone made with the labels of a job that does not exist."""
+OTHERS = (FOREIGN, ORPHANED)
 
 
 class ReplyStatus(StrEnum):
@@ -97,11 +100,12 @@ class JobObject:
 
 @dataclass(frozen=True, slots=True)
 class NodeObject:
-    """A node as it is stored."""
+    """A node as it is stored; its ``capacity`` does not shrink."""
 
     name: str
     allocatable: Amounts
     ready: bool = True
+    capacity: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

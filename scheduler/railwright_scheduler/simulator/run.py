@@ -85,6 +85,7 @@ def run(
     roles: bool = False,
     deadlines: bool = False,
     checkpoints: bool = False,
+    orphans: bool = False,
 ) -> Outcome:
     """One whole run. Raises RunError, with the seed and the trace, when an invariant breaks.
 
@@ -94,6 +95,7 @@ def run(
     control plane is cut off from all nodes now and then. With ``pre_runs`` most jobs want one. With
     ``roles`` some jobs have two roles. With ``deadlines`` most jobs have one, and ranks crash too.
     With ``checkpoints`` some jobs have two roles, each group saves and resumes, and ranks crash.
+    With ``orphans`` some jobs have two roles, and pods of no known job are bound beside others.
     """
     crashes = crashes or checkpoints or (deadlines and not hangs)
     simulation = _Simulation(
@@ -102,10 +104,11 @@ def run(
         Hangs(SeededRandom(~seed), crashes=crashes) if hangs or crashes else Hangs(),
         PreRuns(SeededRandom(~seed)) if pre_runs else PreRuns(),
         cuts=cuts,
+        orphans=orphans,
         deadlines=SeededRandom(seed ^ 2) if deadlines else None,
         # How often a job hung without a later checkpoint is not seen in what is stored.
         clocks=None if hangs else SeededRandom(seed ^ 1),
-        roles_rng=SeededRandom(~seed) if roles or checkpoints else None,
+        roles_rng=SeededRandom(~seed) if roles or checkpoints or orphans else None,
         checkpoints=Checkpoints(SeededRandom(seed ^ 3)) if checkpoints else Checkpoints(),
     )
     try:
@@ -126,6 +129,7 @@ class _Simulation:
         pre_runs: PreRuns,
         *,
         cuts: bool,
+        orphans: bool,
         deadlines: SeededRandom | None,
         clocks: SeededRandom | None,
         roles_rng: SeededRandom | None,
@@ -143,6 +147,7 @@ class _Simulation:
             self._api,
             self._machines,
             cuts=cuts,
+            orphans=orphans,
             roles_rng=roles_rng,
             deadlines=deadlines,
         )

@@ -37,7 +37,7 @@ from railwright_scheduler.simulator.api import Api, placement_name
 from railwright_scheduler.simulator.executor import Executor
 from railwright_scheduler.simulator.machines import Machines
 from railwright_scheduler.simulator.network import RANKS_PER_NODE
-from railwright_scheduler.simulator.node_capacity import free
+from railwright_scheduler.simulator.node_capacity import check_double_booked, double_booked, free
 from railwright_scheduler.simulator.objects import FOREIGN, JobObject
 from railwright_scheduler.simulator.tables import Copy
 
@@ -103,6 +103,8 @@ class View:
         goes_on = before is not None and before[2].queue_round is not None
         if goes_on or before is None or before[0] != news or before[1] is not ledger:
             plan = scheduling.plan(self.world(ledger, executor, now_s=now_s))
+            nodes, pods = self.nodes.objects.values(), self.pods.objects.values()
+            check_double_booked(plan, ledger, double_booked(nodes, pods))
             self._ask(plan, now_s=now_s)
             self._planned = before = news, ledger, plan
         return before[2]
@@ -206,7 +208,7 @@ class View:
                     foreign=(p.amounts for p in live.get(node.name, ()) if p.job_uid == FOREIGN),
                 ),
                 before=self._built.get(node.name),
-                capacity={},
+                capacity=node.capacity,
             )
             for node in self.nodes.objects.values()
         }
