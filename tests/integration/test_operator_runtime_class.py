@@ -38,6 +38,7 @@ def test_overhead_counts_before_pods_exist(site: Site) -> None:
         second = _apply(floor, "second", sandboxed, resources={"cpu": 96})
         second.until_reason("NotEnoughNodes")
         assert not second.pods()
+        second.delete()
         _apply(floor, "third", sandboxed, resources={"cpu": "95500m"}).until_bound()
 
 
