@@ -32,7 +32,7 @@ class ApiError(TestbedError):
 class ApiClient:
     """One connection to one API server; not for two threads at a time."""
 
-    def __init__(self, url: str, *, ca_file: Path, token: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str, *, ca_file: Path, token: str, timeout_s: float = 30.0) -> None:
         self._host = urlsplit(url).netloc
         self._token = token
         self._timeout_s = timeout_s
