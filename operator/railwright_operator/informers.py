@@ -221,7 +221,7 @@ def _classes(watching: _Watching, chosen: Site) -> tuple[Reflector[SiteObject], 
             partial(chosen.change, plural),
             wakes=site.is_decisive,
         )
-        for plural in (site.CLASSES, site.RUNTIME_CLASSES)
+        for plural in (site.PRIORITY_CLASSES, site.RUNTIME_CLASSES)
     )
 
 

@@ -66,7 +66,7 @@ def wider_spread(entry: Entry, nodes: Mapping[str, Node], levels: Sequence[str])
     now = domains.spans(found, len(levels))
     for (level, planned), count in zip(reversed(entry.spans), reversed(now), strict=True):
         if count > planned:
-            return f"its nodes stand in {count} domains of {level} now, planned was {planned}"
+            return f"its nodes are in {count} domains of {level} now, planned was {planned}"
     return ""
 
 
@@ -112,13 +112,13 @@ def _broken(limits: ResolvedConstraints, nodes: Sequence[Node], levels: Sequence
         for first in range(0, len(nodes), segment.pods):
             if not domains.in_one(nodes[first : first + segment.pods], segment.level):
                 ranks = f"node ranks {first} to {first + segment.pods - 1}"
-                return f"{ranks} stand in several domains of {names[segment.level]} now"
+                return f"{ranks} are in several domains of {names[segment.level]} now"
     distinct = {node.name: node for node in nodes}.values()
     for spread in limits.spreads:
         found = domains.largest_share(distinct, spread.level)
         if found > spread.pods:
-            where = names[spread.level]
-            return f"{found} of its nodes stand in one {where} now, allowed are {spread.pods}"
+            where = f"one domain of {names[spread.level]}"
+            return f"{found} of its nodes are in {where} now, at most {spread.pods} are allowed"
     return ""
 
 

@@ -130,11 +130,13 @@ def duplicate_classes(files: Iterable[Path]) -> dict[str, list[Finding]]:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What language no longer has: names of modules, exact identifiers, and parts of messages."""
+    """What language no longer has: names of modules, exact identifiers, and parts of messages.
+    ``methods`` are identifiers that libraries have as methods."""
 
     modules: frozenset[str]
     identifiers: frozenset[str]
     messages: tuple[str, ...]
+    methods: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, text: str | None = None) -> Retired:
@@ -144,6 +146,7 @@ class Retired:
             frozenset(table["modules"]),
             frozenset(table["identifiers"]),
             tuple(table["messages"]),
+            frozenset(table["methods"]),
         )
 
 
@@ -154,8 +157,9 @@ def retired_uses(files: Iterable[Path], retired: Retired) -> Iterator[Finding]:
         for part in {path.stem, path.parent.name} & retired.modules:
             yield Finding(name, 1, f"module {part}")
         for node in ast.walk(tree.parse(path)):
+            exempt = retired.methods if isinstance(node, ast.Attribute) else frozenset()
             for word in _identifiers(node):
-                if word in retired.identifiers:
+                if word in retired.identifiers - exempt:
                     yield Finding(name, getattr(node, "lineno", 1), word)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for message in retired.messages:

@@ -64,13 +64,17 @@ def test_class_name_used_twice_is_found(tmp_path: Path, monkeypatch: pytest.Monk
         ("def f(told): ...", ["told"]),
         ("log('it was retold')", ["'was retold'"]),
         ("untold = retold = 1", []),
+        ("histogram.observe(1)", []),
+        ("def observe(): ...", ["observe"]),
         ("'''What is told.'''", []),
     ],
 )
 def test_retired_word_is_found(
     source: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retired = Retired(frozenset(), frozenset({"told"}), ("was retold",))
+    retired = Retired(
+        frozenset(), frozenset({"told", "observe"}), ("was retold",), frozenset({"observe"})
+    )
     planted = _plant(tmp_path, monkeypatch, source)
     assert [finding.text for finding in code_report.retired_uses([planted], retired)] == found
 

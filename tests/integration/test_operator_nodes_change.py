@@ -51,7 +51,7 @@ CHANGES: dict[str, tuple[Callable[[Floor, str], None], str]] = {
     ),
     "moved": (
         _patched("", {"metadata": {"labels": {names.LABEL_RACK: "elsewhere"}}}),
-        f"its nodes stand in 2 domains of {names.LABEL_RACK} now, planned was 1",
+        f"its nodes are in 2 domains of {names.LABEL_RACK} now, planned was 1",
     ),
     "tainted": (_patched("", {"spec": {"taints": [TAINT]}}), "is tainted team=blue:NoSchedule"),
     "cordoned": (_patched("", {"spec": {"unschedulable": True}}), "is cordoned"),

@@ -76,7 +76,7 @@ def test_a_token_crosses_once_to_a_node_that_passes_it_on() -> None:
     assert pairs(traffic_matrix.between_nodes(sent, 4)) == {(0, 1): pytest.approx(2 * 4 * 100)}
 
 
-def test_workers_send_to_parameter_servers_only() -> None:
+def test_traffic_to_servers_is_between_no_two_ranks() -> None:
     push = Transfer("x", Collective.PUSH, 600, 1, servers=2)
     served = Communicator("c", Grid(((Axis.RANK, 6),)), (Axis.RANK,), (push,))
     assert pairs(traffic_matrix.between_nodes(served, 2)) == {}

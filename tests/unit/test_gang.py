@@ -89,9 +89,9 @@ def test_pod_larger_than_planned_ends_commit_with_both_numbers(
         ),
         (
             "n0 -",
-            {"broken_topology": "its nodes stand in 2 racks"},
+            {"broken_topology": "its nodes are in 2 racks"},
             CauseCode.COMMIT_REFUSED,
-            "its nodes stand in 2 racks",
+            "its nodes are in 2 racks",
         ),
         (
             ". .",
@@ -123,7 +123,7 @@ def test_a_commit_that_cannot_end_is_aborted_with_its_reason(
     ("pods", "changes"),
     [
         ("n0 n1", {"invalid_nodes": {"n1": "went"}}),
-        ("n0 n1", {"broken_topology": "its nodes stand in 2 racks"}),
+        ("n0 n1", {"broken_topology": "its nodes are in 2 racks"}),
         ("n0 n1", {"stalled_s": 1000.0}),
         (". .", {"stalled_s": 1000.0}),
         ("n0~ n1", {}),

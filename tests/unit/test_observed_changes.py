@@ -14,7 +14,7 @@ from fixtures import observing
 from fixtures.observing import JOB, Watched
 from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
 from railwright_operator.watch.site import (
-    CLASSES,
+    PRIORITY_CLASSES,
     RUNTIME_CLASSES,
     SiteObject,
     answered,
@@ -96,7 +96,7 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
     assert isinstance(_job(seen, "high").held, PriorityClassNotFound)
-    seen.site.change(CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
+    seen.site.change(PRIORITY_CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
 

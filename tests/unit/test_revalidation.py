@@ -158,11 +158,11 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     [
         (("b0/r0", "b0/r0"), ""),
         (("b9/r9", "b9/r9"), ""),
-        (("b0/r0", "b0/r1"), "its nodes stand in 2 domains of rack now, planned was 1"),
-        (("b0/r0", "b1/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
-        (("b0/r0", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
-        (("/r0", "/r0"), "its nodes stand in 2 domains of rack now, planned was 1"),
-        (("b0/", "b0/"), "its nodes stand in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b0/r1"), "its nodes are in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b1/r0"), "its nodes are in 2 domains of rack now, planned was 1"),
+        (("b0/r0", "b0/"), "its nodes are in 2 domains of rack now, planned was 1"),
+        (("/r0", "/r0"), "its nodes are in 2 domains of rack now, planned was 1"),
+        (("b0/", "b0/"), "its nodes are in 2 domains of rack now, planned was 1"),
     ],
 )
 def test_gang_with_relabelled_nodes_states_the_wider_spread(
@@ -183,13 +183,13 @@ def test_gang_with_relabelled_nodes_states_the_wider_spread(
         (
             {"spreads": (TierLimit("rack", 2),)},
             "r0 r1 r1 r1",
-            "3 of its nodes stand in one rack now, allowed are 2",
+            "3 of its nodes are in one domain of rack now, at most 2 are allowed",
         ),
         ({"segments": (TierLimit("nearest", 2),)}, "r1 r1 r0 r0", ""),
         (
             {"segments": (TierLimit("nearest", 2),)},
             "r0 r0 r0 r1",
-            "node ranks 2 to 3 stand in several domains of rack now",
+            "node ranks 2 to 3 are in several domains of rack now",
         ),
         ({"segments": (TierLimit("row", 2),)}, "r0 r1 r0 r1", ""),
     ],
@@ -227,7 +227,9 @@ def test_constraint_of_all_roles_counts_their_nodes_together() -> None:
         return revalidation.broken_constraint(planned, gang, nodes, ("rack",), lambda: 1)
 
     assert broken("r0", "r1") == ""
-    assert broken("r0", "r0") == "2 of its nodes stand in one rack now, allowed are 1"
+    assert (
+        broken("r0", "r0") == "2 of its nodes are in one domain of rack now, at most 1 are allowed"
+    )
     assert revalidation.broken_constraint(planned, None, {}, ("rack",), lambda: 1) == ""
 
 

@@ -52,12 +52,12 @@ def with_runtime_class(role: Role, found: SiteObject | None) -> Role:
     Raises QuantityError."""
     if found is None:
         return role
-    overhead, scheduling = found.spec.get("overhead", {}), found.spec.get("scheduling", {})
+    fixed = found.overhead.get("podFixed", {})
     return replace(
         role,
-        per_pod=_checked(amounts.with_overhead(role.per_pod, overhead.get("podFixed", {}))),
-        selector={**scheduling.get("nodeSelector", {}), **role.selector},
-        tolerations=(*role.tolerations, *tolerations.convert(scheduling)),
+        per_pod=_checked(amounts.with_overhead(role.per_pod, fixed)),
+        selector={**found.scheduling.get("nodeSelector", {}), **role.selector},
+        tolerations=(*role.tolerations, *tolerations.convert(found.scheduling)),
     )
 
 

@@ -15,12 +15,12 @@ from railwright_operator.watch import projections
 from railwright_operator.watch.projections import Identity
 from railwright_scheduler.model.reasons import PriorityClassNotFound, RuntimeClassNotFound
 
-CLASSES = "priorityclasses"
+PRIORITY_CLASSES = "priorityclasses"
 RUNTIME_CLASSES = "runtimeclasses"
 PATHS = {
     names.QUEUES: paths.kind(names.QUEUES),
     names.FABRICS: paths.kind(names.FABRICS),
-    CLASSES: f"/apis/scheduling.k8s.io/v1/{CLASSES}",
+    PRIORITY_CLASSES: f"/apis/scheduling.k8s.io/v1/{PRIORITY_CLASSES}",
     RUNTIME_CLASSES: f"/apis/node.k8s.io/v1/{RUNTIME_CLASSES}",
 }
 
@@ -40,15 +40,15 @@ class ClusterObject(Struct, frozen=True):
 PROJECTIONS = {
     names.QUEUES: projections.of(ClusterObject, "Queue"),
     names.FABRICS: projections.of(ClusterObject, "Fabric"),
-    CLASSES: projections.of(ClusterObject, "PriorityClass"),
+    PRIORITY_CLASSES: projections.of(ClusterObject, "PriorityClass"),
     RUNTIME_CLASSES: projections.of(ClusterObject, "RuntimeClass"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SiteObject:
-    """A Queue, a Fabric, a PriorityClass and its ``value``, or a RuntimeClass. That has no spec of
-    its own: its ``overhead`` and ``scheduling`` are taken as one."""
+    """A Queue or a Fabric with ``spec`` and ``status``, a PriorityClass with its ``value``, or a
+    RuntimeClass with its ``overhead`` and ``scheduling``."""
 
     uid: str
     name: str
@@ -56,19 +56,22 @@ class SiteObject:
     spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     value: int = 0
+    overhead: Mapping[str, Any] = field(default_factory=dict)
+    scheduling: Mapping[str, Any] = field(default_factory=dict)
 
 
 def site_object(found: ClusterObject) -> SiteObject:
     """The record of an object."""
     metadata = found.metadata
-    added = {"overhead": found.overhead or {}, "scheduling": found.scheduling or {}}
     return SiteObject(
         metadata.uid,
         metadata.name,
         int(metadata.resource_version),
-        spec=found.spec or {name: part for name, part in added.items() if part},
+        spec=found.spec or {},
         status=found.status or {},
         value=found.value,
+        overhead=found.overhead or {},
+        scheduling=found.scheduling or {},
     )
 
 
@@ -79,7 +82,11 @@ def answered(raw: Mapping[str, Any]) -> SiteObject:
 
 def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
     """Whether a change is more than a status, which the operator itself writes."""
-    return old is None or new is None or (old.spec, old.value) != (new.spec, new.value)
+    return old is None or new is None or _decisive(old) != _decisive(new)
+
+
+def _decisive(found: SiteObject) -> tuple[Any, ...]:
+    return found.spec, found.value, found.overhead, found.scheduling
 
 
 class Site:
@@ -136,14 +143,14 @@ class Site:
 
     def priority(self, name: str | None) -> int:
         """The value of a class; 0 without a class, and for one that does not exist."""
-        found = self._objects[CLASSES].get(name or "")
+        found = self._objects[PRIORITY_CLASSES].get(name or "")
         return found.value if found else 0
 
     def missing_class(self, name: str | None) -> PriorityClassNotFound | None:
         """Why a job with this class cannot be queued; None when it can."""
-        if not name or name in self._objects[CLASSES]:
+        if not name or name in self._objects[PRIORITY_CLASSES]:
             return None
-        return PriorityClassNotFound(name, tuple(sorted(self._objects[CLASSES])))
+        return PriorityClassNotFound(name, tuple(sorted(self._objects[PRIORITY_CLASSES])))
 
     def runtime_class(self, name: str | None) -> SiteObject | None:
         """The RuntimeClass of this name; None without a name, and for one that does not exist."""

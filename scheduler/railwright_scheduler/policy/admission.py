@@ -102,7 +102,7 @@ class Admission:
             return BindingBacklog(job.num_pods, self.pods)
         return None
 
-    def take(self, admit: Admit, demands: Sequence[RoleDemand] = ()) -> None:
+    def take(self, admit: Admit, demands: Sequence[RoleDemand]) -> None:
         """Count a gang that starts."""
         self.pods += len(admit.nodes)
         self._effort += _effort(demands)

@@ -2,7 +2,7 @@
 out.
 
 A stage changes nothing. What the jobs before this one took and reserved is changed by
-``SchedulingQueue`` alone, once a verdict stands. So a job whose evaluation raises does not affect
+``SchedulingQueue`` alone, once a verdict is final. So a job whose evaluation raises does not affect
 later jobs.
 """
 
