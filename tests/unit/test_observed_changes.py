@@ -101,6 +101,18 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     assert _job(seen, "high").job.priority == 1_000
 
 
+def test_job_without_a_class_has_the_default_priority() -> None:
+    """Of two default classes the lower one, as its pods have it."""
+    seen = Watched(phase=Phase.QUEUED)
+    assert _job(seen, JOB).job.priority == 0
+    for name, value, is_default in (("high", 900, True), ("low", 500, True), ("batch", 100, False)):
+        metadata = {"uid": name, "name": name, "resourceVersion": "1"}
+        found = answered({"metadata": metadata, "value": value, "globalDefault": is_default})
+        seen.site.change(PRIORITY_CLASSES, None, found)
+    assert _job(seen, JOB).job.priority == 500
+    assert is_decisive(found, replace(found, is_default=True))
+
+
 def _runtime_class(version: int, fixed: dict[str, str], **scheduling: Any) -> SiteObject:
     """A RuntimeClass as the watch brings it."""
     raw = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from railwright_api import names, schema
@@ -26,13 +27,14 @@ PATHS = {
 
 
 class ClusterObject(Struct, frozen=True):
-    """The decoded fields of a Queue, a Fabric, a PriorityClass (``value``) or a RuntimeClass
-    (``overhead``, ``scheduling``). Later versions may have other fields."""
+    """The decoded fields of a Queue, a Fabric, a PriorityClass (``value``, ``global_default``) or a
+    RuntimeClass (``overhead``, ``scheduling``). Later versions may have other fields."""
 
     metadata: Identity
     spec: Any = None
     status: Any = None
     value: int = 0
+    global_default: bool = msgspec.field(name="globalDefault", default=False)
     overhead: Any = None
     scheduling: Any = None
 
@@ -47,8 +49,9 @@ PROJECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class SiteObject:
-    """A Queue or a Fabric with ``spec`` and ``status``, a PriorityClass with its ``value``, or a
-    RuntimeClass with its ``overhead`` and ``scheduling``."""
+    """A Queue or a Fabric with ``spec`` and ``status``, a PriorityClass with its ``value``, whether
+    or not it is the default of the cluster, or a RuntimeClass with its ``overhead`` and
+    ``scheduling``."""
 
     uid: str
     name: str
@@ -56,6 +59,7 @@ class SiteObject:
     spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     value: int = 0
+    is_default: bool = False
     overhead: Mapping[str, Any] = field(default_factory=dict)
     scheduling: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,6 +74,7 @@ def site_object(found: ClusterObject) -> SiteObject:
         spec=found.spec or {},
         status=found.status or {},
         value=found.value,
+        is_default=found.global_default,
         overhead=found.overhead or {},
         scheduling=found.scheduling or {},
     )
@@ -86,7 +91,7 @@ def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
 
 
 def _decisive(found: SiteObject) -> tuple[Any, ...]:
-    return found.spec, found.value, found.overhead, found.scheduling
+    return found.spec, found.value, found.is_default, found.overhead, found.scheduling
 
 
 class Site:
@@ -142,9 +147,12 @@ class Site:
             held[new.name] = new
 
     def priority(self, name: str | None) -> int:
-        """The value of a class; 0 without a class, and for one that does not exist."""
-        found = self._objects[PRIORITY_CLASSES].get(name or "")
-        return found.value if found else 0
+        """The value of a class; without a name that of the cluster's default class, as the API
+        server gives it to pods. 0 if there is no such class."""
+        classes = self._objects[PRIORITY_CLASSES]
+        if not name:
+            return min((each.value for each in classes.values() if each.is_default), default=0)
+        return classes[name].value if name in classes else 0
 
     def missing_class(self, name: str | None) -> PriorityClassNotFound | None:
         """Why a job with this class cannot be queued; None when it can."""
