@@ -161,10 +161,17 @@ class VolumeMount(Part):
     """Where it appears."""
 
 
+_RESERVED_IN_CONTAINER: Mapping[str, tuple[Json, str]] = {
+    "restartPolicyRules": (LIST, "Railwright restarts whole attempts: see spec.failurePolicy"),
+}
+
+
 class Container(Part):
     """A container; every other field of a pod's container works as it does there."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=rules(_NAME_RESERVED))
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra=reserving(_RESERVED_IN_CONTAINER, _NAME_RESERVED)
+    )
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """Name of the container."""
@@ -180,6 +187,9 @@ class Container(Part):
     """What the container requests, and its limits. The pod needs the requests of its containers."""
     volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64)] | None = None
     """Volumes to mount."""
+    restart_policy: Annotated[str, Field(max_length=16)] | None = None
+    """Always, of an init container, makes it a sidecar that runs beside the ranks. Never, or not
+    set, for other containers."""
 
 
 class Volume(Part):
@@ -242,6 +252,14 @@ _NEVER_RESTARTED = Rule(
     seen=("self.restartPolicy",),
     field=".restartPolicy",
 )
+_RESTARTED = "self.containers.filter(c, has(c.restartPolicy) && c.restartPolicy != 'Never')"
+_NONE_RESTARTED = Rule(
+    f"{_RESTARTED}.size() == 0",
+    'restartPolicy of container "%s" is "%s", only "Never" works: Railwright restarts whole '
+    "attempts, see failurePolicy; remove it, or make the container a sidecar of initContainers",
+    seen=(f"{_RESTARTED}[0].name", f"{_RESTARTED}[0].restartPolicy"),
+    field=".containers",
+)
 
 
 class PodSpec(Part):
@@ -249,7 +267,9 @@ class PodSpec(Part):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra=reserving(_RESERVED_IN_POD, _COMMAND_GIVEN, _NEVER_RESTARTED),
+        json_schema_extra=reserving(
+            _RESERVED_IN_POD, _COMMAND_GIVEN, _NEVER_RESTARTED, _NONE_RESTARTED
+        ),
     )
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1, max_length=8)]

@@ -59,6 +59,29 @@ def test_what_railwright_sets_itself_is_refused(
     assert all(word in answer for word in words), answer
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_container_that_its_kubelet_restarts_is_refused(admin: ApiClient, policy: str) -> None:
+    """A launcher that ended would begin again in the same attempt."""
+    given = manifests.job(container={"restartPolicy": policy})
+    if policy == "Never":
+        accept(admin, given)
+        return
+    answer = refusal(admin, given)
+    assert f'restartPolicy of container "train" is "{policy}", only "Never" works' in answer, answer
+    assert "make the container a sidecar of initContainers" in answer
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+def test_restart_rules_of_containers_are_refused(admin: ApiClient, part: str) -> None:
+    """One of any container can restart all of them."""
+    exits = {"operator": "In", "values": [42]}
+    rule = {"action": "RestartAllContainers", "exitCodes": exits}
+    container = {"name": "c", "image": "i", "command": ["c"], "restartPolicyRules": [rule]}
+    answer = refusal(admin, manifests.job(pod={part: [container]}))
+    assert f"{part}[0].restartPolicyRules" in answer, answer
+    assert "Railwright restarts whole attempts: see spec.failurePolicy" in answer
+
+
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
