@@ -76,6 +76,12 @@ def test_a_placement_names_the_nodes_by_rank() -> None:
     assert event.note == "attempt 1: 2 nodes, by node rank: n0, n1"
 
 
+def test_placement_counts_a_shared_node_once() -> None:
+    """Pods of two roles may share a node."""
+    (event,) = changes(JobRecord(), replace(STARTING, nodes=("n0", "n0")), reason="Binding")
+    assert event.note == "attempt 1: 1 node, by node rank: n0, n0"
+
+
 def test_a_long_list_of_nodes_is_cut() -> None:
     nodes = tuple(f"n{number}" for number in range(20))
     (event,) = changes(JobRecord(), replace(STARTING, nodes=nodes), reason="Binding")

@@ -199,6 +199,16 @@ def test_images_that_are_pulled_are_named_with_the_time() -> None:
     assert condition(rendered, "Running")["reason"] == "PullingImages"
 
 
+def test_node_that_pulls_for_two_pods_counts_once() -> None:
+    pulls = ObservedImages("a:1", "", 0.0)
+    ranks = [
+        replace(attempts.rank(number, pod=PodState.PENDING, node="n0"), images=pulls)
+        for number in range(2)
+    ]
+    seen = inputs(replace(STARTING, nodes=("n0", "n0")), ranks=tuple(ranks))
+    assert status.render(seen)["message"] == "pulling a:1 on 1 of 1 nodes"
+
+
 def test_pods_that_are_not_bound_come_before_the_barrier() -> None:
     ranks = (attempts.rank(0, pod=PodState.PENDING), attempts.rank(1, pod=PodState.MISSING))
     for seen in (ranks, ()):

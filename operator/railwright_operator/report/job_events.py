@@ -22,6 +22,7 @@ from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.model import text
 
 LAST_LINES_QUOTED = 3
 
@@ -98,7 +99,8 @@ def _is_placed(before: JobRecord, after: JobRecord) -> bool:
 
 def _placement(record: JobRecord) -> str:
     nodes = ", ".join(record.nodes[:8]) + (" …" if len(record.nodes) > 8 else "")
-    return f"attempt {record.attempt}: {len(record.nodes)} nodes, by node rank: {nodes}"
+    count = text.count(len(set(record.nodes)), "node")
+    return f"attempt {record.attempt}: {count}, by node rank: {nodes}"
 
 
 def _recovery(record: JobRecord, training_group: str) -> str:

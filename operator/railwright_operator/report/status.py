@@ -21,7 +21,7 @@ from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model import reasons
-from railwright_scheduler.model.evidence import ObservedImages, ObservedRank, PodState
+from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.reasons import Reason
 
 NODES_NAMED_MAX = 4
@@ -230,8 +230,8 @@ def _starting(given: StatusInput) -> tuple[str, str]:
     if stuck := next((rank for rank in ranks if rank.waiting), None):
         code = stuck.waiting.partition(":")[0]
         return code, f"node rank {stuck.node_rank} on {stuck.node}: {stuck.waiting}"
-    if pulling := [rank.images for rank in ranks if rank.images.pulling]:
-        return PULLING_IMAGES, _pulling(pulling, nodes)
+    if pulling := [rank for rank in ranks if rank.images.pulling]:
+        return PULLING_IMAGES, _pulling(pulling, len(set(given.record.nodes)))
     states = {rank.node_rank: rank.pod for rank in ranks}
     if not states or PodState.MISSING in states.values():
         return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
@@ -251,10 +251,10 @@ def _profiling(given: StatusInput) -> str:
     return f"{where} is a pre-run{step}: it records what ranks send before the job starts"
 
 
-def _pulling(pulling: Sequence[ObservedImages], nodes: int) -> str:
-    images = bounds.listed(sorted({each.pulling for each in pulling}), IMAGES_NAMED_MAX)
-    since = min((each.since for each in pulling if each.since), default="")
-    message = f"pulling {images} on {len(pulling)} of {nodes} nodes"
+def _pulling(ranks: Sequence[ObservedRank], nodes: int) -> str:
+    images = bounds.listed(sorted({rank.images.pulling for rank in ranks}), IMAGES_NAMED_MAX)
+    since = min((rank.images.since for rank in ranks if rank.images.since), default="")
+    message = f"pulling {images} on {len({rank.node for rank in ranks})} of {nodes} nodes"
     return f"{message} since {since}" if since else message
 
 
