@@ -15,10 +15,12 @@ QUANTITY_MAX = 2**63 - 1
 """In the base unit: what Kubernetes holds in 64 bits."""
 
 _LENGTH_MAX = 64
+_EXPONENT_MAX = 999
+"""Beyond it every number in so many characters is too large, or rounds as with it."""
 
 _GRAMMAR = re.compile(
-    r"\+?(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)"
-    r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+    r"(?P<sign>[+-]?)(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)"
+    r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?"
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -65,14 +67,14 @@ def pieces(text: str) -> int:
 
 def _value(text: str, expected: str) -> Fraction:
     match = _GRAMMAR.fullmatch(text) if len(text) <= _LENGTH_MAX else None
-    if match is None:
+    if match is None or (match["sign"] == "-" and Fraction(match["number"])):
         raise QuantityError(f"{text[:_LENGTH_MAX]!r} is not a quantity of 0 or more: {expected}")
     number = Fraction(match["number"])
     suffix = match["suffix"]
     if suffix in _BINARY:
         return number * (1 << _BINARY[suffix])
     exponent = _DECIMAL[suffix] if suffix else int(match["exponent"] or 0)
-    power = Fraction(10 ** abs(exponent))
+    power = Fraction(10 ** min(abs(exponent), _EXPONENT_MAX))
     return number * power if exponent >= 0 else number / power
 
 

@@ -23,6 +23,11 @@ from railwright_api.quantities import QuantityError
         ("0.0001", 1),
         ("+4", 4000),
         ("1E2", 100_000),
+        ("-0", 0),
+        ("-.0e1", 0),
+        ("1e0001", 10_000),
+        ("1e-1000", 1),
+        ("0e99999", 0),
     ],
 )
 def test_cpu_is_read_in_millicores_rounded_up(text: str, millis: int) -> None:
@@ -69,6 +74,8 @@ def test_fraction_of_a_device_is_refused_with_nearest_integers() -> None:
         "8 ",
         "0x8",
         "-1",
+        "-0.1",
+        "--0",
         "nan",
         "inf",
         "1_000",
