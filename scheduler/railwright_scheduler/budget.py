@@ -30,6 +30,10 @@ QUEUE_WORK = 700_000_000
 """For evaluating waiting jobs, of all jobs of one decision: about half a second (``queue_window``).
 """
 
+SEARCH_WORK = 200_000_000
+"""For one search for the nodes of a gang of several roles, which ends with the trial that reaches
+it: about a fifth of a second. A job takes two, one for a start and one for a reservation."""
+
 ELEMENT, SORTED = 4, 50
 """For each element of an array: of a few operations on it, and of sorting it."""
 
@@ -47,10 +51,11 @@ class OverBudgetError(Exception):
 
 
 class WorkBudget:
-    """What is left for one job. Spending changes it."""
+    """What is left for one job. Spending changes it. ``searched`` is the work of searches for gangs
+    of several roles (``SEARCH_WORK``), beside what is spent."""
 
     def __init__(self, limit: int = PLANNING_WORK) -> None:
-        self.limit, self.spent = limit, 0
+        self.limit, self.spent, self.searched = limit, 0, 0
         self.is_cut = False
 
     @property

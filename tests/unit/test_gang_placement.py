@@ -18,6 +18,8 @@ from railwright_scheduler import (
 )
 from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import Parallelism
+from railwright_scheduler.policy import gang_search
+from railwright_scheduler.policy.gang_search import GangSearch, Trial
 from railwright_scheduler.policy.selection import NodeSelector
 from railwright_scheduler.simulator.network import workload_of
 from railwright_topology.miscabling import Rails
@@ -162,3 +164,45 @@ def test_gang_of_several_roles_reserves_as_it_would_start() -> None:
         decided = decide(cluster(*machines, jobs=(_gang(*order),)))
         assert not decided.admitted
         assert sorted(decided.reservations[job().uid]) == ["n0", "n1"]
+
+
+def _trials(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
+    """The trials of all searches from here on."""
+    found: list[Trial] = []
+    place = GangSearch.place
+
+    def counted(search: GangSearch, trial: Trial, *more: Any) -> Any:
+        found.append(trial)
+        return place(search, trial, *more)
+
+    monkeypatch.setattr(GangSearch, "place", counted)
+    return found
+
+
+@pytest.mark.parametrize("large", [0, 29])
+def test_one_cycle_makes_so_many_trials(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    """Each gang needs four nodes of a rack. If no rack has as many, all trials fail; if most do,
+    each gang starts after it was tried in a smaller one. A trial of eight roles takes milliseconds,
+    and many such gangs may wait."""
+    machines = [
+        node(f"n{rack}-{at}", f"r{rack}", used={GPU: 0 if rack < large or at < 3 else 8})
+        for rack in range(32)
+        for at in range(16)
+    ]
+    roles = [Role(1, {GPU: 4}, name=f"r{at}", constraints=RACK) for at in range(8)]
+    jobs = tuple(replace(job(f"j{at}"), roles=tuple(roles), submitted_s=at) for at in range(116))
+    trials = _trials(monkeypatch)
+    decided = decide(cluster(*machines, jobs=jobs, levels=("rack",)))
+    assert bool(decided.admitted) == bool(large)
+    assert decided.queue_round is not None
+    assert 100 < len(trials) < 250
+
+
+def test_search_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = [node("n0"), node("n1"), node("n2", used={GPU: 8})]
+    gang = _gang(WORKERS, replace(WORKERS, name="actor", replicas=1))
+    monkeypatch.setattr(gang_search, "SEARCH_WORK", 0)
+    trials = _trials(monkeypatch)
+    decided = decide(cluster(*machines, jobs=(gang,)))
+    assert len(decided.reservations[gang.uid]) == 3
+    assert len(trials) == 2

@@ -67,7 +67,7 @@ class GangPlacer:
             role = replace(demands[number].role, workload=None)
             return self._selector.select(role, near, its, work).nodes
 
-        search = GangSearch(self._cluster, demands, allowed_of, choose)
+        search = GangSearch(self._cluster, demands, allowed_of, choose, work)
         found = search.find(limits)
         if isinstance(found, UnplacedRole):
             return found

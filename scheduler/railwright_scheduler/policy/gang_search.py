@@ -24,12 +24,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.budget import CALL, SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy.candidate import RoleDemand
 
 ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
 """Orders of the roles, domains besides the best, and rail orders that are tried for a gang."""
+
+PLACED, LIMITED, SPARED = (20, 50), (25, 65), (15, 40)
+"""Calls, and units for each node of the cluster, of placing one role in one trial; more for each
+level where a spread or segments limit what domains may have, and for each later role that it spares
+nodes of."""
 
 Allowed = Callable[[int, ResolvedConstraints, Sequence[Taken]], Mask]
 """The nodes that the role of this number may have, beside what other roles of its gang take."""
@@ -75,64 +81,62 @@ class PartialGang:
             self.shared.append(nodes)
 
 
-def trials_max(demands: Sequence[RoleDemand]) -> int:
-    """The most trials of a search for these roles, each with and without sparing nodes."""
-    if len(demands) == 1:
-        return 0
-    rail_orders = min(RAIL_ORDERS_MAX, max(len(demand.ways) for demand in demands))
-    return 2 * ORDERS_MAX * (1 + DOMAINS_MAX) * rail_orders
-
-
 class GangSearch:
-    """The search for one gang of several roles."""
+    """The search for one gang of several roles, which counts its work as ``searched``."""
 
     def __init__(
-        self, cluster: Cluster, demands: Sequence[RoleDemand], allowed: Allowed, choose: Choose
+        self,
+        cluster: Cluster,
+        demands: Sequence[RoleDemand],
+        allowed: Allowed,
+        choose: Choose,
+        work: WorkBudget,
     ) -> None:
         self._cluster = cluster
         self._demands = demands
         self._allowed = allowed
         self._choose = choose
+        self._work = work
+        self._end = work.searched + SEARCH_WORK
 
     def find(
         self, limits: Sequence[ResolvedConstraints]
     ) -> tuple[Trial, tuple[Ints, ...]] | UnplacedRole:
         """The first trial that places all roles under these constraints, with their nodes. If none
-        does: the role that did not fit in the first one. Of the rail orders of ``limits``, all
-        roles that share the job's constraints have the same one."""
-        unplaced: UnplacedRole | None = None
-        for its in _one_rail_order(self._demands, limits):
-            found = self._find(its)
-            if not isinstance(found, UnplacedRole):
-                return found
-            unplaced = unplaced or found
-        assert unplaced is not None
-        return unplaced
-
-    def _find(
-        self, limits: Sequence[ResolvedConstraints]
-    ) -> tuple[Trial, tuple[Ints, ...]] | UnplacedRole:
-        orders = [self._scarcest_first(limits)]
-        domains = [None, *itertools.islice(self._domains(limits), DOMAINS_MAX)]
+        does within ``SEARCH_WORK``: the role that did not fit in the first one. Of the rail orders
+        of ``limits``, all roles that share the job's constraints have the same one."""
         unplaced: list[UnplacedRole] = []
-        for order in orders:
-            for domain, spares in itertools.product(domains, (False, True)):
-                trial = Trial(order, limits, domain, spares)
+        for its in _one_rail_order(self._demands, limits):
+            orders = [self._scarcest_first(its)]
+            for trial in self._trials(orders, its):
+                if unplaced and self._work.searched >= self._end:
+                    return unplaced[0]
                 nodes = self.place(trial, self._choose)
                 if not isinstance(nodes, UnplacedRole):
                     return trial, nodes
                 unplaced.append(nodes)
                 first = nodes.number
-                other = [first, *(number for number in order if number != first)]
+                other = [first, *(number for number in trial.order if number != first)]
                 if other not in orders and len(orders) < ORDERS_MAX:
                     orders.append(other)
         return unplaced[0]
+
+    def _trials(
+        self, orders: Sequence[Sequence[int]], limits: Sequence[ResolvedConstraints]
+    ) -> Iterator[Trial]:
+        """The trials with these orders of the roles, which may become more meanwhile."""
+        domains = [None, *itertools.islice(self._domains(limits), DOMAINS_MAX)]
+        for order in orders:
+            for domain, spares in itertools.product(domains, (False, True)):
+                yield Trial(order, limits, domain, spares)
 
     def place(self, trial: Trial, choose: Choose) -> tuple[Ints, ...] | UnplacedRole:
         """The nodes of each role (columns, as chosen), or the first that does not fit."""
         gang = PartialGang()
         for position, number in enumerate(trial.order):
             demand, limits = self._demands[number], trial.limits[number]
+            later = trial.order[position + 1 :] if trial.spares else ()
+            self._count(limits, spared=len(later))
             allowed = self._allowed(number, limits, gang.taken)
             if demand.role.shares_topology:
                 allowed = allowed if trial.domain is None else allowed & trial.domain
@@ -140,12 +144,18 @@ class GangSearch:
             free = placement.capacity(self._cluster.domains, allowed, limits)
             if free < demand.role.replicas:
                 return UnplacedRole(number, free)
-            if trial.spares:
-                later = trial.order[position + 1 :]
+            if later:
                 allowed = self._sparing(allowed, number, later, trial.limits, gang)
             near = self._nearest(allowed, limits, gang, demand.role.replicas)
             gang.add(number, demand, choose(number, limits, near, gang.taken))
         return tuple(gang.nodes[number] for number in range(len(self._demands)))
+
+    def _count(self, limits: ResolvedConstraints, *, spared: int) -> None:
+        """Count the work of placing one role."""
+        levels = 0 if limits.takes_all else len(self._cluster.domains.bounds)
+        nodes = len(self._cluster.nodes)
+        for times, (calls, units) in ((1, PLACED), (levels, LIMITED), (spared, SPARED)):
+            self._work.searched += times * (calls * CALL + nodes * units)
 
     def _scarcest_first(self, limits: Sequence[ResolvedConstraints]) -> list[int]:
         """The roles by how many nodes they have to spare."""

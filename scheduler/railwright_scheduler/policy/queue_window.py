@@ -17,9 +17,7 @@ from dataclasses import dataclass
 
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
-from railwright_scheduler.model.shortages import NeverFits
 from railwright_scheduler.model.snapshot import QueuePosition, QueueRound
-from railwright_scheduler.policy.gang_search import trials_max
 from railwright_scheduler.policy.scheduling_queue import Verdict
 
 FRONT = 50
@@ -114,10 +112,7 @@ def evaluation_work(verdict: Verdict, cluster: Cluster, *, starts: int) -> Evalu
     nodes, levels = len(cluster.nodes), len(cluster.domains.bounds)
     demands, refusal = verdict.candidate.demands, verdict.candidate.refusal
     chooses = refusal is None or verdict.reserved
-    own, shared = JOB, list[tuple[Hashable, int]]()
-    if refusal is not None and demands and not isinstance(refusal.reason, NeverFits):
-        # One search for a start and one for a reservation.
-        own += 2 * trials_max(demands) * len(demands) * (CALLS * CALL + nodes * CHOICE)
+    own, shared = JOB + verdict.searched, list[tuple[Hashable, int]]()
     for demand in demands:
         role, signature, way = demand.role, demand.signature, demand.ways[0]
         masks = MASKS + 2 * len(signature.rows) + len(role.selector)

@@ -107,7 +107,7 @@ class Reservations:
         ) -> Ints:
             return self._choose_under(target(number, taken), its, near, work)
 
-        search = GangSearch(self._cluster, demands, allowed, choose)
+        search = GangSearch(self._cluster, demands, allowed, choose, work)
         found = search.find(limits)
         return () if isinstance(found, UnplacedRole) else found[1]
 

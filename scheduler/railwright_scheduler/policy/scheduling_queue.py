@@ -40,10 +40,12 @@ from railwright_scheduler.policy.selection import NodeSelector
 class Verdict:
     """What the stages found. A refused job has the ``reserved`` nodes (columns) of each role, if it
     has any; ``free`` is how many nodes it could have now without the reservations of others.
-    ``work`` is what the verdict took."""
+    ``work`` is what the verdict took, ``searched`` the work of searches for gangs of several
+    roles."""
 
     candidate: Candidate
     work: int
+    searched: int
     reserved: tuple[Ints, ...] = ()
     free: int = 0
 
@@ -93,9 +95,10 @@ class SchedulingQueue:
             if candidate.refusal is not None:
                 break
         if candidate.refusal is None or candidate.refusal.effect is not Effect.RESERVES:
-            return Verdict(candidate, work.spent)
+            return Verdict(candidate, work.spent, work.searched)
         nodes = self._reservations.choose(job, candidate.demands, work, returns=returns)
-        return Verdict(candidate, work.spent, nodes, self._free_nodes.count(candidate))
+        free = self._free_nodes.count(candidate)
+        return Verdict(candidate, work.spent, work.searched, nodes, free)
 
     def apply(self, verdict: Verdict) -> None:
         """Take over what was decided."""
