@@ -133,6 +133,33 @@ def test_roles_start_where_an_exhaustive_search_fits() -> None:
     assert len(missed) * 100 <= fitting, missed
 
 
+def test_gang_starts_if_one_domain_alone_holds_it() -> None:
+    """The other domains of the level that it requires do not keep it from the one that does."""
+    rng, fitting = Random(20261126), 0
+    for _ in range(150):
+        asked = rng.choice([each for each in _CONSTRAINTS if each.required])
+        racks, size = rng.randint(4, 12), rng.randint(2, 8)
+        machines = [
+            node(f"n{rack}-{at}", f"b{rack // 4}", f"r{rack}", used={GPU: rng.choice([0, 3, 8, 8])})
+            for rack in range(racks)
+            for at in range(size)
+        ]
+        roles = tuple(
+            Role(rng.randint(1, 3), {GPU: rng.choice([2, 4, 8])}, name=f"r{at}", constraints=asked)
+            for at in range(rng.randint(2, 4))
+        )
+        snapshot = cluster(*machines, jobs=(replace(job(), roles=roles),), levels=LEVELS)
+        depth = LEVELS.index(asked.required) + 1
+        domain_nodes: dict[tuple[str, ...], list[Node]] = {}
+        for each in machines:
+            domain_nodes.setdefault(each.domains[:depth], []).append(each)
+        alone = [replace(snapshot, nodes=tuple(its)) for its in domain_nodes.values()]
+        if any(decide(each).admitted for each in alone):
+            fitting += 1
+            assert decide(snapshot).admitted, table(snapshot)
+    assert fitting > 50
+
+
 @settings(max_examples=examples(300))
 @given(_gangs(jobs_max=1))
 def test_waiting_gang_that_could_start_reserves_nodes(snapshot: Snapshot) -> None:

@@ -135,6 +135,28 @@ def test_gang_starts_on_the_rail_order_that_holds_all_roles() -> None:
     assert set(admit.nodes) == {"b0", "b1"}
 
 
+def test_gang_passes_racks_that_hold_each_role_alone() -> None:
+    """In a site that is in use, many racks have a few nodes left, and few have enough for all."""
+    few = [node(f"{rack}{at}", rack) for rack in "abcde" for at in range(3)]
+    enough = [node(f"f{at}", "f") for at in range(4)]
+    roles = [replace(WORKERS, constraints=RACK, name=name) for name in ("actor", "learner")]
+    snapshot = cluster(*few, *enough, jobs=(_gang(*roles),), levels=("rack",))
+    (admit,) = decide(snapshot).admitted
+    assert sorted(admit.nodes) == ["f0", "f1", "f2", "f3"]
+
+
+def test_gang_passes_rail_orders_that_hold_each_role_alone() -> None:
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1)]
+    few = [_railed(f"{at}{i}", order, gpus=8) for at, order in enumerate(orders) for i in range(3)]
+    enough = [_railed(f"f{at}", (2, 1, 0), gpus=8) for at in range(4)]
+    roles = [
+        replace(WORKERS, constraints=TopologyConstraints(aligned=True), name=name)
+        for name in ("actor", "learner")
+    ]
+    (admit,) = decide(cluster(*few, *enough, jobs=(_gang(*roles),))).admitted
+    assert sorted(admit.nodes) == ["f0", "f1", "f2", "f3"]
+
+
 def test_spread_cuts_no_segments_of_a_later_role() -> None:
     """Each block has a rack of one node and one of two, and may give two nodes: only the racks of
     two hold a segment, one for each role."""

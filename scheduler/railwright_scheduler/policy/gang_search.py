@@ -106,7 +106,7 @@ class GangSearch:
         does within ``SEARCH_WORK``: the role that did not fit in the first one. Of the rail orders
         of ``limits``, all roles that share the job's constraints have the same one."""
         unplaced: list[UnplacedRole] = []
-        for its in _one_rail_order(self._demands, limits):
+        for its in self._one_rail_order(limits):
             orders = [self._scarcest_first(its)]
             for trial in self._trials(orders, its):
                 if unplaced and self._work.searched >= self._end:
@@ -125,7 +125,7 @@ class GangSearch:
         self, orders: Sequence[Sequence[int]], limits: Sequence[ResolvedConstraints]
     ) -> Iterator[Trial]:
         """The trials with these orders of the roles, which may become more meanwhile."""
-        domains = [None, *itertools.islice(self._domains(limits), DOMAINS_MAX)]
+        domains = [None, *itertools.islice(self._domains(orders[0], limits), DOMAINS_MAX)]
         for order in orders:
             for domain, spares in itertools.product(domains, (False, True)):
                 yield Trial(order, limits, domain, spares)
@@ -157,6 +157,31 @@ class GangSearch:
         for times, (calls, units) in ((1, PLACED), (levels, LIMITED), (spared, SPARED)):
             self._work.searched += times * (calls * CALL + nodes * units)
 
+    def _one_rail_order(
+        self, limits: Sequence[ResolvedConstraints]
+    ) -> Iterator[Sequence[ResolvedConstraints]]:
+        """The constraints of each role, with one rail order for all roles that share the job's:
+        that of the first of them, then the others that one of them could start under, those first
+        that leave the most nodes to the role with the fewest."""
+        demands = self._demands
+        shared = [at for at, demand in enumerate(demands) if demand.role.shares_topology]
+        chosen = [limits[number].rails for number in shared]
+        possible = [way.rails for number in shared for way in demands[number].ways]
+        first, *others = [*dict.fromkeys([*chosen, *possible])] or [0]
+        if others:
+            spare = np.min([self._spare_by_rails(number, limits[number]) for number in shared], 0)
+            others.sort(key=lambda rails: -int(spare[rails]))
+        for rails in [first, *others[: RAIL_ORDERS_MAX - 1]]:
+            yield [
+                replace(its, rails=rails) if demand.role.shares_topology else its
+                for demand, its in zip(demands, limits, strict=True)
+            ]
+
+    def _spare_by_rails(self, number: int, limits: ResolvedConstraints) -> Ints:
+        """How many nodes of each rail order the role could have beyond those that it needs."""
+        allowed = self._allowed(number, replace(limits, rails=0), ())
+        return self._cluster.by_rails(allowed) - self._demands[number].role.replicas
+
     def _scarcest_first(self, limits: Sequence[ResolvedConstraints]) -> list[int]:
         """The roles by how many nodes they have to spare."""
 
@@ -166,23 +191,35 @@ class GangSearch:
 
         return sorted(range(len(self._demands)), key=spare)
 
-    def _domains(self, limits: Sequence[ResolvedConstraints]) -> Iterator[Mask]:
-        """The domains that could hold each role by itself, the smallest first."""
-        shared = [at for at, demand in enumerate(self._demands) if demand.role.shares_topology]
+    def _domains(
+        self, order: Sequence[int], limits: Sequence[ResolvedConstraints]
+    ) -> Iterator[Mask]:
+        """The domains that could hold each role by itself. Those that hold all roles of this order,
+        each on the first nodes that are left for it, come first, the smallest before others; then
+        the largest of the rest."""
+        shared = [number for number in order if self._demands[number].role.shares_topology]
         level = max((limits[number].within for number in shared), default=0)
         if not level or len(shared) < 2:
             return
-        domains = self._cluster.domains
+        domains, of_node = self._cluster.domains, self._cluster.domains.of_node[level]
         able = np.ones(len(domains.bounds[level]) - 1, dtype=np.bool_)
-        size = np.zeros(len(able), dtype=np.int64)
+        together, size = able.copy(), np.zeros(len(able), dtype=np.int64)
+        taken: list[Taken] = []
         for number in shared:
-            allowed = self._allowed(number, limits[number], ())
-            caps = placement.caps(domains, allowed, limits[number])[level]
-            able &= caps >= self._demands[number].role.replicas
+            its, demand = limits[number], self._demands[number]
+            caps = placement.caps(domains, self._allowed(number, its, ()), its)[level]
+            able &= caps >= demand.role.replicas
             size += caps
-        smallest = np.flatnonzero(able)[np.argsort(size[able], kind="stable")]
-        for domain in smallest.tolist():
-            yield domains.of_node[level] == domain
+            left = self._allowed(number, its, taken)
+            together &= placement.caps(domains, left, its)[level] >= demand.role.replicas
+            columns = np.flatnonzero(left)
+            first = columns[_places(of_node[columns]) < demand.role.replicas]
+            taken.append(demand.taken(first))
+        together &= able
+        rank = np.where(together, size, size.sum() + size.max() - size)
+        for domain in np.argsort(rank, kind="stable").tolist():
+            if able[domain]:
+                yield of_node == domain
 
     def _beside_shared(
         self, allowed: Mask, limits: ResolvedConstraints, shared: Sequence[Ints]
@@ -263,18 +300,3 @@ class GangSearch:
 def _places(owner: Ints) -> Ints:
     """The place of each element among those of the same owner; ``owner`` is ascending."""
     return np.arange(len(owner)) - np.searchsorted(owner, owner)
-
-
-def _one_rail_order(
-    demands: Sequence[RoleDemand], limits: Sequence[ResolvedConstraints]
-) -> Iterator[Sequence[ResolvedConstraints]]:
-    """The constraints of each role, with one rail order for all roles that share the job's: that of
-    the first of them, then others that one of them could start under."""
-    shared = [at for at, demand in enumerate(demands) if demand.role.shares_topology]
-    chosen = [limits[number].rails for number in shared]
-    possible = [way.rails for number in shared for way in demands[number].ways]
-    for rails in [*dict.fromkeys([*chosen, *possible])][:RAIL_ORDERS_MAX] or [0]:
-        yield [
-            replace(its, rails=rails) if demand.role.shares_topology else its
-            for demand, its in zip(demands, limits, strict=True)
-        ]
