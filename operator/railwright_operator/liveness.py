@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from railwright import protocol
 from railwright_api import quantities
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
-from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
@@ -173,7 +173,7 @@ class Liveness:
         layout: RankLayout,
         *,
         pod: PodRecord | None,
-        launcher: RankView | None,
+        launcher: LauncherView | None,
         node: NodeRecord | None,
         gone: bool,
     ) -> ObservedRank:
@@ -237,7 +237,7 @@ class Liveness:
             ready.add(node.name)
         return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
 
-    def _silent_s(self, cached: CachedJob, launcher: RankView | None) -> float | None:
+    def _silent_s(self, cached: CachedJob, launcher: LauncherView | None) -> float | None:
         """Seconds since the last message of the launcher. For one that registered with an earlier
         leader they count from the start of this leader."""
         if launcher is not None and launcher.received_at_s is not None:
@@ -249,7 +249,7 @@ class Liveness:
     def _crash(
         self,
         pod: PodRecord | None,
-        launcher: RankView | None,
+        launcher: LauncherView | None,
         *,
         first_rank: int,
         limit: Callable[[], int | None],
@@ -266,7 +266,7 @@ class Liveness:
         return _crash_of(left, pod, limit, age_s=age_s)
 
 
-def silence_limit_s(launcher: RankView | None) -> float:
+def silence_limit_s(launcher: LauncherView | None) -> float:
     """The silence after which a launcher is suspected: its heartbeat is late by two of the shortest
     intervals. A launcher without a message to this leader may use the longest interval."""
     interval_s = INTERVAL_S_MAX if launcher is None else launcher.beat_interval_s
@@ -278,7 +278,7 @@ def _ages(rank: ObservedRank) -> bool:
     return timed or rank.lease_stale or rank.crash is not None
 
 
-def steps_seen(launcher: RankView) -> ObservedSteps | None:
+def steps_seen(launcher: LauncherView) -> ObservedSteps | None:
     """The steps of a launcher's ranks, as last reported."""
     steps = launcher.steps
     if steps is None:
@@ -307,7 +307,7 @@ def _is_not_found(waiting: Waiting | None, *, before: bool) -> bool:
     return before and waiting.reason == BACK_OFF and not ERROR.search(waiting.message)
 
 
-def _ended_well(pod: PodRecord | None, launcher: RankView | None, processes: int) -> bool:
+def _ended_well(pod: PodRecord | None, launcher: LauncherView | None, processes: int) -> bool:
     """Whether all ranks ended with 0, by the main container's exit code or the last heartbeat."""
     if pod is not None and pod.exit is not None and pod.exit.code == 0:
         return True
@@ -315,7 +315,7 @@ def _ended_well(pod: PodRecord | None, launcher: RankView | None, processes: int
     return ended and _failure(launcher) is None
 
 
-def _failure(launcher: RankView | None) -> protocol.Failure | None:
+def _failure(launcher: LauncherView | None) -> protocol.Failure | None:
     failure = launcher.failure if launcher is not None else None
     return failure if failure is not None and failure.exit_code != 0 else None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from railwright import protocol
 from railwright_conversion import failure_policies
@@ -29,7 +28,7 @@ from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex, gang_pod
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.site import Site
+from railwright_operator.watch.site import Site, SiteObject
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang, resume_points
@@ -47,7 +46,7 @@ from railwright_scheduler.cluster_state import (
 )
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.evidence import ObservedRank
-from railwright_scheduler.model.reasons import PodNamesTaken
+from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
 
@@ -90,7 +89,7 @@ class StateBuilder:
         self._plan: Plan | None = None
         self._furthest: dict[AttemptKey, int] = {}
         self._kept_waiting: dict[AttemptKey, int] = {}
-        self._core_jobs: dict[str, tuple[CachedJob, tuple[Any, ...], Job]] = {}
+        self._core_jobs: dict[str, _CoreJob] = {}
 
     async def refresh_network(self) -> None:
         """Refresh the fabric. Awaited before ``build``."""
@@ -256,8 +255,9 @@ class StateBuilder:
             bound_age_s = self._reception_ages.of("bound", uid, record.attempt)
             pods = self.pods.of((uid, record.attempt))
             ranks = self._liveness.ranks(cached, pods=pods, view=view, nodes=self.machines.by_name)
+        core = self._core_job(cached)
         return ObservedJob(
-            job=self._job_of(cached),
+            job=core.job,
             suspend=spec.suspend,
             failure_policy=failure_policies.convert(spec.failure_policy),
             active_deadline_s=spec.active_deadline_seconds,
@@ -271,6 +271,7 @@ class StateBuilder:
             held=cached.too_large
             or self.site.missing_class(spec.priority_class_name)
             or self.site.missing_runtime_class(_runtime_classes(cached))
+            or core.refused
             or self._taken_names(cached),
             spec_hash=cached.spec_hash,
             topology_hash=self._topology_hash_of(cached),
@@ -304,14 +305,15 @@ class StateBuilder:
         need = sum(role.replicas for role in roles)
         return PodNamesTaken(need, len(taken), taken[0]) if taken else None
 
-    def _job_of(self, cached: CachedJob) -> Job:
+    def _core_job(self, cached: CachedJob) -> _CoreJob:
         """The job as a value of the core, converted again only after a change of job or classes."""
         metadata, spec = cached.raw["metadata"], cached.job.spec
         priority = self.site.priority(spec.priority_class_name)
         classes = tuple(map(self.site.runtime_class, _runtime_classes(cached)))
-        held = self._core_jobs.get(cached.uid)
-        if held is not None and held[0] is cached and held[1] == (priority, classes):
-            return held[2]
+        kept = self._core_jobs.get(cached.uid)
+        if kept is not None and kept.converted is cached and kept.classes == (priority, classes):
+            return kept
+        roles, refused = job_roles.with_runtime_classes(cached.roles, classes)
         job = Job(
             uid=cached.uid,
             namespace=metadata["namespace"],
@@ -320,10 +322,22 @@ class StateBuilder:
             priority=priority,
             submitted_s=cached.submitted_s,
             attempt=cached.record.attempt + 1,
-            roles=tuple(map(job_roles.with_runtime_class, cached.roles, classes)),
+            roles=roles,
         )
-        self._core_jobs[cached.uid] = cached, (priority, classes), job
-        return job
+        core = _CoreJob(cached, (priority, classes), job, refused)
+        self._core_jobs[cached.uid] = core
+        return core
+
+
+@dataclass(frozen=True, slots=True)
+class _CoreJob:
+    """A job as a value of the core, and from what it was converted. ``refused`` is why none of its
+    next pods can be created with its runtime classes; the pods that run were created before."""
+
+    converted: CachedJob
+    classes: tuple[int, tuple[SiteObject | None, ...]]
+    job: Job
+    refused: RuntimeClassRefused | None
 
 
 def _runtime_classes(cached: CachedJob) -> list[str | None]:

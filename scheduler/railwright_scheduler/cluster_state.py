@@ -14,7 +14,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import START_TIMEOUT_S
 from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import Reason
-from railwright_scheduler.model.snapshot import Job, Node, QueueRound, RunningJob, running_job
+from railwright_scheduler.model.snapshot import Job, Node, QueueRound, SendingJob, sending_job
 from railwright_topology.links import Links
 
 
@@ -90,7 +90,8 @@ class ObservedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The complete input of a plan. ``used`` of the nodes counts live bound pods only.
+    """The complete input of a plan. ``used`` of the nodes counts live bound pods only; ``queues``
+    are the names of those that exist.
 
     ``attempts`` has every attempt of the ledger, and all others with pods that have not ended
     (``observed_attempts``). The state of a leader must begin with lists that it requested
@@ -147,9 +148,9 @@ def observed_attempts(
     return found
 
 
-def running(
+def sending_jobs(
     jobs: Iterable[ObservedJob], entries: Mapping[str, tuple[Entry, ...]]
-) -> Iterator[RunningJob]:
+) -> Iterator[SendingJob]:
     """The jobs that send from node to node, or are about to, and of which it is known what they do;
     ``entries`` are those of each job."""
     for seen in jobs:
@@ -159,6 +160,6 @@ def running(
                 nodes = entry.nodes
             elif entry.attempt == seen.record.attempt:
                 nodes = ()
-        sends = running_job(job, nodes)
+        sends = sending_job(job, nodes)
         if sends is not None:
             yield sends

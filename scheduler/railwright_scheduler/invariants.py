@@ -28,7 +28,7 @@ Numbers are those of the design.
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 makes no requests, depend on time, as does that no job outlives its deadline: the simulator's last
 phase checks them. I16, that a plan does not
-depend on the order of its input, compares two plans: a property test. I9 has no quotas yet.
+depend on the order of its input, compares two plans: a property test.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.budget import OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import Ints
-from railwright_scheduler.cluster_state import ClusterState, ObservedJob, running
+from railwright_scheduler.cluster_state import ClusterState, ObservedJob, sending_jobs
 from railwright_scheduler.communication import measured
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.reasons import WAITING_REASONS, LedgerFull, Reason
-from railwright_scheduler.model.snapshot import Amounts, Job, Node, RunningJob, Snapshot
+from railwright_scheduler.model.snapshot import Amounts, Job, Node, SendingJob, Snapshot
 from railwright_scheduler.pending import with_previous_nodes
 from railwright_scheduler.policy import order, ranks
 from railwright_scheduler.policy.decide import decide
@@ -121,7 +121,7 @@ def plan_migration(
         ready = _those(unsure, lambda seen: _is_ready(seen, ahead[:1]), isolation)
         nodes = assume.subtract_assumed(state, entries, double_booked) if ready else ()
         for seen in _in_one_cycle(ready, int(state.topology_age_s)):
-            others = running((each for each in jobs.values() if each is not seen), in_flight)
+            others = sending_jobs((each for each in jobs.values() if each is not seen), in_flight)
             alone = _alone(state, nodes, seen, tuple(others))
             work = functools.partial(_move, alone, seen, isolation, traffic_work)
             uid = seen.job.uid
@@ -254,7 +254,7 @@ def _since(seen: ObservedJob) -> int:
 
 
 def _alone(
-    state: ClusterState, nodes: tuple[Node, ...], seen: ObservedJob, others: tuple[RunningJob, ...]
+    state: ClusterState, nodes: tuple[Node, ...], seen: ObservedJob, others: tuple[SendingJob, ...]
 ) -> Snapshot:
     """The snapshot in which only this job is pending, without its own pods."""
     job = replace(seen.job, attempt=seen.record.attempt + 1)
@@ -268,7 +268,7 @@ def _alone(
         queues=state.queues,
         jobs=(with_previous_nodes(job, seen.record.nodes),),
         links=state.links,
-        running=others,
+        senders=others,
     )
 
 
@@ -302,7 +302,7 @@ def _move(
     assert role.workload is not None, seen.job.uid
     # What was recorded of some devices and what is derived for others do not compare.
     workload = measured.held(role.workload, floor.devices(np.union1d(nodes, others)))
-    uses = Traffic(floor, alone.running, isolation, traffic_work).uses()
+    uses = Traffic(floor, alone.senders, isolation, traffic_work).uses()
     work = WorkBudget()
 
     def step_s(names: tuple[str, ...], its: Ints) -> float:

@@ -26,7 +26,12 @@ from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.budget import TRAFFIC_WORK, WorkBudget
-from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, running
+from railwright_scheduler.cluster_state import (
+    ClusterState,
+    ObservedAttempt,
+    ObservedJob,
+    sending_jobs,
+)
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
 from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
@@ -208,7 +213,7 @@ class _Cycle:
             queues=state.queues,
             jobs=tuple(each.job for each in waiting if not each.returns),
             links=state.links,
-            running=tuple(running(self.jobs.values(), entries)),
+            senders=tuple(sending_jobs(self.jobs.values(), entries)),
             returning=tuple(each.job for each in waiting if each.returns),
             reserved=state.reservations,
             queue_round=state.queue_round,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX
-from railwright_scheduler.model.snapshot import Amounts, Node
+from railwright_scheduler.model.snapshot import Amounts, Node, is_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def with_usage(node: Node, usage: NodeUsage, *, before: Node | None, capacity: A
     """
     used, foreign = usage.used, usage.foreign
     ours = {name: used[name] - foreign.get(name, 0) for name in used}
-    had: Amounts = {name: capacity.get(name, 0) if "/" in name else ours[name] for name in used}
+    had: Amounts = {name: capacity.get(name, 0) if is_device(name) else ours[name] for name in used}
     if before is not None:
         had = {**before.allocatable, **before.promised}
     kept = {name: min(had.get(name, 0), ours[name]) for name in used}

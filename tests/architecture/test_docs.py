@@ -16,6 +16,7 @@ CLOSED_SETS = (
     ("railwright_scheduler.model.reasons", "CODES"),
     ("railwright_scheduler.attempt.phases", "Phase"),
     ("railwright_scheduler.attempt.causes", "CauseCode"),
+    ("railwright_operator.report.status", "UNHEALTHY"),
 )
 
 

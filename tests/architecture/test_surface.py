@@ -36,6 +36,7 @@ SURFACES: dict[str, list[str]] = {
         "Reason",
         "Role",
         "RuntimeClassNotFound",
+        "RuntimeClassRefused",
         "Shortage",
         "Snapshot",
         "Taint",

@@ -24,7 +24,7 @@ from railwright_scheduler.model.node_affinity import (
     NodeSelectorTerm,
     SelectorOperator,
 )
-from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.links import Links
 
@@ -163,7 +163,7 @@ def _beside_others(rounds: list[Snapshot], *, gangs: int) -> list[Snapshot]:
     size, split = 2 * RACK, Parallelism(tensor=8, pipeline=2, data=RACK)
     names = [node.name for node in rounds[0].nodes]
     running = tuple(
-        RunningJob(
+        SendingJob(
             Workload(DENSE, split, Recipe(2048 + number, 1, 2 * RACK, sequence_parallel=True)),
             8,
             tuple(names[number * size : (number + 1) * size]),
@@ -174,7 +174,7 @@ def _beside_others(rounds: list[Snapshot], *, gangs: int) -> list[Snapshot]:
     return [
         replace(
             world,
-            running=running,
+            senders=running,
             nodes=tuple(
                 replace(node, used=node.allocatable) if node.name in taken else node
                 for node in world.nodes

@@ -59,11 +59,12 @@ def test_pods_go_where_the_runtime_class_selects(site: Site) -> None:
 
 
 def test_selectors_that_conflict_are_published(floor: Floor) -> None:
-    """Those of the job and of its class, in the words of the API server."""
+    """Those of the job and of its class, before a pod is created."""
     scheduling = {"nodeSelector": {operator_site.FLOOR_LABEL: "other"}}
     job = _apply(floor, "job", _create(floor, "elsewhere", scheduling=scheduling))
-    message = job.until_reason("CommitRefused")["message"]
-    assert "conflict: runtimeClass.scheduling.nodeSelector" in message
+    message = job.until_reason("RuntimeClassRefused")["message"]
+    assert f"it selects nodes with {operator_site.FLOOR_LABEL}=other" in message
+    assert not job.pods()
 
 
 def test_missing_runtime_class_is_named_with_existing_ones(floor: Floor) -> None:

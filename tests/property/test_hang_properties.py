@@ -19,7 +19,7 @@ from fixtures.hanging import Node, phase, step
 from railwright import protocol, step_times
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.hang import Suspected, Watch
+from railwright_scheduler.attempt.hang import StacksAwaited, Watch
 from railwright_scheduler.model.evidence import Activity
 
 BEAT_S = protocol.HEARTBEAT_INTERVAL_S
@@ -77,12 +77,12 @@ class Run:
         self.silent_since_s = 0.0
         self.number = 0
 
-    def play(self) -> list[Cause | Suspected]:
+    def play(self) -> list[Cause | StacksAwaited]:
         """All verdicts but "it goes on"."""
         self.report(step(0))
         return [verdict for segment in self.segments for verdict in self.segment(segment)]
 
-    def segment(self, segment: Segment) -> Iterator[Cause | Suspected]:
+    def segment(self, segment: Segment) -> Iterator[Cause | StacksAwaited]:
         self.listen(silent=segment.silent, forgets=segment.forgets)
         yield from self.steps_and_pause(segment)
         self.listen(silent=None, forgets=False)
@@ -99,7 +99,7 @@ class Run:
         if forgets:
             self.training_since_s = self.now_s
 
-    def steps_and_pause(self, segment: Segment) -> Iterator[Cause | Suspected]:
+    def steps_and_pause(self, segment: Segment) -> Iterator[Cause | StacksAwaited]:
         for took_s in segment.steps_s:
             yield from self.step(min(took_s, self.allowed_s()))
         if segment.pause is None:
@@ -118,7 +118,7 @@ class Run:
         p99_s = timed[len(timed) - len(timed) // 100 - 1]
         return max(hang.STILL_S, hang.STEPS_P99_FACTOR * p99_s) - BEAT_S
 
-    def step(self, took_s: float) -> Iterator[Cause | Suspected]:
+    def step(self, took_s: float) -> Iterator[Cause | StacksAwaited]:
         yield from self.wait(took_s)
         self.steps_s.append(took_s)
         self.number += 1
@@ -128,7 +128,7 @@ class Run:
         for rank in range(min(ranks, self.reporters)):
             self.nodes[rank // 2].report(rank, self.now_s, progress)
 
-    def wait(self, time_s: float) -> Iterator[Cause | Suspected]:
+    def wait(self, time_s: float) -> Iterator[Cause | StacksAwaited]:
         """What the last heartbeat of this time leads to; one before it leads to no more."""
         end_s = self.now_s + time_s
         beat_s = end_s // BEAT_S * BEAT_S
@@ -139,7 +139,7 @@ class Run:
                 yield verdict
         self.now_s = end_s
 
-    def assess(self) -> Cause | Suspected | None:
+    def assess(self) -> Cause | StacksAwaited | None:
         silent_s = self.now_s - self.silent_since_s
         unreported = self.unreported if silent_s <= hang.EVALUATING_S else {}
         launchers = [

@@ -15,7 +15,7 @@ from railwright import protocol
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import TrainingJobStatus
-from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
@@ -73,7 +73,7 @@ PROGRESS = st.builds(
     protocol.Progress, STEPS, st.none() | STEPS, NUMBERS, NUMBERS, st.sampled_from(protocol.Phase)
 )
 SKIPPED = st.lists(TEXT, max_size=protocol.SKIPPED_MAX).map(tuple)
-RANKS = st.builds(RankView, st.just(0), st.just("n"), progress=PROGRESS, skipped=SKIPPED)
+RANKS = st.builds(LauncherView, st.just(0), st.just("n"), progress=PROGRESS, skipped=SKIPPED)
 SESSIONS = st.builds(
     SessionView,
     st.just("uid"),

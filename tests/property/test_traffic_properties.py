@@ -17,7 +17,7 @@ from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import UplinkUse
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import Uses, build_request
-from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -106,7 +106,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     for its in draw(st.lists(gangs(), max_size=3)):
         names = draw(st.permutations([each.name for each in nodes]))[: its.num_pods]
         if its.num_pods == len(names) > 1 and its.roles[0].workload:
-            running.append(RunningJob(its.roles[0].workload, 4, tuple(names)))
+            running.append(SendingJob(its.roles[0].workload, 4, tuple(names)))
     times = draw(st.sampled_from([(1.0, 1.0), (4.0, 1.0), (8.0, 4.0)]))
     return Snapshot(
         LEVELS,
@@ -114,15 +114,15 @@ def worlds(draw: st.DrawFn) -> Snapshot:
         ("default",),
         (asked,),
         tuple(map(Links, times)),
-        running=tuple(running),
+        senders=tuple(running),
     )
 
 
 @settings(deadline=None, max_examples=examples(20))
 @given(worlds(), st.randoms(use_true_random=False))
 def test_no_order_of_other_jobs_reaches_the_decision(world: Snapshot, rng: Random) -> None:
-    shuffled = tuple(rng.sample(world.running, len(world.running)))
-    assert decide(replace(world, running=shuffled)) == decide(world)
+    shuffled = tuple(rng.sample(world.senders, len(world.senders)))
+    assert decide(replace(world, senders=shuffled)) == decide(world)
 
 
 @settings(deadline=None, max_examples=examples(20))
@@ -134,9 +134,9 @@ def test_reported_traffic_of_others_is_part_of_the_step(world: Snapshot) -> None
     assert found.score.predicted is not None
     reported = found.score.predicted
     assert 0 <= reported.others_us < reported.placed_us
-    if not world.running or all(each.oversubscription == 1.0 for each in world.links):
+    if not world.senders or all(each.oversubscription == 1.0 for each in world.links):
         assert reported.others_us == 0
-        assert decide(replace(world, running=())).admitted == (found,)
+        assert decide(replace(world, senders=())).admitted == (found,)
 
 
 @settings(deadline=None, max_examples=examples(40))

@@ -247,7 +247,7 @@ SHELL_MUTANTS = (
             except ZeroDivisionError:
                 logger""",
         "tests/unit/test_reporter.py::test_failure_of_one_status_does_not_affect_others",
-        raises="AttributeError",
+        raises="ValueError",
     ),
     ShellMutant(
         "an object that cannot be parsed stops its watch",

@@ -18,7 +18,7 @@ from railwright_scheduler.cost import transformer
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import MappingRequest, build_request
 from railwright_scheduler.model.placement_score import PlacementScore
-from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -35,7 +35,7 @@ GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
 MIXTURE = replace(GPT, experts=16_384, chosen=8)
 
 
-def world(workload: Workload, *racks: int, running: tuple[RunningJob, ...] = ()) -> Snapshot:
+def world(workload: Workload, *racks: int, senders: tuple[SendingJob, ...] = ()) -> Snapshot:
     nodes = tuple(
         node(f"n{rack}-{at:04d}", f"r{rack}", machine="DGX A100")
         for rack, size in enumerate(racks)
@@ -49,7 +49,7 @@ def world(workload: Workload, *racks: int, running: tuple[RunningJob, ...] = ())
         workload=workload,
     )
     links = (Links(8.0),)
-    return Snapshot(("rack",), nodes, ("default",), (asked,), links=links, running=running)
+    return Snapshot(("rack",), nodes, ("default",), (asked,), links=links, senders=senders)
 
 
 def dense(
@@ -228,13 +228,13 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_traffic, "OrderEvaluator", counted)
     names = tuple(f"n{rack}-{at:04d}" for rack in (0, 1) for at in range(16))
     asked = dense(Parallelism(tensor=8, pipeline=2, data=2))
-    light = RunningJob(
+    light = SendingJob(
         dense(Parallelism(tensor=8, data=4), sequence=4096), 8, names[:4], job_uid="light"
     )
-    heavy = RunningJob(dense(Parallelism(data=256), sequence=512), 8, names, job_uid="heavy")
+    heavy = SendingJob(dense(Parallelism(data=256), sequence=512), 8, names, job_uid="heavy")
     monkeypatch.setattr(link_traffic, "WORK_A_NODE", -600_000)
     for _ in range(3):
-        decide(world(asked, 16, 16, running=(light, heavy)))
+        decide(world(asked, 16, 16, senders=(light, heavy)))
     assert sorted(made) == [4, 32]
 
 
@@ -260,12 +260,12 @@ def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[MappingRequest]:
     return Costly.made
 
 
-def runs(count: int, nodes: int, *, sequence: int, name: str = "") -> tuple[RunningJob, ...]:
+def runs(count: int, nodes: int, *, sequence: int, name: str = "") -> tuple[SendingJob, ...]:
     """Jobs that differ, on the same nodes; no test has the sequences of another."""
     names = tuple(f"n0-{at:04d}" for at in range(nodes))
     split = Parallelism(tensor=8, data=nodes)
     return tuple(
-        RunningJob(dense(split, sequence=sequence + at), 8, names, f"{name}{at:04d}")
+        SendingJob(dense(split, sequence=sequence + at), 8, names, f"{name}{at:04d}")
         for at in range(count)
     )
 
@@ -278,7 +278,7 @@ def test_traffic_of_all_jobs_is_within_one_budget(
 ) -> None:
     """Those that it does not suffice for follow in the next decisions."""
     monkeypatch.setattr(Costly, "work", 10_000_000)
-    asked = world(ASKED, 8, 8, running=runs(200, 2, sequence=100_000))
+    asked = world(ASKED, 8, 8, senders=runs(200, 2, sequence=100_000))
     counts = []
     for _ in range(4):
         decide(asked)
@@ -297,7 +297,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
     for sequence, step in ((200_000, 1), (201_000, -1)):
         small = runs(60, 2, sequence=sequence, name="small")
         large = runs(9, 4, sequence=sequence, name="large")
-        decide(world(ASKED, 8, 8, running=(*small, *large)[::step]))
+        decide(world(ASKED, 8, 8, senders=(*small, *large)[::step]))
         found.append([(its.nodes, its.workload.recipe.sequence - sequence) for its in reckoned])
         reckoned.clear()
     first, second = found
@@ -307,7 +307,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
 
 def test_repeated_traffic_request_is_cached(reckoned: list[MappingRequest]) -> None:
     """If not all results fit in the cache, the same ones are requested each time."""
-    asked = world(ASKED, 512, 8, running=runs(700, 512, sequence=300_000))
+    asked = world(ASKED, 512, 8, senders=runs(700, 512, sequence=300_000))
     decide(asked)
     assert 350 < len(reckoned) < 700
     reckoned.clear()

@@ -10,7 +10,7 @@ import pytest
 from fixtures import attempts
 from fixtures.jobs import layout
 from railwright import protocol
-from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.commits import Commits
 from railwright_scheduler.attempt.phases import Phase
@@ -46,7 +46,7 @@ class Desk:
 def view(
     *, committed: protocol.Checkpoint | None = None, resumed_from: protocol.Checkpoint | None = None
 ) -> SessionView:
-    rank = RankView(0, "n0", committed=committed, resumed_from=resumed_from)
+    rank = LauncherView(0, "n0", committed=committed, resumed_from=resumed_from)
     return SessionView("a", 1, layout(1), (rank,), (), started_at_s=0.0, revoked=False)
 
 
@@ -150,8 +150,8 @@ async def test_each_group_has_commits_and_points_of_its_own() -> None:
     asked = asyncio.create_task(commits.ask("a", "evaluator", 2, 60))
     await asyncio.sleep(0)
     ranks = (
-        RankView(0, "n0", committed=protocol.Checkpoint(2, 70)),
-        RankView(1, "n1", resumed_from=protocol.Checkpoint(1, 30)),
+        LauncherView(0, "n0", committed=protocol.Checkpoint(2, 70)),
+        LauncherView(1, "n1", resumed_from=protocol.Checkpoint(1, 30)),
     )
     two = SessionView("a", 2, groups, ranks, (), started_at_s=0.0, revoked=False)
     commits.recorded("a", replace(live, checkpoints=(ResumePoint("worker", 2, 60), *held)))

@@ -18,11 +18,11 @@ from railwright_scheduler.attempt.hang import (
     EVALUATING_S,
     FIRST_STEPS_S,
     LAG_STEPS,
+    SILENT_EXTRA_S,
     STACKS_S,
     STILL_S,
-    VERDICT_S,
     ObservedLauncher,
-    Suspected,
+    StacksAwaited,
     Watch,
 )
 from railwright_scheduler.model.evidence import Activity, ObservedRank, ObservedStack, ObservedSteps
@@ -167,7 +167,8 @@ OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1
     ("steps", "still_s"), [(training(still_s=8), 8), (SAYS_NOTHING, 0), (None, 0)]
 )
 @pytest.mark.parametrize(
-    ("timeout_s", "limit"), [(None, EVALUATING_S), (300, 300 + VERDICT_S), (10, 10 + VERDICT_S)]
+    ("timeout_s", "limit"),
+    [(None, EVALUATING_S), (300, 300 + SILENT_EXTRA_S), (10, 10 + SILENT_EXTRA_S)],
 )
 def test_silent_launcher_of_a_living_node_hangs(
     others: list[ObservedLauncher],
@@ -210,8 +211,8 @@ def test_lag_before_the_silence_makes_no_rank_suspected() -> None:
 
 def test_silent_launcher_has_time_to_come_back() -> None:
     its = [silent(training(), EVALUATING_S + 1)]
-    assert hang.assess(its, Watch()) == Suspected()
-    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
+    assert hang.assess(its, Watch()) == StacksAwaited()
+    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == StacksAwaited()
     assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
 
 
@@ -219,22 +220,22 @@ def test_lost_node_is_found_before_a_users_short_limit() -> None:
     steps = training()
     watch = replace(ASKED, timeout_s=10)
     assert limit_s(steps, watch) == 10
-    several = launchers(replace(steps, still_s=10 + VERDICT_S), steps, unreported=(1,))
+    several = launchers(replace(steps, still_s=10 + SILENT_EXTRA_S), steps, unreported=(1,))
     assert hang.assess(several, watch) is None
 
 
 def test_new_leader_requests_stacks_first() -> None:
     """It heard a moment ago that steps have stood still for an hour, and takes one more look."""
     its = launchers(training(still_s=3600))
-    assert hang.assess(its, Watch()) == Suspected()
-    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == Suspected()
+    assert hang.assess(its, Watch()) == StacksAwaited()
+    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == StacksAwaited()
     assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
 
 
 def test_verdict_follows_once_all_launchers_brought_stacks() -> None:
     watch = Watch(asked_s=2)
     shown = training(still_s=61, stacks=())
-    assert hang.assess(launchers(shown, training(still_s=61)), watch) == Suspected()
+    assert hang.assess(launchers(shown, training(still_s=61)), watch) == StacksAwaited()
     assert isinstance(hang.assess(launchers(shown, shown), watch), Cause)
 
 

@@ -12,7 +12,7 @@ from railwright_operator.heartbeats import interval
 from railwright_operator.heartbeats.connections import IDLE_S
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.views import RankView
+from railwright_operator.heartbeats.views import LauncherView
 from railwright_operator.suspected_nodes import SUSPECT_S
 from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt import hang
@@ -40,7 +40,7 @@ class Cluster:
         message = protocol.Heartbeat(protocol.Member(job_uid, 1, 0), sequence, running=1, exited=0)
         return self.sessions.heartbeat(message, "pod-0")
 
-    def rank(self) -> RankView:
+    def rank(self) -> LauncherView:
         view = self.sessions.attempt("small", 1)
         assert view is not None
         return view.ranks[0]
@@ -137,7 +137,7 @@ def test_lost_node_is_found_before_its_job_hangs() -> None:
     asked_s = liveness.silence_limit_s(None) - SUSPECT_S + node_leases.ASK_INTERVAL_S
     renewal_s = node_leases.LEASE_DURATION_S_DEFAULT / node_leases.RENEWALS_PER_LEASE
     found_s = asked_s + renewal_s + node_leases.SLACK_S + node_leases.ASK_INTERVAL_S
-    assert found_s < PROGRESS_TIMEOUT_S_MIN + hang.VERDICT_S
+    assert found_s < PROGRESS_TIMEOUT_S_MIN + hang.SILENT_EXTRA_S
 
 
 def test_launchers_of_other_versions_are_answered() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -22,13 +22,19 @@ from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S, REMOVAL_S, Ongoing, Succeeded
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.model.evidence import UNREADY_S, PodState
+from railwright_scheduler.model.evidence import UNREADY_S, ObservedSteps, PodState
 
 TERMINATED = protocol.Failure(0, 143, message="ended by SIGTERM")
 
 
 def ended(exit_code: int, message: str = "", reason: str = "Error") -> dict[str, Any]:
     return {"exitCode": exit_code, "reason": reason, "message": message}
+
+
+def test_every_field_of_steps_reaches_the_core() -> None:
+    """It is filled by name: a field of the message without its twin fails each running job."""
+    sent = {each.name for each in fields(protocol.Steps)} - {"phase"}
+    assert sent == {each.name for each in fields(ObservedSteps)} - {"activity", "stacks"}
 
 
 def test_termination_messages_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from railwright_scheduler.model.reasons import (
     PriorityClassNotFound,
     QueueNotFound,
     RuntimeClassNotFound,
+    RuntimeClassRefused,
 )
 from railwright_scheduler.model.snapshot import QueueRound, Toleration
 
@@ -151,21 +152,42 @@ def test_job_has_what_its_runtime_class_adds() -> None:
     assert role.selector == {"a": "1"}
 
 
-def test_overhead_of_too_many_resources_harms_one_job_only() -> None:
-    """The ledger could not hold them, and would refuse all other entries with them."""
-    seen = Watched(phase=Phase.QUEUED)
-    raw = observing.raw_job(9, 2, {"phase": "Queued"})
-    raw["metadata"] |= {"uid": "sandboxed", "name": "sandboxed"}
-    raw["spec"]["roles"][0]["template"]["spec"]["runtimeClassName"] = "kata"
+MANY = {f"example.com/d{number}": "1" for number in range(32)}
+
+
+@pytest.mark.parametrize("phase", [Phase.QUEUED, Phase.RUNNING])
+@pytest.mark.parametrize(
+    ("fixed", "selector", "why"),
+    [
+        (MANY, {}, "its pods request 33 resources, at most 32"),
+        ({"memory": "9Ei"}, {}, "'9Ei' is too large"),
+        ({}, {"a": "2"}, "it selects nodes with a=2, and the role 'worker' those with a=1"),
+    ],
+)
+def test_runtime_class_that_fits_no_pod_holds_what_waits(
+    phase: Phase, fixed: dict[str, str], selector: dict[str, str], why: str
+) -> None:
+    """What runs is assessed as before: its pods were created when the class was another."""
+    seen = Watched(phase=phase)
+    cached = seen.state_builder.jobs.get(JOB)
+    assert cached is not None
+    raw = observing.raw_job(9, 2, cached.raw["status"])
+    raw["metadata"]["generation"] = 2
+    raw["spec"]["roles"][0]["template"]["spec"] |= {
+        "nodeSelector": {"a": "1"},
+        "runtimeClassName": "kata",
+    }
     seen.jobs.absorb(raw)
-    many = {f"example.com/d{number}": "1" for number in range(32)}
-    seen.site.change(RUNTIME_CLASSES, None, _runtime_class(1, many))
+    seen.site.change(RUNTIME_CLASSES, None, _runtime_class(1, fixed, nodeSelector=selector))
     isolation = Isolation()
     *_, state = seen.state_builder.build(observing.LEDGER, isolation)
     assert state is not None
-    assert [each.job.uid for each in state.jobs] == [JOB]
-    (fault,) = isolation.faults
-    assert "33 resources, at most 32" in fault.error
+    assert not isolation.faults
+    (job,) = state.jobs
+    assert isinstance(job.held, RuntimeClassRefused)
+    assert job.held.name == "kata"
+    assert why in job.held.why
+    assert len(job.ranks) == (2 if phase is Phase.RUNNING else 0)
 
 
 @pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.STARTING])

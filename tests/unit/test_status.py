@@ -16,7 +16,7 @@ from fixtures.jobs import layout
 from railwright import protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import times
-from railwright_operator.heartbeats.views import RankView, SessionView
+from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
@@ -60,7 +60,7 @@ def inputs(record: JobRecord, **changes: Any) -> StatusInput:
 def session(*, missing: tuple[int, ...] = (), **progress: Any) -> SessionView:
     """Attempt 1 of two launchers; the first one reports this progress."""
     spoken = protocol.Progress(**progress) if progress else None
-    ranks = (RankView(0, "n0", progress=spoken), RankView(1, "n1"))
+    ranks = (LauncherView(0, "n0", progress=spoken), LauncherView(1, "n1"))
     return SessionView("a", 1, layout(2), ranks, missing, started_at_s=None, revoked=False)
 
 
@@ -132,7 +132,7 @@ def test_profiling_shows_its_step_and_no_progress() -> None:
     profiling = replace(STARTING, phase=Phase.PROFILING)
     assert status.render(inputs(profiling))["reason"] == status.BINDING
     progress = protocol.Progress(step=3)
-    ranks = (RankView(0, "n0", progress=progress), RankView(1, "n1"))
+    ranks = (LauncherView(0, "n0", progress=progress), LauncherView(1, "n1"))
     seen = replace(session(), ranks=ranks, started_at_s=1.0)
     rendered = status.render(inputs(profiling, session=seen))
     assert (rendered["phase"], rendered["reason"]) == ("Profiling", "Profiling")

@@ -16,7 +16,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.model.placement_score import PredictedStep
-from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -61,19 +61,19 @@ def gang(**changes: object) -> Job:
     return job("a", replicas=8, ranks_per_pod=8, workload=TALKS, **changes)
 
 
-def running(block: int, *racks: int, workload: Workload = TALKS) -> RunningJob:
+def running(block: int, *racks: int, workload: Workload = TALKS) -> SendingJob:
     """A job on the first four nodes of two racks."""
     nodes = tuple(f"n{block}-{at}-{place}" for at in racks for place in range(4))
-    return RunningJob(workload, 8, nodes)
+    return SendingJob(workload, 8, nodes)
 
 
 def admitted(
-    nodes: tuple[Node, ...], *others: RunningJob, asked: Job | None = None, times: float = 8.0
+    nodes: tuple[Node, ...], *others: SendingJob, asked: Job | None = None, times: float = 8.0
 ) -> Admit:
     asked = asked or gang()
     (found,) = decide(
         Snapshot(
-            LEVELS, nodes, ("default",), (asked,), (Links(times), Links(times)), running=others
+            LEVELS, nodes, ("default",), (asked,), (Links(times), Links(times)), senders=others
         )
     ).admitted
     return found
@@ -150,7 +150,7 @@ def test_a_gang_of_the_same_decision_counts_as_well() -> None:
     later = replace(
         before,
         jobs=jobs[1:],
-        running=(RunningJob(TALKS, 8, first.nodes),),
+        senders=(SendingJob(TALKS, 8, first.nodes),),
         nodes=tuple(
             replace(each, used={GPU: 8}) if each.name in first.nodes else each
             for each in before.nodes
@@ -182,7 +182,7 @@ RUNS = JobRecord(phase=Phase.RUNNING, attempt=2, ended=1, nodes=NODES)
 
 def senders(record: JobRecord, *entries: Entry) -> list[tuple[str, ...]]:
     jobs = [seen(record, job=gang())]
-    return [each.nodes for each in cluster_state.running(jobs, {"a": entries})]
+    return [each.nodes for each in cluster_state.sending_jobs(jobs, {"a": entries})]
 
 
 def test_a_job_sends_from_its_commit_to_its_end() -> None:
@@ -199,7 +199,7 @@ def test_a_job_sends_from_its_commit_to_its_end() -> None:
 def test_only_multi_node_jobs_with_workload_send() -> None:
     """Jobs on one node, or without a workload, have no traffic."""
     silent = seen(RUNS, job=with_role(gang(), workload=None))
-    assert [*cluster_state.running([silent], {})] == []
+    assert [*cluster_state.sending_jobs([silent], {})] == []
     assert senders(replace(RUNS, nodes=NODES[:4])) == []
 
 

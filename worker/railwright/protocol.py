@@ -114,7 +114,8 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The newest report of the lowest rank of a node that reports at all."""
+    """The newest report of a rank, as sent to its launcher. In a heartbeat it is that of the lowest
+    rank of the node that reports at all."""
 
     step: Step
     total_steps: Step | None = None
@@ -256,7 +257,8 @@ class Heartbeat:
     ``committed`` the newest one that it committed; ``skipped`` names torn checkpoints. The master's
     address is repeated from the world: an operator that restarted during the start needs it for
     launchers that still wait. ``stacks`` is the response to ``HeartbeatAnswer.stacks``, a heartbeat
-    or two later. ``steps`` is None if only the numbers of steps changed.
+    or two later. ``steps`` is None in most
+    heartbeats while all ranks train and make progress.
     """
 
     member: Member

@@ -27,7 +27,7 @@ from railwright_operator.heartbeats.interval import (
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.validation import ResumeLists, unlikely_step
-from railwright_operator.heartbeats.views import RankView, SessionView, is_news
+from railwright_operator.heartbeats.views import LauncherView, SessionView, is_news
 from railwright_scheduler.model.rank_layout import EMPTY, RankLayout
 
 MISSING_NAMED_MAX = 64
@@ -43,7 +43,7 @@ class _Session:
     nodes: tuple[str, ...]
     layout: RankLayout
     resume: ResumeLists
-    ranks: list[RankView]
+    ranks: list[LauncherView]
     missing: dict[int, None]
     masters: dict[str, tuple[str, int]] = field(default_factory=dict)
     started_at_s: float | None = None
@@ -99,7 +99,7 @@ class Sessions:
         held = self._sessions.get(job_uid)
         if held is not None and held.attempt >= attempt:
             return
-        ranks = [RankView(rank, node) for rank, node in enumerate(nodes)]
+        ranks = [LauncherView(rank, node) for rank, node in enumerate(nodes)]
         missing = dict.fromkeys(range(len(nodes)))
         self._launchers.update(job_uid, len(nodes))
         self._sessions[job_uid] = _Session(
@@ -304,7 +304,7 @@ class Sessions:
             )
         return held
 
-    def _claim_rank(self, member: protocol.Member, pod_uid: str) -> tuple[_Session, RankView]:
+    def _claim_rank(self, member: protocol.Member, pod_uid: str) -> tuple[_Session, LauncherView]:
         """The rank of this pod, to be updated. Before the start another pod may take the rank,
         after it none may. Raises RefusedError."""
         session = self._session(member)
@@ -315,14 +315,14 @@ class Sessions:
                 if session.started_at_s is not None:
                     reason = "the attempt started with another pod here"
                     raise RefusedError(HTTPStatus.CONFLICT, reason)
-                rank = RankView(member.node_rank, session.nodes[member.node_rank])
+                rank = LauncherView(member.node_rank, session.nodes[member.node_rank])
                 session.missing[member.node_rank] = None
             rank = session.ranks[member.node_rank] = replace(rank, pod_uid=pod_uid)
         return session, rank
 
     def _update(
         self, session: _Session, node_rank: int, interval_s: float | None = None, **facts: Any
-    ) -> RankView:
+    ) -> LauncherView:
         """Record that a launcher sent a message now, with these facts."""
         rank = session.ranks[node_rank]
         interval_s = interval_s or rank.beat_interval_s
@@ -331,7 +331,7 @@ class Sessions:
         session.ranks[node_rank] = rank
         return rank
 
-    def _facts(self, before: RankView, message: protocol.Heartbeat) -> dict[str, Any]:
+    def _facts(self, before: LauncherView, message: protocol.Heartbeat) -> dict[str, Any]:
         failure = before.failure or message.failure
         return dict(
             sequence=message.sequence,

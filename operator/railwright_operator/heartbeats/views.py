@@ -11,7 +11,7 @@ from railwright_scheduler.model.rank_layout import RankLayout
 
 
 @dataclass(frozen=True, slots=True)
-class RankView:
+class LauncherView:
     """One node rank, that is, one launcher.
 
     Times are monotonic seconds of this process. ``received_at_s`` is the time of the last message,
@@ -57,7 +57,7 @@ class SessionView:
     job_uid: str
     attempt: int
     layout: RankLayout
-    ranks: tuple[RankView, ...]
+    ranks: tuple[LauncherView, ...]
     missing: tuple[int, ...]
     started_at_s: float | None
     revoked: bool
@@ -71,7 +71,7 @@ class SessionView:
         training = (rank.progress for rank in self.ranks if self.layout.trains(rank.node_rank))
         return next((progress for progress in training if progress is not None), None)
 
-    def master_of(self, group: str) -> RankView | None:
+    def master_of(self, group: str) -> LauncherView | None:
         """The launcher that reports the checkpoints of a group."""
         master = self.layout.masters.get(group, len(self.ranks))
         return self.ranks[master] if master < len(self.ranks) else None
@@ -80,13 +80,13 @@ class SessionView:
 _NEWS = operator.attrgetter(
     *(
         each.name
-        for each in fields(RankView)
+        for each in fields(LauncherView)
         if each.compare and each.name not in ("progress", "steps")
     )
 )
 
 
-def is_news(before: RankView, after: RankView) -> bool:
+def is_news(before: LauncherView, after: LauncherView) -> bool:
     """Whether more than the time and the step changed."""
     if (before.progress is None) != (after.progress is None):
         return True

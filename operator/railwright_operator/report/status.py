@@ -35,9 +35,12 @@ PULLING_IMAGES = "PullingImages"
 CONTAINER_CREATING = "ContainerCreating"
 AT_BARRIER = "AtBarrier"
 PROFILING = "Profiling"
-NODES_UNREACHABLE = "NodesUnreachable"
 UNREADABLE = "Unreadable"
+LAUNCHER_SILENT = "LauncherSilent"
+NODES_UNREACHABLE = "NodesUnreachable"
 DOUBLE_BOOKED = "NodeDoubleBooked"
+UNHEALTHY = (LAUNCHER_SILENT, NODES_UNREACHABLE, DOUBLE_BOOKED)
+"""Reasons of the condition Healthy of an attempt that goes on."""
 
 REFRESHED = frozenset({"progress", "message", "conditions"})
 """Fields of a waiting job that change with every node that becomes free, and of a starting job with
@@ -145,11 +148,8 @@ def _profile_applied(given: StatusInput) -> tuple[bool | None, str, str]:
     if not given.record.nodes:
         return None, "NoNodes", "the job has no nodes to compare devices with"
     if devices := ", ".join(given.unprofiled):
-        return (
-            False,
-            "OtherDevices",
-            f"the profile was not recorded on {devices}, which the nodes have",
-        )
+        message = f"the profile was not recorded on {devices}, which the nodes have"
+        return False, "OtherDevices", message
     return True, "DevicesMatch", "the profile was recorded on the devices that the nodes have"
 
 
@@ -207,8 +207,7 @@ def _going_on(given: StatusInput) -> tuple[str, str]:
     phase, session = given.record.phase, given.session
     if phase is Phase.RUNNING:
         return _running(given)
-    has_started = session is not None and session.started_at_s is not None
-    if phase is Phase.PROFILING and has_started:
+    if phase is Phase.PROFILING and session is not None and session.started_at_s is not None:
         return PROFILING, _profiling(given)
     return _starting(given)
 
@@ -265,7 +264,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 def _running(given: StatusInput) -> tuple[str, str]:
     if given.assessment is not None and given.assessment.suspected:
         suspected = [given.record.nodes[rank] for rank in given.assessment.suspected]
-        return "LauncherSilent", f"no heartbeat from {_summary(suspected)}; checking node leases"
+        return LAUNCHER_SILENT, f"no heartbeat from {_summary(suspected)}; checking node leases"
     return "Running", f"attempt {given.record.attempt} on {_summary(given.record.nodes)}"
 
 

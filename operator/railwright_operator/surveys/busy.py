@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.pod_index import PodIndex
+from railwright_scheduler.model.snapshot import is_device
 
 
 def of(nodes: Iterable[str], jobs: Jobs, pods: PodIndex) -> frozenset[str]:
@@ -15,5 +16,4 @@ def of(nodes: Iterable[str], jobs: Jobs, pods: PodIndex) -> frozenset[str]:
 
 
 def _uses_devices(node: str, pods: PodIndex) -> bool:
-    """Whether the resource is one of a device plugin, such as ``nvidia.com/gpu``."""
-    return any(amount > 0 and "/" in name for name, amount in pods.usage(node).used.items())
+    return any(amount > 0 and is_device(name) for name, amount in pods.usage(node).used.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from railwright_conversion import node_affinities, tolerations, topology_constra
 from railwright_operator.watch import amounts, projections
 from railwright_operator.watch.owned import ProfileRecord
 from railwright_operator.watch.site import SiteObject
+from railwright_scheduler.model.reasons import RuntimeClassRefused
 from railwright_scheduler.model.snapshot import Amounts, Role
 from railwright_scheduler.model.workload import Workload
 
@@ -47,16 +48,40 @@ def convert(
     )
 
 
-def with_runtime_class(role: Role, found: SiteObject | None) -> Role:
-    """The role with what the API server adds to pods of this RuntimeClass, None for no class.
-    Raises QuantityError."""
-    if found is None:
-        return role
+def with_runtime_classes(
+    roles: Sequence[Role], classes: Sequence[SiteObject | None]
+) -> tuple[tuple[Role, ...], RuntimeClassRefused | None]:
+    """The roles with what the API server adds to their pods by the RuntimeClass of each, None for
+    no class; and why it would refuse pods, or the ledger what they request. A role of which no pod
+    can be created stays as it is, as its pods that run were created before."""
+    refused: RuntimeClassRefused | None = None
+    added: list[Role] = []
+    for role, found in zip(roles, classes, strict=True):
+        if found is None:
+            added.append(role)
+            continue
+        try:
+            added.append(_with_runtime_class(role, found))
+        except ValueError as error:
+            refused = RuntimeClassRefused(found.name, str(error))
+            added.append(role)
+    return tuple(added), refused
+
+
+def _with_runtime_class(role: Role, found: SiteObject) -> Role:
+    """Raises ValueError."""
+    selector = found.scheduling.get("nodeSelector", {})
+    for label, value in selector.items():
+        if role.selector.get(label, value) != value:
+            raise ValueError(
+                f"it selects nodes with {label}={value}, and the role {role.name!r} those with "
+                f"{label}={role.selector[label]}"
+            )
     fixed = found.overhead.get("podFixed", {})
     return replace(
         role,
         per_pod=_checked(amounts.with_overhead(role.per_pod, fixed)),
-        selector={**found.scheduling.get("nodeSelector", {}), **role.selector},
+        selector={**role.selector, **selector},
         tolerations=(*role.tolerations, *tolerations.convert(found.scheduling)),
     )
 

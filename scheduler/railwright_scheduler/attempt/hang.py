@@ -51,7 +51,7 @@ STACKS_S = 10.0
 """How long launchers may take to bring the stacks of their ranks: five heartbeats at the shortest
 interval. With a longer one the count begins later."""
 
-VERDICT_S = 25.0
+SILENT_EXTRA_S = 25.0
 """How much longer a limit of the user's is while a launcher is silent. A lost node is the better
 cause, and found within 27 s at the longest interval of heartbeats; the least limit is 10 s."""
 
@@ -107,7 +107,7 @@ UNWATCHED = Watch()
 
 
 @dataclass(frozen=True, slots=True)
-class Suspected:
+class StacksAwaited:
     """No step for longer than the limit: the ranks' stacks are wanted."""
 
 
@@ -125,8 +125,8 @@ class _Standstill:
 
 def assess(
     launchers: Sequence[ObservedLauncher], watch: Watch, *, cut: bool = False
-) -> Cause | Suspected | None:
-    """The cause if the attempt hangs; Suspected while stacks are awaited; None if it goes on.
+) -> Cause | StacksAwaited | None:
+    """The cause if the attempt hangs; StacksAwaited until they come; None if it goes on.
 
     ``cut``: the breaker is open, so silence alone ends nothing.
     """
@@ -134,14 +134,14 @@ def assess(
     if found is None:
         return None
     if watch.asked_s is None:
-        return Suspected()
+        return StacksAwaited()
     # A silent launcher that is about to come back has the same time as one that brings stacks.
     waits = found.silent or any(
         launcher.responsive and launcher.steps is not None and launcher.steps.stacks is None
         for launcher in launchers
     )
     if waits and watch.asked_s < STACKS_S:
-        return Suspected()
+        return StacksAwaited()
     return _cause(launchers, found)
 
 
@@ -225,7 +225,9 @@ def _limit(
 ) -> _Limit:
     silent = any(not launcher.is_known for launcher in launchers)
     if watch.timeout_s is not None:
-        return _Limit((watch.timeout_s + (VERDICT_S if silent else 0), "progressTimeoutSeconds"))
+        return _Limit(
+            (watch.timeout_s + (SILENT_EXTRA_S if silent else 0), "progressTimeoutSeconds")
+        )
     if silent:
         return _Limit((EVALUATING_S, "while a launcher is silent"))
     activity = max(

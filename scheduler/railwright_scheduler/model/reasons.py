@@ -57,6 +57,19 @@ class RuntimeClassNotFound:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeClassRefused:
+    """No pod of a role can be created with this RuntimeClass, for the reason ``why``; the caller
+    that builds the snapshot sets this reason."""
+
+    name: str
+    why: str
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return f"no pod can be created with RuntimeClass {self.name!r}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class PodNamesTaken:
     """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
     use, ``first`` among them. The shell, which has the pods, sets this reason.
@@ -227,6 +240,7 @@ Reason = (
     | InternalError
     | PriorityClassNotFound
     | RuntimeClassNotFound
+    | RuntimeClassRefused
     | PodNamesTaken
     | TierNotFound
     | NeverFits
@@ -246,6 +260,7 @@ WAITING_REASONS = (NotEvaluated, NotEnoughNodes, BlockedByReservation, BindingBa
 HELD_REASONS = (
     PriorityClassNotFound,
     RuntimeClassNotFound,
+    RuntimeClassRefused,
     PodNamesTaken,
     InternalError,
     TooLarge,

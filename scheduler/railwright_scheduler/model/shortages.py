@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from railwright_scheduler.model import text
-from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, Taint, TopologyConstraints
+from railwright_scheduler.model.snapshot import (
+    NO_CONSTRAINTS,
+    Taint,
+    TopologyConstraints,
+    is_device,
+)
 
 Pairs = tuple[tuple[str, str], ...]
 AmountPairs = tuple[tuple[str, int], ...]
@@ -210,9 +215,15 @@ def _needs(need: int, per_node: AmountPairs) -> str:
 
 def _devices_first(per_node: AmountPairs) -> list[tuple[str, int]]:
     """Requests in the order of importance, devices first; the one pod is left out."""
-    plain = ("cpu", "memory", "ephemeral-storage")
     shown = [pair for pair in per_node if pair != ("pods", 1)]
-    return sorted(shown, key=lambda pair: plain.index(pair[0]) if pair[0] in plain else -1)
+    return sorted(shown, key=lambda pair: _importance(pair[0]))
+
+
+def _importance(resource: str) -> int:
+    if is_device(resource):
+        return 0
+    plain = ("cpu", "memory", "ephemeral-storage")
+    return 1 + plain.index(resource) if resource in plain else 1 + len(plain)
 
 
 def _taint(taint: Taint) -> str:

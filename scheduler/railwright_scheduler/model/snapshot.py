@@ -24,6 +24,12 @@ QueuePosition = tuple[int, int, str]
 """Where a job is in the queue (``order``); jobs ahead of it have lower positions."""
 
 
+def is_device(resource: str) -> bool:
+    """Whether this is the resource of a device plugin, such as ``nvidia.com/gpu``: their names have
+    a slash, and those of what Kubernetes counts itself have none."""
+    return "/" in resource
+
+
 @dataclass(frozen=True, slots=True)
 class QueueRound:
     """A round of cycles that evaluates every waiting job once.
@@ -221,7 +227,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningJob:
+class SendingJob:
     """A job that sends while others are placed: what it does, and the node of each node rank."""
 
     workload: Workload
@@ -230,7 +236,7 @@ class RunningJob:
     job_uid: str = ""
 
 
-def running_job(job: Job, nodes: tuple[str, ...]) -> RunningJob | None:
+def sending_job(job: Job, nodes: tuple[str, ...]) -> SendingJob | None:
     """The traffic of a job whose pods run on these ``nodes``; None if it sends nothing that is
     known, or is to end, as it has another number of pods now."""
     if job.training is None or len(nodes) != job.num_pods:
@@ -238,14 +244,15 @@ def running_job(job: Job, nodes: tuple[str, ...]) -> RunningJob | None:
     role, pods = job.training
     if role.workload is None or role.workload.model is None or role.replicas == 1:
         return None
-    return RunningJob(role.workload, role.ranks_per_pod, nodes[pods], job.uid)
+    return SendingJob(role.workload, role.ranks_per_pod, nodes[pods], job.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The world as one value; ``levels`` names the domains, the coarsest first: block, rack.
+    ``queues`` are the names of those that exist.
 
-    ``links`` has what is known of each level's; it is empty where nothing is. ``running`` are the
+    ``links`` has what is known of each level's; it is empty where nothing is. ``senders`` are the
     jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
     own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
     nodes that jobs had reserved in the last cycle, by their UID, and ``queue_round`` is where
@@ -257,7 +264,7 @@ class Snapshot:
     queues: tuple[str, ...]
     jobs: tuple[Job, ...]
     links: tuple[Links, ...] = ()
-    running: tuple[RunningJob, ...] = ()
+    senders: tuple[SendingJob, ...] = ()
     returning: tuple[Job, ...] = ()
     reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queue_round: QueueRound | None = None

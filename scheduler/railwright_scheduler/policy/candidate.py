@@ -66,6 +66,7 @@ class Effect(Enum):
     """What a refused job does to those behind it."""
 
     NONE = auto()
+    """They start as if it were not there."""
     RESERVES = auto()
     """They start beside the nodes that it reserves, if there are any."""
     BLOCKS = auto()

@@ -31,7 +31,7 @@ from railwright_scheduler.mapping.request import (
     Uses,
     build_unshared_request,
 )
-from railwright_scheduler.model.snapshot import RunningJob
+from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.remembered import Key, remembered
 
@@ -56,7 +56,7 @@ class Traffic:
     def __init__(
         self,
         cluster: Cluster,
-        running: Iterable[RunningJob],
+        senders: Iterable[SendingJob],
         isolation: Isolation,
         work: WorkBudget,
     ) -> None:
@@ -64,14 +64,14 @@ class Traffic:
         self._isolation = isolation
         self._work = work
         self._bytes_left = ASKED_BYTES_MAX
-        self._new = [*running]
+        self._new = [*senders]
         self._uses: tuple[dict[int, list[UplinkUse]], ...] = tuple({} for _ in cluster.levels)
         # If all traffic may leave the domain, there is no contention.
         self._is_scarce = any(
             (tier.capacity < np.bincount(tier.domains)).any() for tier in cluster.uplinks
         )
 
-    def add(self, job: RunningJob) -> None:
+    def add(self, job: SendingJob) -> None:
         """One more is placed."""
         self._new.append(job)
 
@@ -111,7 +111,7 @@ class Traffic:
         return np.minimum(found, 1.0)
 
     def _uses_of(
-        self, job: RunningJob, columns: Mapping[str, int]
+        self, job: SendingJob, columns: Mapping[str, int]
     ) -> list[tuple[int, int, UplinkUse]]:
         """What the job makes of uplinks: level, domain, and its use of that domain's. A job that
         lost a node is about to end: it uses none."""
@@ -152,7 +152,7 @@ def crossing(
     return found
 
 
-def _largest_first(job: RunningJob) -> tuple[int, str, tuple[str, ...]]:
+def _largest_first(job: SendingJob) -> tuple[int, str, tuple[str, ...]]:
     return -len(job.nodes), job.job_uid, job.nodes
 
 

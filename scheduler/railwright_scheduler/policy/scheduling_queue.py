@@ -23,7 +23,7 @@ from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull, Reason
-from railwright_scheduler.model.snapshot import Job, Snapshot, running_job
+from railwright_scheduler.model.snapshot import Job, Snapshot, sending_job
 from railwright_scheduler.policy.admission import Admission, AfterSelection, BeforeSelection
 from railwright_scheduler.policy.candidate import Candidate, DecisionStage, Effect
 from railwright_scheduler.policy.constraints import ConstraintResolver
@@ -31,7 +31,7 @@ from railwright_scheduler.policy.feasibility import Feasibility
 from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_placement import GangPlacer
 from railwright_scheduler.policy.link_traffic import Traffic
-from railwright_scheduler.policy.order import ExistingQueues
+from railwright_scheduler.policy.queues import ExistingQueues
 from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
@@ -64,7 +64,7 @@ class SchedulingQueue:
     ) -> None:
         self._admission = admission
         self._capacity = Capacity(cluster)
-        self._traffic = Traffic(cluster, snapshot.running, isolation, traffic_work)
+        self._traffic = Traffic(cluster, snapshot.senders, isolation, traffic_work)
         self._reservations = Reservations(cluster, self._capacity, snapshot.reserved)
         selector = NodeSelector(cluster, self._capacity, self._traffic)
         self._free_nodes = FreeNodes(cluster, self._capacity, selector, self._reservations)
@@ -129,9 +129,9 @@ class SchedulingQueue:
         assert start.admit is not None
         self.starts += 1
         self._admission.take(start.admit, start.demands)
-        running = running_job(start.job, start.admit.nodes)
-        if running is not None:
-            self._traffic.add(running)
+        sender = sending_job(start.job, start.admit.nodes)
+        if sender is not None:
+            self._traffic.add(sender)
         for demand, nodes in zip(start.demands, start.nodes, strict=True):
             self._capacity.take(nodes, demand.signature.rows, demand.signature.need)
         self._free_nodes.forget(started=True)
