@@ -23,7 +23,7 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.pages import Pager
 from railwright_operator.watch.projections import Undeclared
 from railwright_operator.watch.reflector import Reflector
-from railwright_operator.write import pods
+from railwright_operator.write import pods, pre_runs
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -73,6 +73,24 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert (cached.record.phase, cached.record.attempt) == (Phase.RUNNING, 3)
     assert cached.spec_hash == ""
     assert jobs.why_unreadable("a-uid") is None
+
+
+def test_running_job_that_grows_keeps_what_it_does(jobs: Jobs) -> None:
+    """A profile may be added while it runs. Hangs and checkpoints are those of the group that
+    trains, and a pre-run goes on."""
+    raw = job_of(300_000, status=RUNS)
+    (worker,) = raw["spec"]["roles"]
+    raw["spec"]["roles"] = [{**worker, "name": "evaluator"}, worker]
+    profile = {"profile": "x" * 60_000}
+    raw["spec"]["workload"] = {"role": "worker", "opaque": {}, "parallelism": {}} | profile
+    raw["spec"]["profiling"] = {"preRun": "Auto"}
+    jobs.absorb(raw)
+    cached = jobs.get("a-uid")
+    assert cached is not None, jobs.why_unreadable("a-uid")
+    assert cached.too_large is not None
+    assert cached.layout.training.group == "worker"
+    assert pre_runs.requested(cached) is not None
+    assert len(cached.object.spec) < 1_000
 
 
 def test_reason_has_the_size_and_the_largest_part(jobs: Jobs) -> None:

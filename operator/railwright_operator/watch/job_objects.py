@@ -1,8 +1,8 @@
 """The cached object of a TrainingJob: metadata and status decoded, the spec as bytes.
 
 A pod template can be large, and a thousand of them as Python objects are larger by far. So a spec
-stays JSON until a pod is made from it, and of one above ``SPEC_BYTES_MAX`` only that is kept which
-accounts for what the job holds already: such a job starts no attempt.
+stays JSON until a pod is made from it, and of one above ``SPEC_BYTES_MAX`` the templates are
+reduced to what accounts for what the job holds already: such a job starts no attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ SPEC_BYTES_MAX = 256 * 1024
 
 _CONTAINER_KEPT = ("name", "image", "resources", "restartPolicy")
 _POD_KEPT = ("nodeSelector", "tolerations", "overhead", "resources", "runtimeClassName")
-_SPEC_DROPPED = frozenset({"roles", "workload", "profiling"})
 _PATH_LENGTH_MAX = 200
 _PATH_PARTS_MAX = 8
 
@@ -52,7 +51,7 @@ class TrainingJob(Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class JobObject:
     """A TrainingJob. ``raw`` has the metadata and the status. ``spec`` is JSON: the whole spec, or,
-    if it is ``too_large``, only what accounts for the job's usage."""
+    if it is ``too_large``, without a profile, and of templates only what accounts for the usage."""
 
     raw: Raw
     spec: bytes
@@ -130,8 +129,9 @@ def _job(metadata: JobMetadata, status: Raw | None, spec: bytes) -> JobObject:
     whole, plain = _plain(spec)
     if len(plain) <= SPEC_BYTES_MAX:
         return JobObject(raw, plain)
-    kept = {name: value for name, value in whole.items() if name not in _SPEC_DROPPED}
-    kept["roles"] = reduced(whole["roles"])
+    kept = {**whole, "roles": reduced(whole["roles"])}
+    if "workload" in whole:
+        kept["workload"] = {**whole["workload"], "profile": None}
     part, part_size = _largest("spec", whole)
     return JobObject(raw, orjson.dumps(kept), TooLarge(len(plain), SPEC_BYTES_MAX, part, part_size))
 
