@@ -42,6 +42,21 @@ def test_pod_refused_by_its_namespace_is_published(site: Site, floor: Floor) -> 
     assert job.pods() == []
 
 
+def test_container_that_meets_the_restricted_profile_is_admitted(site: Site, floor: Floor) -> None:
+    """Though the launcher is installed by a container of ours."""
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    site.plane.kubectl("label", "namespace", floor.name, label)
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    restricted = {"spec": {"containers": [MAIN | {"securityContext": security}]}}
+    floor.apply("job", template=restricted).until_bound()
+
+
 def test_invalid_template_is_published_at_once(floor: Floor) -> None:
     job = floor.apply("job", template={"spec": {"containers": [MAIN], "securityContext": "none"}})
     message = job.until_reason("CommitRefused")["message"]

@@ -130,6 +130,7 @@ def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
         "initContainers": [{"name": "fetch", "image": "fetch"}],
         "terminationGracePeriodSeconds": 120,
         "nodeSelector": {"kind": "h100"},
+        "enableServiceLinks": True,
     }
     template["spec"]["containers"].append({"name": "side", "image": "side"})
     before = repr(raw)
@@ -143,6 +144,7 @@ def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
     assert main_of(pod)["volumeMounts"][0]["mountPath"] == "/data"
     assert spec["terminationGracePeriodSeconds"] == 120
     assert spec["nodeSelector"] == {"kind": "h100"}
+    assert spec["enableServiceLinks"]
     assert repr(raw) == before
 
 
@@ -171,6 +173,16 @@ def test_requests_are_those_of_ranks_without_the_launcher() -> None:
     assert launcher == {"requests": {"cpu": "4"}, "limits": {"cpu": "8", "memory": "64Gi"}}
     resources = requested(pods.sample(raw, 0, LAUNCHER))
     assert resources == {"cpu": 4000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
+
+
+@pytest.mark.parametrize("given", [None, 5, {"runAsUser": 7, "privileged": True}])
+def test_launcher_is_installed_as_the_user_of_ranks(given: Any) -> None:
+    """Without the privileges of their container."""
+    (launcher,) = rendered(job(securityContext=given))["spec"]["initContainers"]
+    security = launcher["securityContext"]
+    assert security.get("runAsUser") == (7 if isinstance(given, dict) else None)
+    assert not security.keys() & {"privileged"}
+    assert security["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_sample_has_the_requests_of_every_pod_of_the_job() -> None:

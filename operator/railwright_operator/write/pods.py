@@ -20,6 +20,7 @@ LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
 TOKEN_SECONDS = 3600
 GRACE_SECONDS = 30
+SECURITY_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 
 Manifest = dict[str, Any]
 
@@ -51,7 +52,8 @@ def render(
     raw = {each["name"]: each for each in job["spec"]["roles"]}
     template = raw[role.name]["template"]
     spec = dict(template["spec"])
-    spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never", enableServiceLinks=False)
+    spec.update(schedulerName=names.SCHEDULER, restartPolicy="Never")
+    spec.setdefault("enableServiceLinks", False)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     if "priorityClassName" in job["spec"]:
         spec["priorityClassName"] = job["spec"]["priorityClassName"]
@@ -140,7 +142,10 @@ def _volumes(job_uid: str) -> list[Manifest]:
 
 def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
     """The init container. It has the CPU and memory of the main container: it runs before that, so
-    the pod needs no more, and quotas that require requests in every container are satisfied."""
+    the pod needs no more, and quotas that require requests in every container are satisfied. It has
+    its user and its seccomp profile as well, which Pod Security may require of every container."""
+    security = main.get("securityContext")
+    security = security if isinstance(security, dict) else {}
     resources = {
         kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
         for kind, amounts in main.get("resources", {}).items()
@@ -154,6 +159,7 @@ def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
         "volumeMounts": [{"name": "railwright", "mountPath": LAUNCHER_DIRECTORY}],
         "resources": resources,
         "securityContext": {
+            **{name: security[name] for name in SECURITY_SHARED if name in security},
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
