@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from railwright_conversion import node_affinities
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
@@ -14,6 +15,7 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
+from railwright_scheduler.model.snapshot import TierLimit, Toleration, TopologyConstraints
 
 CONTAINER = {"name": "train", "image": "image", "command": ["train"]}
 LAUNCHER = pods.Launcher("launcher", "http://operator")
@@ -47,7 +49,8 @@ def jobs() -> Jobs:
 
 def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
-    pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration]}
+    equal = {"key": "pool", "value": "blue"}
+    pod = {"nodeSelector": {"kind": "h100"}, "tolerations": [toleration, equal]}
     gpus = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
     jobs.absorb(raw_job(5, pod=pod | {"containers": [CONTAINER | gpus]}))
     cached = jobs.get("a")
@@ -55,9 +58,42 @@ def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     assert (cached.uid, cached.version, cached.submitted_s) == ("a", "5", 1767323045)
     assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 8, "pods": 1}
     assert dict(cached.roles[0].selector) == {"kind": "h100"}
-    assert [each.key for each in cached.roles[0].tolerations] == ["team"]
+    assert cached.roles[0].tolerations == (
+        Toleration("team", "Exists", "", "NoSchedule"),
+        Toleration("pool", "Equal", "blue", ""),
+    )
     assert cached.job.spec.failure_policy.backoff_limit == 3
     assert cached.record == JobRecord()
+
+
+def test_roles_are_read_with_their_group_and_where_they_may_go(jobs: Jobs) -> None:
+    """A role with a topology of its own has that instead of the job's."""
+    own = {
+        "preferred": "rack",
+        "segments": [{"tier": "rack", "nodes": 2}],
+        "spread": [{"tier": "block", "nodes": 2}],
+        "rails": "Aligned",
+    }
+    named = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    required = {node_affinities.REQUIRED: {"nodeSelectorTerms": [{"matchFields": [named]}]}}
+    pod = {"affinity": {"nodeAffinity": required}}
+    raw = raw_job(1, pod=pod, role={"group": "all", "topology": own})
+    raw["spec"]["topology"] = {"required": "block"}
+    raw["spec"]["roles"] += raw_job(1, role={"name": "evaluator"})["spec"]["roles"]
+    jobs.absorb(raw)
+    cached = jobs.get("a")
+    assert cached is not None
+    worker, evaluator = cached.roles
+    assert (worker.group, evaluator.group) == ("all", "evaluator")
+    assert worker.affinity is not None
+    assert [worker.affinity.matches(name, {}) for name in ("n1", "n2")] == [True, False]
+    assert evaluator.affinity is None
+    limit = TierLimit("rack", 2)
+    assert worker.constraints == TopologyConstraints(
+        preferred="rack", segments=(limit,), spreads=(TierLimit("block", 2),), aligned=True
+    )
+    assert evaluator.constraints == TopologyConstraints(required="block")
+    assert (worker.shares_topology, evaluator.shares_topology) == (False, True)
 
 
 def test_an_older_version_changes_nothing(jobs: Jobs) -> None:

@@ -75,6 +75,18 @@ def test_a_spec_above_the_bound_is_held_as_what_accounts_for_it(jobs: Jobs) -> N
     assert jobs.why_unreadable("a-uid") is None
 
 
+def test_sidecar_of_a_job_that_is_too_large_counts(jobs: Jobs) -> None:
+    raw = job_of(SPEC_BYTES_MAX)
+    pod = raw["spec"]["roles"][0]["template"]["spec"]
+    side = {"name": "side", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 1}}}
+    pod["initContainers"] = [side | {"restartPolicy": "Always"}]
+    jobs.absorb(raw)
+    cached = jobs.get("a-uid")
+    assert cached is not None
+    assert cached.too_large is not None
+    assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 9, "pods": 1}
+
+
 def test_running_job_that_grows_keeps_what_it_does(jobs: Jobs) -> None:
     """A profile may be added while it runs. Hangs and checkpoints are those of the group that
     trains, and a pre-run goes on."""

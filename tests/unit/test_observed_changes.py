@@ -20,6 +20,7 @@ from railwright_operator.watch.site import (
     answered,
     is_decisive,
 )
+from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.reasons import (
@@ -100,6 +101,19 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     seen.site.change(PRIORITY_CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
+
+
+def test_job_is_observed_with_its_limits() -> None:
+    seen = Watched(phase=Phase.RUNNING)
+    raw = observing.raw_job(9, 2, {"phase": "Queued"})
+    raw["metadata"] |= {"uid": "limited", "name": "limited"}
+    policy = {"backoffLimit": 2, "windowSeconds": 3600}
+    raw["spec"] |= {"failurePolicy": policy, "activeDeadlineSeconds": 7, "startTimeoutSeconds": 11}
+    seen.jobs.absorb(raw)
+    found = _job(seen, "limited")
+    assert found.failure_policy == FailurePolicy(2, 3600)
+    assert (found.active_deadline_s, found.start_timeout_s) == (7, 11)
+    assert _job(seen, JOB).active_deadline_s is None
 
 
 def test_job_without_a_class_has_the_default_priority() -> None:

@@ -88,6 +88,16 @@ def test_job_waits_while_its_pod_names_are_taken() -> None:
     assert seen.run_cycle().waits[JOB] == QueueNotFound("default", ())
 
 
+def test_names_of_the_next_attempt_hold_no_running_job() -> None:
+    seen = Watched(phase=Phase.RUNNING)
+    (pod,) = (each for each in seen.pods.of((JOB, 1)) if each.node_rank == 1)
+    later = replace(pod, uid="later", name="job-worker-1-2", job_uid="old", attempt=2)
+    seen.pods.change(None, later)
+    assert seen.world().jobs[0].held is None
+    seen.record(Phase.QUEUED, attempt=1)
+    assert seen.world().jobs[0].held == PodNamesTaken(2, 1, "job-worker-1-2")
+
+
 def test_job_that_is_too_large_waits() -> None:
     seen = Watched(phase=Phase.QUEUED)
     raw = observing.raw_job(9, 2, {"phase": "Queued"})
