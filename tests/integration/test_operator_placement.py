@@ -108,6 +108,27 @@ def test_the_higher_priority_class_goes_first(site: Site) -> None:
         assert low.status()["phase"] == "Queued"
 
 
+def test_job_without_a_class_goes_by_the_default_class(site: Site) -> None:
+    """As its pods do."""
+    with operator_site.floor_on(site, (1,)) as floor:
+        batch, usual = f"{floor.name}-batch", f"{floor.name}-usual"
+        floor.create(_priority_class(batch, 10))
+        floor.create(_priority_class(usual, 1000) | {"globalDefault": True})
+        try:
+            holder = floor.apply("holder", nodes=1)
+            holder.until_bound()
+            older = floor.apply("older", nodes=1, priorityClassName=batch)
+            older.until_reason("NotEnoughNodes")
+            plain = floor.apply("plain", nodes=1)
+            plain.until_reason("NotEnoughNodes")
+            holder.delete()
+            plain.until_bound()
+            assert plain.pods()[0]["spec"]["priority"] == 1000
+            assert older.bound() == {}
+        finally:
+            site.plane.kubectl("delete", "priorityclass", usual)
+
+
 def test_missing_priority_class_is_named_with_existing_ones(floor: Floor) -> None:
     """The job waits with the names of the existing classes."""
     name = f"{floor.name}-late"
