@@ -77,6 +77,15 @@ def test_own_topology_replaces_that_of_the_job() -> None:
     assert admit.nodes[2] == "b0"
 
 
+def test_role_with_its_own_topology_binds_no_other() -> None:
+    """The evaluator fits in rack a alone, and is placed first; the others share rack b."""
+    machines = [_with_cpu("a0", "a", gpus=0), *(node(f"b{at}", "b") for at in range(3))]
+    shared = [Role(1, {GPU: 8}, name=f"r{at}", constraints=RACK) for at in range(3)]
+    gang = _gang(*shared, replace(EVALUATOR, shares_topology=False))
+    (admit,) = decide(cluster(*machines, jobs=(gang,), levels=("rack",))).admitted
+    assert admit.nodes[-1] == "a0"
+
+
 def test_role_takes_nodes_that_later_roles_cannot_use() -> None:
     """Two roles of two pods on 8, 3 and 3 free devices: the large node takes one pod of each."""
     machines = [node(f"n{at}", used={GPU: 8 - free}) for at, free in enumerate((8, 3, 3))]
@@ -155,6 +164,83 @@ def test_gang_passes_rail_orders_that_hold_each_role_alone() -> None:
     ]
     (admit,) = decide(cluster(*few, *enough, jobs=(_gang(*roles),))).admitted
     assert sorted(admit.nodes) == ["f0", "f1", "f2", "f3"]
+
+
+def test_spread_keeps_whole_segments_for_a_later_role() -> None:
+    """The block may give four nodes. Once the first role has two of rack a, the two that are left
+    to the second must be those of rack c, not the one of rack b."""
+    racks = {"a0": "a", "a1": "a", "b0": "b", "c0": "c", "c1": "c"}
+    machines = [
+        node(name, "x", rack, allocatable={"cpu": 8_000 if name == "a0" else 16_000})
+        for name, rack in racks.items()
+    ]
+    constraints = TopologyConstraints(
+        segments=(TierLimit("rack", 2),), spreads=(TierLimit("block", 4),)
+    )
+    roles = [
+        Role(2, {"cpu": cpu}, name=f"r{cpu}", constraints=constraints) for cpu in (8_000, 2_000)
+    ]
+    assert decide(cluster(*machines, jobs=(_gang(*roles),), levels=("block", "rack"))).admitted
+
+
+def test_gang_is_tried_in_other_orders_of_its_roles() -> None:
+    """In the order of the nodes to spare, and with these spared, the gang does not fit."""
+    machines = [
+        node(name, "y" if name > "d" else "x", name[0], allocatable={GPU: 8, "cpu": cpu})
+        for name, cpu in (("a0", 8), ("a1", 8), ("b0", 16), ("c0", 16), ("d0", 8), ("d1", 16))
+    ]
+    machines[-1] = replace(machines[-1], used={GPU: 8})
+    apart = TopologyConstraints(spreads=(TierLimit("rack", 1),))
+    pods = [(1, 5, 0), (2, 8, 0), (1, 2, 8), (2, 2, 2)]
+    roles = [
+        Role(replicas, {GPU: gpus, "cpu": cpu}, name=f"r{at}", constraints=apart)
+        for at, (replicas, gpus, cpu) in enumerate(pods)
+    ]
+    assert decide(cluster(*machines, jobs=(_gang(*roles),), levels=("block", "rack"))).admitted
+
+
+def test_gang_tries_the_largest_rack_if_none_holds_all() -> None:
+    """The actor, which has fewer nodes to choose from, leaves none for the learner: in racks a to e
+    as there is no other, and in rack f unless it takes the larger node. Rack 0 holds the actor
+    alone, racks x to z the learner."""
+    few = [_with_cpu(f"{rack}0", rack) for rack in "abcde"]
+    other = [node(f"{rack}{at}", rack) for rack in "xyz" for at in range(4)]
+    large = {GPU: 4, "cpu": 8_000, "example.com/nic": 8}
+    other.append(node("00", "0", allocatable=large))
+    enough = [_with_cpu("f0", "f"), node("f1", "f", allocatable=large)]
+    roles = [
+        Role(1, {GPU: 1, "cpu": 8_000}, name="actor", constraints=RACK),
+        Role(1, {GPU: 8}, name="learner", constraints=RACK),
+    ]
+    snapshot = cluster(*few, *other, *enough, jobs=(_gang(*roles),), levels=("rack",))
+    (admit,) = decide(snapshot).admitted
+    assert admit.nodes == ("f1", "f0")
+
+
+def test_gang_starts_on_nodes_that_it_would_reserve() -> None:
+    """The search for a start misses the one placement, of three racks a node, that the search for
+    a reservation finds; such a gang waited for ever beside its own free nodes."""
+    racks = (("a0", "a"), ("b0", "b"), ("b1", "b"), ("c0", "c"), ("c1", "c"))
+    machines = [node(*each, allocatable={GPU: 8, "cpu": 16_000}) for each in racks]
+    machines[3] = node("c0", "c", allocatable={GPU: 8, "cpu": 8_000})
+    apart = TopologyConstraints(spreads=(TierLimit("rack", 1),))
+    roles = [
+        Role(replicas, {"cpu": cpu}, name=f"r{at}", constraints=apart)
+        for at, (replicas, cpu) in enumerate([(2, 8_000), (1, 2_000), (3, 8_000)])
+    ]
+    workload = workload_of(Parallelism(data=3))
+    for trained in (None, workload):
+        gang = _gang(*roles[:2], replace(roles[2], workload=trained))
+        (admit,) = decide(cluster(*machines, jobs=(gang,), levels=("rack",))).admitted
+        assert len(set(admit.nodes)) == 3
+
+
+def test_role_is_placed_near_the_roles_before_it() -> None:
+    """By itself the evaluator takes the node with the least capacity, which is in rack a."""
+    machines = [_with_cpu("a0", "a", gpus=0), *(_with_cpu(f"b{at}", "b") for at in range(2))]
+    gang = _gang(WORKERS, EVALUATOR)
+    (admit,) = decide(cluster(*machines, jobs=(gang,), levels=("rack",))).admitted
+    assert admit.nodes[2] in {"b0", "b1"}
 
 
 def test_spread_cuts_no_segments_of_a_later_role() -> None:

@@ -88,7 +88,8 @@ class Candidate:
     A job that ``returns`` waits only for its own pods to go. ``ways`` are the constraints that each
     role may start under, ``demands`` have what each requests, ``limits`` the constraints under
     which each could start now by itself. ``nodes`` (columns) of each role are in the order of its
-    pods; ``admit`` is the start on these. The stages end at a ``refusal``.
+    pods; ``admit`` is the start on these. The stages end at a ``refusal``. ``reserved`` are the
+    nodes to reserve for each role, empty if there are none; None where no stage looked for them.
     """
 
     job: Job
@@ -99,6 +100,7 @@ class Candidate:
     nodes: tuple[Ints, ...] = ()
     admit: Admit | None = None
     refusal: Refusal | None = None
+    reserved: tuple[Ints, ...] | None = None
 
     def refused(self, reason: Reason | None, effect: Effect = Effect.NONE) -> Candidate:
         """The same candidate, refused."""

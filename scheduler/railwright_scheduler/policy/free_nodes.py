@@ -10,7 +10,7 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Mask, Taken
+from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job
@@ -74,6 +74,16 @@ class FreeNodes:
         ``taken`` by other roles of its gang."""
         beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
         return self._cluster.meant(self._available_to(signature) & beside, limits)
+
+    def could_start_on(self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]) -> bool:
+        """Whether each role could have its nodes now, beside the others."""
+        taken: list[Taken] = []
+        for demand, its in zip(demands, nodes, strict=True):
+            anywhere = replace(demand.largest, rails=0)
+            if not self.allowed(demand.signature, anywhere, taken)[its].all():
+                return False
+            taken.append(demand.taken(its))
+        return True
 
     def count(self, candidate: Candidate) -> int:
         """How many nodes the job could have without the reservations of others."""

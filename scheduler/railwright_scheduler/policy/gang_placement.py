@@ -1,7 +1,8 @@
 """Place all roles of a gang on nodes that are free now, so that all of them fit or none starts: the
 stage that selects nodes.
 
-A gang of one role is placed by ``NodeSelector`` alone, one of several roles by ``GangSearch``.
+A gang of one role is placed by ``NodeSelector`` alone, one of several roles by ``GangSearch``. If
+that finds no nodes, but would reserve nodes that are all free now, the gang starts on these.
 """
 
 from __future__ import annotations
@@ -19,25 +20,37 @@ from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
 from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_search import GangSearch, Trial, UnplacedRole
 from railwright_scheduler.policy.ranks import RankedNodes
+from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
 
 class GangPlacer:
     """Refuses gangs whose roles do not fit beside each other."""
 
-    def __init__(self, cluster: Cluster, selector: NodeSelector, free_nodes: FreeNodes) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        selector: NodeSelector,
+        free_nodes: FreeNodes,
+        reservations: Reservations,
+    ) -> None:
         self._cluster = cluster
         self._selector = selector
         self._free_nodes = free_nodes
+        self._reservations = reservations
 
     def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
         """The candidate with its nodes and their ranks."""
         job, cluster = candidate.job, self._cluster
-        placed = self._place(candidate.demands, candidate.limits, work)
+        demands = candidate.demands
+        placed = self._place(demands, candidate.limits, work)
         if isinstance(placed, UnplacedRole):
-            short = self._free_nodes.shortage(job, candidate.demands[placed.number])
-            short = replace(short, free=placed.free, is_beside_roles=True)
-            return candidate.refused(short, Effect.RESERVES)
+            reserved = self._reservations.choose(job, demands, work)
+            if not reserved or not self._free_nodes.could_start_on(demands, reserved):
+                short = self._free_nodes.shortage(job, demands[placed.number])
+                short = replace(short, free=placed.free, is_beside_roles=True)
+                return replace(candidate, reserved=reserved).refused(short, Effect.RESERVES)
+            placed = self._mapped_on(reserved, [each.largest for each in demands], demands, work)
         columns = np.concatenate([found.nodes for found in placed])
         names = tuple(cluster.nodes[column].name for column in columns)
         spans = cluster.domains.spans(np.unique(columns))
@@ -83,19 +96,32 @@ class GangPlacer:
     ) -> tuple[RankedNodes, ...]:
         """The gang that fits, with the ranks of the role that trains mapped: on other nodes if the
         roles after it fit beside these too, else on those that were found."""
+        if all(each.role.workload is None for each in demands):
+            return tuple(RankedNodes(its) for its in nodes)
         ranked: dict[int, RankedNodes] = {}
 
         def choose(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
             ranked[number] = self._selector.select(demands[number].role, near, its, work)
             return ranked[number].nodes
 
-        found = [RankedNodes(its) for its in nodes]
-        trains = next((at for at, its in enumerate(demands) if its.role.workload is not None), None)
-        if trains is None:
-            return tuple(found)
         if not isinstance(search.place(trial, choose), UnplacedRole):
             return tuple(ranked[number] for number in range(len(demands)))
-        own = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-        own[nodes[trains]] = True
-        found[trains] = self._selector.select(demands[trains].role, own, trial.limits[trains], work)
+        return self._mapped_on(nodes, trial.limits, demands, work)
+
+    def _mapped_on(
+        self,
+        nodes: Sequence[Ints],
+        limits: Sequence[ResolvedConstraints],
+        demands: Sequence[RoleDemand],
+        work: WorkBudget,
+    ) -> tuple[RankedNodes, ...]:
+        """These nodes of each role, with the ranks of the role that trains mapped."""
+        found: list[RankedNodes] = []
+        for its, its_limits, demand in zip(nodes, limits, demands, strict=True):
+            ranked = RankedNodes(its)
+            if demand.role.workload is not None:
+                own = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
+                own[its] = True
+                ranked = self._selector.select(demand.role, own, its_limits, work)
+            found.append(ranked)
         return tuple(found)

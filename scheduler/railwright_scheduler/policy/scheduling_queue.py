@@ -75,7 +75,7 @@ class SchedulingQueue:
             Feasibility(cluster),
             self._free_nodes,
             BeforeSelection(admission, name_length),
-            GangPlacer(cluster, selector, self._free_nodes),
+            GangPlacer(cluster, selector, self._free_nodes, self._reservations),
             AfterSelection(admission),
         )
         self._work_left = PLACEMENT_WORK
@@ -96,7 +96,9 @@ class SchedulingQueue:
                 break
         if candidate.refusal is None or candidate.refusal.effect is not Effect.RESERVES:
             return Verdict(candidate, work.spent, work.searched)
-        nodes = self._reservations.choose(job, candidate.demands, work, returns=returns)
+        nodes = candidate.reserved
+        if nodes is None:
+            nodes = self._reservations.choose(job, candidate.demands, work, returns=returns)
         free = self._free_nodes.count(candidate)
         return Verdict(candidate, work.spent, work.searched, nodes, free)
 
