@@ -234,7 +234,10 @@ _RESERVED_IN_POD: Mapping[str, tuple[Json, str]] = {
 }
 _RESERVED_IN_METADATA: Mapping[str, tuple[Json, str]] = {
     "ownerReferences": (LIST, "the job owns its pods: remove it"),
+    "name": (_TEXT, "pods are named by job, role, index and attempt: remove it"),
+    "creationTimestamp": (_TEXT, "the API server sets it: remove it"),
 }
+"""kubectl writes ``creationTimestamp: null`` into templates; a null is dropped before any rule."""
 
 
 _COMMAND_GIVEN = Rule(

@@ -184,6 +184,19 @@ def test_owner_references_are_refused(admin: ApiClient) -> None:
     assert "ownerReferences is reserved: the job owns its pods: remove it" in answer, answer
 
 
+def test_a_template_that_kubectl_wrote_is_accepted(admin: ApiClient) -> None:
+    """``kubectl create deployment --dry-run=client -o yaml`` writes a null into its template."""
+    stored = accept(
+        admin, manifests.job(metadata={"creationTimestamp": None, "labels": {"a": "b"}})
+    )
+    assert stored["spec"]["roles"][0]["template"]["metadata"] == {"labels": {"a": "b"}}
+
+
+def test_names_of_pods_are_refused(admin: ApiClient) -> None:
+    answer = refusal(admin, manifests.job(metadata={"name": "trainer"}))
+    assert "name is reserved: pods are named by job, role, index and attempt" in answer, answer
+
+
 def test_unknown_pod_fields_are_kept(admin: ApiClient) -> None:
     container = {
         "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
