@@ -183,6 +183,31 @@ def test_spread_keeps_whole_segments_for_a_later_role() -> None:
     assert decide(cluster(*machines, jobs=(_gang(*roles),), levels=("block", "rack"))).admitted
 
 
+def test_narrow_spread_leaves_what_a_wide_one_allows() -> None:
+    """Beside a0 the block may give two nodes, and rack a one: a1 and b0, not a1 and a2."""
+    machines = [
+        _with_cpu("a0", "x", "a"),
+        *(node(name, "x", name[0]) for name in ("a1", "a2", "b0")),
+    ]
+    spreads = (TierLimit("rack", 2), TierLimit("block", 3))
+    constraints = TopologyConstraints(spreads=spreads)
+    roles = [
+        Role(1, {GPU: 8, "cpu": 8_000}, name="actor", constraints=constraints),
+        replace(WORKERS, constraints=constraints),
+    ]
+    (admit,) = decide(cluster(*machines, jobs=(_gang(*roles),), levels=("block", "rack"))).admitted
+    assert admit.nodes[0] == "a0"
+    assert "b0" in admit.nodes
+
+
+def test_domains_of_a_gang_are_those_of_all_roles_once() -> None:
+    machines = [_with_cpu("a0", "a"), _with_cpu("b0", "b")]
+    (admit,) = decide(
+        cluster(*machines, jobs=(_gang(WORKERS, EVALUATOR),), levels=("rack",))
+    ).admitted
+    assert admit.spans == (2,)
+
+
 def test_gang_is_tried_in_other_orders_of_its_roles() -> None:
     """In the order of the nodes to spare, and with these spared, the gang does not fit."""
     machines = [
