@@ -116,7 +116,14 @@ def with_previous_nodes(job: Job, nodes: tuple[str, ...]) -> Job:
         return job
     pod_ranges = job.pod_ranges if len(job.roles) > 1 else (slice(None),)
     its = zip(job.roles, pod_ranges, strict=True)
-    return replace(job, roles=tuple(replace(role, before=nodes[pods]) for role, pods in its))
+    return replace(job, roles=tuple(replace(role, before=_once(nodes[pods])) for role, pods in its))
+
+
+def _once(nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """These nodes, each once: if the roles changed since, two pods of one may have shared a node
+    when they were of several."""
+    first: dict[str, int] = {}
+    return tuple(name if first.setdefault(name, at) == at else "" for at, name in enumerate(nodes))
 
 
 def is_draining(

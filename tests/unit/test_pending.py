@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from fixtures import attempts
-from railwright_scheduler import pending
+from fixtures import GPU, attempts, cluster, job, node
+from railwright_scheduler import decide, pending
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.model.workload import Parallelism
+from railwright_scheduler.simulator.network import workload_of
 
 NODES = 64
 
@@ -40,3 +42,12 @@ def test_work_for_a_lost_gang_grows_with_its_nodes_alone() -> None:
         [entry], {entry.key: ObservedAttempt(pods=pods)}, frozenset(names())
     )
     assert Compared.times < 8 * NODES
+
+
+def test_pods_of_a_changed_role_share_no_node() -> None:
+    """Pods of two roles shared n0. Now they are of one role, whose ranks stay where they were."""
+    changed = job(replicas=3, per_pod={GPU: 4}, workload=workload_of(Parallelism(data=3)))
+    again = pending.with_previous_nodes(changed, ("n0", "n0", "n1"))
+    machines = [node(f"n{at}", "a") for at in range(3)]
+    (admit,) = decide(cluster(*machines, jobs=(again,), levels=("rack",))).admitted
+    assert sorted(admit.nodes) == ["n0", "n1", "n2"]
