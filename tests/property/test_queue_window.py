@@ -156,6 +156,13 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     assert reasons_of(decisions)["large"] == reason
 
 
+def test_job_not_evaluated_has_its_position_of_now() -> None:
+    """Others that were before it have started since."""
+    jobs = tuple(_waiting(name, 0, 1) for name in "abc")
+    snapshot = Snapshot((), (node("n0", used={GPU: 8}),), ("default",), jobs)
+    assert reasons_of(decide(snapshot, reasons={"c": NotEvaluated(9)}))["c"] == NotEvaluated(3)
+
+
 def test_window_goes_on_where_it_stopped() -> None:
     """Each job takes a quarter of the bound: two at the front, then two behind them."""
     positions = [(0, 0, str(number)) for number in range(9)]

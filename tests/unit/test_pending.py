@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fixtures import GPU, attempts, cluster, job, node
 from railwright_scheduler import decide, pending
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -51,3 +53,11 @@ def test_pods_of_a_changed_role_share_no_node() -> None:
     machines = [node(f"n{at}", "a") for at in range(3)]
     (admit,) = decide(cluster(*machines, jobs=(again,), levels=("rack",))).admitted
     assert sorted(admit.nodes) == ["n0", "n1", "n2"]
+
+
+def test_job_that_returns_reserves_and_has_no_reason() -> None:
+    """It waits for its own pods to go, and for nothing that a user could change."""
+    snapshot = replace(cluster(node("n0", used={GPU: 8})), returning=(job(),))
+    decided = decide(snapshot)
+    assert decided.waiting == ()
+    assert decided.reservations == {job().uid: ("n0",)}
