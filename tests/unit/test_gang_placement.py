@@ -299,6 +299,26 @@ def test_gang_of_several_roles_reserves_as_it_would_start() -> None:
         assert sorted(decided.reservations[job().uid]) == ["n0", "n1"]
 
 
+def test_reservation_leaves_later_roles_what_they_need() -> None:
+    """A role could take n9 now, which another needs once it is free; others do for the first."""
+    in_block = TopologyConstraints(required="block")
+    narrow = TopologyConstraints(spreads=(TierLimit("rack", 2),))
+    roles = (
+        Role(1, {GPU: 8}, name="first", constraints=in_block),
+        Role(1, {GPU: 1}, name="anywhere", shares_topology=False),
+        Role(1, {GPU: 8}, name="second", constraints=in_block),
+        Role(2, {GPU: 1}, name="narrow", constraints=narrow, shares_topology=False),
+    )
+    elsewhere = [node(f"n{at}", "", "") for at in range(6)]
+    in_racks = [node("n6", "", "a"), node("n7", "a", "a"), node("n8", "c", "")]
+    busy = node("n9", "c", "a", used={GPU: 1})
+    gang = replace(job(), roles=roles)
+    decided = decide(cluster(*elsewhere, *in_racks, busy, jobs=(gang,), levels=("block", "rack")))
+    first, _, second, *others = decided.reservations[gang.uid]
+    assert {first, second} == {"n8", "n9"}
+    assert sorted(others) == ["n6", "n7"]
+
+
 def _trials(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
     """The trials of all searches from here on."""
     found: list[Trial] = []

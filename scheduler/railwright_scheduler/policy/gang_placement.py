@@ -76,9 +76,7 @@ class GangPlacer:
             return self._free_nodes.allowed(demands[number].signature, its, taken)
 
         def choose(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
-            # Mapping ranks takes far longer than placing them, and most trials fail.
-            role = replace(demands[number].role, workload=None)
-            return self._selector.select(role, near, its, work).nodes
+            return self._selector.select_unmapped(demands[number].role, near, its, work)
 
         search = GangSearch(self._cluster, demands, allowed_of, choose, work)
         found = search.find(limits)

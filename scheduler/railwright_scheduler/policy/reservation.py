@@ -13,13 +13,13 @@ reserves once they have started.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
@@ -30,6 +30,11 @@ from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
 RowAmounts = Sequence[tuple[int, int]]
 """What one pod requests: each resource's row, and the amount."""
+
+Select = Callable[[Role, Mask, ResolvedConstraints, WorkBudget], Ints]
+"""Of these nodes, those that suit a role best."""
+
+Taking = Sequence[Taken]
 
 _UNRESERVED = np.iinfo(np.int64).max
 
@@ -48,15 +53,22 @@ class _Target:
 class Reservations:
     """What the jobs handled so far in this cycle have reserved.
 
-    ``previous`` has the node names of the last cycle's reservations by job UID; ``waiting`` the
-    jobs that wait for nodes, each with how many it could have now without reservations of others.
+    ``select`` chooses nodes as for a start. ``previous`` has the node names of the last cycle's
+    reservations by job UID; ``waiting`` the jobs that wait for nodes, each with how many it could
+    have now without reservations of others.
     """
 
     def __init__(
-        self, cluster: Cluster, capacity: Capacity, previous: Mapping[str, tuple[str, ...]]
+        self,
+        cluster: Cluster,
+        capacity: Capacity,
+        select: Select,
+        *,
+        previous: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._cluster = cluster
         self._capacity = capacity
+        self._select = select
         self.previous = previous
         self._columns = (
             {node.name: column for column, node in enumerate(cluster.nodes)} if previous else {}
@@ -99,17 +111,40 @@ class Reservations:
             only, way = target(0), limits[0]
             return (self._choose_under(only, way, self._eligible(only, way), work),)
 
+        return self._search(demands, limits, target, work)
+
+    def _search(
+        self,
+        demands: Sequence[RoleDemand],
+        limits: Sequence[ResolvedConstraints],
+        target: Callable[[int, Sequence[Taken]], _Target],
+        work: WorkBudget,
+    ) -> tuple[Ints, ...]:
+        """The nodes of each role that are nearest to starting. Where these would leave too little
+        for another role: those that the gang would start on if all were free, so that no gang that
+        could start then waits without a reservation."""
+
         def allowed(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
             return self._eligible(target(number, taken), its)
 
-        def choose(
-            number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
-        ) -> Ints:
+        def nearest(number: int, its: ResolvedConstraints, near: Mask, taken: Taking) -> Ints:
             return self._choose_under(target(number, taken), its, near, work)
 
-        search = GangSearch(self._cluster, demands, allowed, choose, work)
-        found = search.find(limits)
-        return () if isinstance(found, UnplacedRole) else found[1]
+        def to_start(number: int, its: ResolvedConstraints, near: Mask, _: Taking) -> Ints:
+            return self._select(demands[number].role, near, its, work)
+
+        def as_if_free(number: int, its: ResolvedConstraints, near: Mask, taken: Taking) -> Ints:
+            free = replace(target(number, taken), kept=np.zeros_like(near), startable=near)
+            return self._choose_under(free, its, near, work)
+
+        end = work.searched + SEARCH_WORK
+        for choose in (nearest, to_start, as_if_free):
+            found = GangSearch(self._cluster, demands, allowed, choose, work).find(limits)
+            if not isinstance(found, UnplacedRole):
+                return found[1]
+            if work.searched >= end:
+                break
+        return ()
 
     def _nearest_way(self, target: _Target) -> ResolvedConstraints | None:
         """Of the constraints under which earlier reservations leave capacity for the role by

@@ -65,8 +65,10 @@ class SchedulingQueue:
         self._admission = admission
         self._capacity = Capacity(cluster)
         self._traffic = Traffic(cluster, snapshot.senders, isolation, traffic_work)
-        self._reservations = Reservations(cluster, self._capacity, snapshot.reserved)
         selector = NodeSelector(cluster, self._capacity, self._traffic)
+        self._reservations = Reservations(
+            cluster, self._capacity, selector.select_unmapped, previous=snapshot.reserved
+        )
         self._free_nodes = FreeNodes(cluster, self._capacity, selector, self._reservations)
         name_length = max((len(node.name) for node in cluster.nodes), default=0)
         self._stages: tuple[DecisionStage, ...] = (

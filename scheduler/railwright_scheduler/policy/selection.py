@@ -72,6 +72,12 @@ class NodeSelector:
         """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
         return self._placed(role, self._preferred(allowed, limits, role.replicas), limits, work)
 
+    def select_unmapped(
+        self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
+    ) -> Ints:
+        """The same for a trial, whatever the ranks send: mapping takes far longer than placing."""
+        return self.select(replace(role, workload=None), allowed, limits, work).nodes
+
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
         """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
         scale_up_level = self._cluster.scale_up_level
