@@ -311,7 +311,11 @@ class StateBuilder:
         priority = self.site.priority(spec.priority_class_name)
         classes = tuple(map(self.site.runtime_class, _runtime_classes(cached)))
         kept = self._core_jobs.get(cached.uid)
-        if kept is not None and kept.converted is cached and kept.classes == (priority, classes):
+        if (
+            kept is not None
+            and kept.converted is cached
+            and (kept.job.priority, kept.classes) == (priority, classes)
+        ):
             return kept
         roles, refused = job_roles.with_runtime_classes(cached.roles, classes)
         job = Job(
@@ -324,18 +328,19 @@ class StateBuilder:
             attempt=cached.record.attempt + 1,
             roles=roles,
         )
-        core = _CoreJob(cached, (priority, classes), job, refused)
+        core = _CoreJob(cached, classes, job, refused)
         self._core_jobs[cached.uid] = core
         return core
 
 
 @dataclass(frozen=True, slots=True)
 class _CoreJob:
-    """A job as a value of the core, and from what it was converted. ``refused`` is why none of its
+    """A job as a value of the core, and from what it was converted: the cached job, and the
+    RuntimeClass of each role, None for no class. ``refused`` is why none of its
     next pods can be created with its runtime classes; the pods that run were created before."""
 
     converted: CachedJob
-    classes: tuple[int, tuple[SiteObject | None, ...]]
+    classes: tuple[SiteObject | None, ...]
     job: Job
     refused: RuntimeClassRefused | None
 

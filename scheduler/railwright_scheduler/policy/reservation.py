@@ -34,7 +34,6 @@ RowAmounts = Sequence[tuple[int, int]]
 Select = Callable[[Role, Mask, ResolvedConstraints, WorkBudget], Ints]
 """Of these nodes, those that suit a role best."""
 
-Taking = Sequence[Taken]
 
 _UNRESERVED = np.iinfo(np.int64).max
 
@@ -127,13 +126,17 @@ class Reservations:
         def allowed(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
             return self._eligible(target(number, taken), its)
 
-        def nearest(number: int, its: ResolvedConstraints, near: Mask, taken: Taking) -> Ints:
+        def nearest(
+            number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
+        ) -> Ints:
             return self._choose_under(target(number, taken), its, near, work)
 
-        def to_start(number: int, its: ResolvedConstraints, near: Mask, _: Taking) -> Ints:
+        def to_start(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
             return self._select(demands[number].role, near, its, work)
 
-        def as_if_free(number: int, its: ResolvedConstraints, near: Mask, taken: Taking) -> Ints:
+        def as_if_free(
+            number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
+        ) -> Ints:
             free = replace(target(number, taken), kept=np.zeros_like(near), startable=near)
             return self._choose_under(free, its, near, work)
 
