@@ -36,7 +36,7 @@ from railwright_scheduler.cluster_state import ClusterState, ObservedJob, sendin
 from railwright_scheduler.communication import measured
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
-from railwright_scheduler.mapping.request import MappingRequest, build_request
+from railwright_scheduler.mapping.request import OrderRequest, build_request
 from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.reasons import WAITING_REASONS, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, SendingJob, Snapshot
@@ -335,12 +335,12 @@ def _decided(
     return admitted[0].nodes if admitted else None
 
 
-def _key(request: MappingRequest) -> Key:
+def _key(request: OrderRequest) -> Key:
     return request.key
 
 
 @remembered(KEPT_BYTES_MAX, _key)
-def _as_it_stands(work: WorkBudget, request: MappingRequest) -> float:
+def _as_it_stands(work: WorkBudget, request: OrderRequest) -> float:
     """Seconds of a step with every rank where it was before; 0 where none is predicted."""
     order = np.array(request.before, dtype=np.int64)
     return OrderEvaluator(request, work).evaluate(order).step_us / 1e6

@@ -63,7 +63,7 @@ def _case(case: Case) -> Figures:
     rng = np.random.default_rng(0)
     shuffled = _shuffled(places, rng)
     started_s = time.perf_counter()
-    ours = cost(exchanges, shuffled, mapper.map_ranks(exchanges, shuffled))
+    ours = cost(exchanges, shuffled, mapper.assign(exchanges, shuffled))
     ours_s = time.perf_counter() - started_s
     nodes = np.split(np.arange(places.count), np.flatnonzero(np.diff(places.domains[0])) + 1)
     by_chance = [np.concatenate([nodes[at] for at in rng.permutation(len(nodes))]) for _ in RANDOM]

@@ -23,7 +23,7 @@ from fixtures.jobs import with_role
 from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.policy import ranks
+from railwright_scheduler.mapping import gang_mapping
 
 JOBS = int(os.environ.get("RAILWRIGHT_JOBS", "300"))
 NODES = (1, 2, 3, 9, 16, 31, 64, 97, 128, 256, 500, 512, 1_000, 1_024, 1_999, 2_048)
@@ -96,7 +96,7 @@ def _recorded() -> Iterator[list[WorkBudget]]:
         made.append(WorkBudget())
         return made[-1]
 
-    with mock.patch.object(ranks, "WorkBudget", budget):
+    with mock.patch.object(gang_mapping, "WorkBudget", budget):
         yield made
 
 

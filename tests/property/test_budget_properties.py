@@ -14,7 +14,7 @@ from fixtures.examples import examples
 from railwright_scheduler import decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
-from railwright_scheduler.policy import ranks
+from railwright_scheduler.mapping import gang_mapping
 
 SEEDS = st.integers(0, 2**32 - 1)
 NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])
@@ -36,7 +36,7 @@ def test_planning_work_is_within_budget(seed: int, shape: str, nodes: int) -> No
 
     for limit in (PLANNING_WORK, 3_000_000):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ranks, "WorkBudget", budget)
+            patch.setattr(gang_mapping, "WorkBudget", budget)
             found = [decide(asked, isolation) for _ in range(2)]
         assert not isolation.faults
         # What was kept of the first time costs the same the second time, and changes nothing.

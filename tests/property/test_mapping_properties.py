@@ -69,7 +69,7 @@ def test_mapping_is_complete_and_beats_the_order(
     problem: tuple[TrafficMatrix, Places],
 ) -> None:
     job, places = problem
-    found = mapper.map_ranks(job, places, budget=BUDGET)
+    found = mapper.assign(job, places, budget=BUDGET)
     assert sorted(found.tolist()) == list(range(places.count))
     its = cost(job, places, found)
     assert its == pytest.approx(counted(job, places, found.tolist()))
@@ -84,7 +84,7 @@ def test_what_domains_are_called_changes_nothing(
     job, places = problem
     renamed, _ = exchanging.renamed(places, seed=seed)
     one, other = (
-        cost(job, each, mapper.map_ranks(job, each, budget=BUDGET)) for each in (places, renamed)
+        cost(job, each, mapper.assign(job, each, budget=BUDGET)) for each in (places, renamed)
     )
     assert one == other
 
@@ -131,9 +131,9 @@ def test_whatever_the_budget_there_is_a_mapping(
     problem: tuple[TrafficMatrix, Places], budget: int
 ) -> None:
     job, places = problem
-    found = mapper.map_ranks(job, places, budget=budget)
+    found = mapper.assign(job, places, budget=budget)
     assert sorted(found.tolist()) == list(range(places.count))
-    least = mapper.map_ranks(job, places, budget=0)
+    least = mapper.assign(job, places, budget=0)
     assert cost(job, places, found) <= cost(job, places, least)
 
 
@@ -145,7 +145,7 @@ def test_few_nodes_are_laid_out_as_well_as_can_be(problem: tuple[TrafficMatrix, 
     job, places = problem
     rooms = blocks.rooms(places, blocks.volume(job, places))
     assume(len(rooms.members) <= exact.NODES_MAX)
-    found = mapper.map_ranks(job, places)
+    found = mapper.assign(job, places)
     for its in blocks.groupings(job, rooms.members.shape[1]):
         best = its.spread(exact.mapped(its.matrix, rooms.places), rooms)
         assert cost(job, places, found) <= cost(job, places, best) * (1 + 1e-12)

@@ -24,9 +24,10 @@ from railwright_scheduler import (
 )
 from railwright_scheduler import decide as decide_unbounded
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.reasons import LedgerFull
 from railwright_scheduler.model.snapshot import QueueRound
 from railwright_scheduler.policy import order
-from railwright_scheduler.policy.admission import Admission
+from railwright_scheduler.policy.admission import Admission, LedgerCapacity
 from railwright_scheduler.policy.queue_window import EvaluationWork, QueueWindow
 
 
@@ -154,6 +155,26 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     assert [admit.job_uid for admit in decisions.admitted] == ["other"]
     assert decisions.reservations.get("large") == snapshot.reserved["large"]
     assert reasons_of(decisions)["large"] == reason
+
+
+def test_a_kept_reservation_holds_behind_a_job_without_one() -> None:
+    """The first job, of the same kind, has no room in the ledger: it neither starts nor reserves,
+    and the nodes that were free for it are free no more behind ``large``."""
+    jobs = (_waiting("vast", 2, 4), _waiting("large", 1, 4), _waiting("small", 0, 1))
+    snapshot = Snapshot(
+        levels=(),
+        nodes=tuple(node(f"n{at}", used={GPU: 8} if at == 0 else {}) for at in range(5)),
+        queues=("default",),
+        jobs=jobs,
+        reserved={"large": ("n1", "n2", "n3", "n4")},
+        queue_round=QueueRound(order.position(jobs[2]), order.position(jobs[2])),
+    )
+    capacity = LedgerCapacity(limit=1, free=1, share=1, held=0)
+    admission = Admission(0, capacity, lambda admit: 3 if admit.job_uid == "vast" else 1)
+    reason = BlockedByReservation(2, "team/x", first_need=1, first_free=0, need=4, free=4)
+    decisions = decide(snapshot, reasons={"large": reason}, admission=admission)
+    assert isinstance(reasons_of(decisions)["vast"], LedgerFull)
+    assert decisions.admitted == ()
 
 
 def test_job_not_evaluated_has_its_position_of_now() -> None:

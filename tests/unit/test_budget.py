@@ -15,8 +15,9 @@ from railwright_scheduler import Snapshot, decide
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cost import transformer
+from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
-from railwright_scheduler.mapping.request import MappingRequest, build_request
+from railwright_scheduler.mapping.request import OrderRequest, build_request
 from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.snapshot import SendingJob
 from railwright_scheduler.model.workload import (
@@ -27,7 +28,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
-from railwright_scheduler.policy import link_traffic, ranks
+from railwright_scheduler.policy import link_traffic
 from railwright_scheduler.remembered import Key, Remembered, remembered
 from railwright_topology.links import Links
 
@@ -71,7 +72,7 @@ class Recorded(WorkBudget):
 @pytest.fixture
 def budgets(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
     Recorded.made = []
-    monkeypatch.setattr(ranks, "WorkBudget", Recorded)
+    monkeypatch.setattr(gang_mapping, "WorkBudget", Recorded)
     return Recorded.made
 
 
@@ -95,7 +96,7 @@ def test_search_leaves_work_for_its_result() -> None:
 
 
 def test_job_over_budget_gets_the_network_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(1_000))
+    monkeypatch.setattr(gang_mapping, "WorkBudget", lambda: WorkBudget(1_000))
     (found,) = decide(world(dense(Parallelism(tensor=8, pipeline=2, data=4)), 4, 4)).admitted
     assert list(found.nodes) == sorted(found.nodes)
     assert found.score == PlacementScore((), over_budget=True)
@@ -107,7 +108,7 @@ def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) 
     """What it begins with is found with a part of what the whole search takes."""
     split = Parallelism(tensor=8, pipeline=4, data=8)
     asked = dense(split, framework=Framework.MEGATRON_PIPELINE_FIRST)
-    monkeypatch.setattr(ranks, "WorkBudget", lambda: WorkBudget(80_000_000))
+    monkeypatch.setattr(gang_mapping, "WorkBudget", lambda: WorkBudget(80_000_000))
     (found,) = decide(world(asked, 8, 8, 8, 8)).admitted
     assert found.score is not None
     assert found.score.over_budget
@@ -208,7 +209,7 @@ def test_recorded_groups_are_no_part_of_a_key() -> None:
     derived = dense(Parallelism(tensor=8, pipeline=2, data=4))
     seen = profiles.profile(derived)
     plain, other = (
-        MappingRequest(replace(derived, profile=each), 8, 8, 1, (), (), (), (), 0)
+        OrderRequest(replace(derived, profile=each), 8, 8, 1, (), (), (), (), 0)
         for each in (seen, replace(seen, kinds=seen.kinds[:1]))
     )
     again = replace(plain, workload=replace(derived, profile=profiles.profile(derived)))
@@ -221,7 +222,7 @@ def test_running_job_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it sends is computed in the first cycle, also if that is too much work."""
     made: list[int] = []
 
-    def counted(request: MappingRequest, work: WorkBudget) -> OrderEvaluator:
+    def counted(request: OrderRequest, work: WorkBudget) -> OrderEvaluator:
         made.append(request.nodes)
         return OrderEvaluator(request, work)
 
@@ -242,9 +243,9 @@ class Costly:
     """Spends this work for each gang, and has no traffic."""
 
     work = 0
-    made: list[MappingRequest]
+    made: list[OrderRequest]
 
-    def __init__(self, request: MappingRequest, work: WorkBudget) -> None:
+    def __init__(self, request: OrderRequest, work: WorkBudget) -> None:
         work.spend(self.work)
         self.made.append(request)
 
@@ -253,7 +254,7 @@ class Costly:
 
 
 @pytest.fixture
-def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[MappingRequest]:
+def reckoned(monkeypatch: pytest.MonkeyPatch) -> list[OrderRequest]:
     """The gangs whose traffic was computed."""
     Costly.made = []
     monkeypatch.setattr(link_traffic, "OrderEvaluator", Costly)
@@ -274,7 +275,7 @@ ASKED = dense(Parallelism(tensor=8, pipeline=2, data=2))
 
 
 def test_traffic_of_all_jobs_is_within_one_budget(
-    reckoned: list[MappingRequest], monkeypatch: pytest.MonkeyPatch
+    reckoned: list[OrderRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that it does not suffice for follow in the next decisions."""
     monkeypatch.setattr(Costly, "work", 10_000_000)
@@ -290,7 +291,7 @@ def test_traffic_of_all_jobs_is_within_one_budget(
 
 
 def test_largest_gangs_are_reckoned_first_in_any_order(
-    reckoned: list[MappingRequest], monkeypatch: pytest.MonkeyPatch
+    reckoned: list[OrderRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Costly, "work", 20_000_000)
     found = []
@@ -305,7 +306,7 @@ def test_largest_gangs_are_reckoned_first_in_any_order(
     assert 9 < len(first) < 69
 
 
-def test_repeated_traffic_request_is_cached(reckoned: list[MappingRequest]) -> None:
+def test_repeated_traffic_request_is_cached(reckoned: list[OrderRequest]) -> None:
     """If not all results fit in the cache, the same ones are requested each time."""
     asked = world(ASKED, 512, 8, senders=runs(700, 512, sequence=300_000))
     decide(asked)

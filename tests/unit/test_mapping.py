@@ -61,7 +61,7 @@ def test_where_rings_fill_domains_the_best_there_is_is_found(
     job = exchanging.job(shape)
     places = exchanging.nodes_of(leaves, 8, DISTANCE)
     scrambled = exchanging.renamed(places, seed=1)[0]
-    found = mapper.map_ranks(job, scrambled, budget=BUDGET)
+    found = mapper.assign(job, scrambled, budget=BUDGET)
     assert cost(job, scrambled, found) <= exchanging.best_boxed(job, places) * (1 + 1e-12)
 
 
@@ -71,7 +71,7 @@ def test_what_is_planted_into_unequal_domains_is_found() -> None:
     job = exchanging.job((8, 12, 4))
     places = exchanging.nodes_of([[5, 7, 8, 4], [6, 6, 3, 9]], 8, DISTANCE)
     scrambled = exchanging.renamed(places, seed=2)[0]
-    found = mapper.map_ranks(job, scrambled, budget=BUDGET)
+    found = mapper.assign(job, scrambled, budget=BUDGET)
     in_order = cost(job, places, np.arange(job.ranks))
     assert cost(job, scrambled, found) <= in_order
 
@@ -79,7 +79,7 @@ def test_what_is_planted_into_unequal_domains_is_found() -> None:
 def test_the_same_input_gives_the_same_mapping() -> None:
     job = exchanging.job((4, 6, 4))
     places = exchanging.nodes_of([[3, 2, 5], [1, 1]], 8, DISTANCE)
-    one, other = (mapper.map_ranks(job, places, budget=BUDGET) for _ in range(2))
+    one, other = (mapper.assign(job, places, budget=BUDGET) for _ in range(2))
     assert np.array_equal(one, other)
 
 
@@ -91,10 +91,10 @@ def test_distances_that_shrink_outwards_are_refused() -> None:
 def test_job_without_traffic_is_placed_anywhere() -> None:
     nothing = np.array([], dtype=np.int64)
     job = TrafficMatrix((4,), nothing, nothing, np.array([]))
-    found = mapper.map_ranks(job, exchanging.nodes_of([[2]], 2, (1.0, 2.0, 3.0, 4.0)), budget=100)
+    found = mapper.assign(job, exchanging.nodes_of([[2]], 2, (1.0, 2.0, 3.0, 4.0)), budget=100)
     assert sorted(found.tolist()) == [0, 1, 2, 3]
 
 
 def test_job_needs_as_many_places_as_ranks() -> None:
     with pytest.raises(ValueError, match="12 ranks need as many places, not 16"):
-        mapper.map_ranks(exchanging.job((4, 3, 1)), exchanging.nodes_of([[2]], 8, DISTANCE))
+        mapper.assign(exchanging.job((4, 3, 1)), exchanging.nodes_of([[2]], 8, DISTANCE))

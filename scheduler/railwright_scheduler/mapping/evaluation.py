@@ -29,7 +29,7 @@ from railwright_scheduler.cost.placement_effects import PlacementEffects, StepPr
 from railwright_scheduler.cost.stragglers import StragglerPlacement
 from railwright_scheduler.mapping import mapper
 from railwright_scheduler.mapping.problem import Places, cost
-from railwright_scheduler.mapping.request import MappingRequest
+from railwright_scheduler.mapping.request import OrderRequest
 
 TABLE_MAX = 1 << 20
 """Ranks times those that one of them exchanges with at most: beyond it nothing is laid out."""
@@ -85,7 +85,7 @@ class OrderEvaluator:
     """Orders of one gang's nodes at ``places``, with the traffic ``sent`` in a step. All methods
     may raise OverBudgetError."""
 
-    def __init__(self, request: MappingRequest, work: WorkBudget = UNLIMITED) -> None:
+    def __init__(self, request: OrderRequest, work: WorkBudget = UNLIMITED) -> None:
         self._work = work
         work.spend(CALL * (1 + len(request.tiers)) + KIND * len(request.kinds))
         work.spend(2 * ELEMENT * request.nodes * (1 + len(request.tiers)))
@@ -118,7 +118,7 @@ class OrderEvaluator:
         reducing = [(np.array(each.domains), np.array(each.reduces)) for each in request.tiers]
         sums = NetworkReduction(communicators, per_node, reducing, work)
 
-        def steps(its: MappingRequest) -> StepPredictor:
+        def steps(its: OrderRequest) -> StepPredictor:
             stands = np.array(its.stands or [0] * count)
             return StepPredictor(
                 self._workload,
@@ -159,12 +159,12 @@ class OrderEvaluator:
     def _laid(self, exchanged: TrafficMatrix) -> Ints:
         """The problem with segments as units: complete segments are mapped."""
         if self._segment == 1:
-            return mapper.map_ranks(exchanged, self.places, budget=self._budget, work=self._work)
+            return mapper.assign(exchanged, self.places, budget=self._budget, work=self._work)
         self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
         ranks = np.arange(exchanged.ranks)
         merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
         places = self.places.only(ranks[:: self._segment])
-        where = mapper.map_ranks(merged, places, budget=self._budget, work=self._work)
+        where = mapper.assign(merged, places, budget=self._budget, work=self._work)
         return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def evaluate(self, order: Ints) -> EvaluatedOrder:

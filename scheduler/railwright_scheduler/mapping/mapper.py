@@ -54,7 +54,7 @@ class _Layout:
     where: Ints
 
 
-def map_ranks(
+def assign(
     matrix: TrafficMatrix, places: Places, *, budget: int = BUDGET, work: WorkBudget = UNLIMITED
 ) -> Ints:
     """The place of each rank in the best mapping found, onto as many places as ranks, whatever

@@ -40,7 +40,7 @@ class RequestTier:
 
 
 @dataclass(frozen=True, slots=True)
-class MappingRequest:
+class OrderRequest:
     """A job and the nodes to map its ranks onto, in the network's order; the nearest tier is the
     first. ``kinds`` are the names of their machines, each with its relative speed, and ``stands``
     that of each node; it is empty if all are of one. ``before`` has the node of each rank in the
@@ -77,7 +77,7 @@ class MappingRequest:
         return () if unsupported or len(found) < len(self.kinds) else tuple(found)
 
     @property
-    def even(self) -> MappingRequest:
+    def even(self) -> OrderRequest:
         """The same if all machines were as fast as most of their kind."""
         names = sorted({name for name, _ in self.kinds})
         stands = (names.index(self.kinds[its][0]) for its in self.stands)
@@ -93,7 +93,7 @@ class MappingRequest:
 
 def build_request(
     role: Role, cluster: Cluster, nodes: Ints, *, budget: int, uses: Uses = ()
-) -> MappingRequest:
+) -> OrderRequest:
     """Map a job that has a workload onto these nodes (columns, ascending), beside what others
     make of the uplinks."""
     assert role.workload is not None
@@ -108,7 +108,7 @@ def build_request(
 
 def build_unshared_request(
     workload: Workload, ranks_per_node: int, cluster: Cluster, nodes: Ints
-) -> MappingRequest:
+) -> OrderRequest:
     """The same request without other traffic and without a search."""
     workload = measured.held(workload, cluster.devices(nodes))
     its = [cluster.nodes[column] for column in nodes.tolist()]
@@ -118,7 +118,7 @@ def build_unshared_request(
     stands = tuple(at[node.machine, node.relative_speed] for node in its) if len(kinds) > 1 else ()
     levels = zip(cluster.uplinks, cluster.reducing, strict=True)
     tiers = tuple(_tier(*each, nodes=nodes) for each in levels)[::-1]
-    return MappingRequest(
+    return OrderRequest(
         workload, len(nodes), ranks_per_node, 1, tuple(kinds), stands, tiers, (), budget=0
     )
 

@@ -47,12 +47,12 @@ class ResolvedConstraints:
     @property
     def takes_all(self) -> bool:
         """Whether a gang may have all nodes of a domain, however many these are."""
-        return self.segment == 1 and self.spread >= UNLIMITED
+        return not self.spreads and self.segment == 1
 
     @property
     def segment(self) -> int:
         """The size of the largest segments."""
-        return max((each.pods for each in self.segments), default=1)
+        return max(each.pods for each in self.segments) if self.segments else 1
 
     @property
     def segment_level(self) -> int:
@@ -62,7 +62,7 @@ class ResolvedConstraints:
     @property
     def spread(self) -> int:
         """The fewest pods that all domains of some level are limited to."""
-        return min((each.pods for each in self.spreads), default=UNLIMITED)
+        return min(each.pods for each in self.spreads) if self.spreads else UNLIMITED
 
     @property
     def spread_level(self) -> int:

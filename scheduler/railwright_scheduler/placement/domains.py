@@ -10,6 +10,7 @@ choices; the tree ends above them, and they only count in ``spans``.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from numpy.typing import NDArray
 from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN, Node
 
 _Step = tuple[bool, str, str]
+
+PATHS_MAX = 16_384
+"""Cached paths: most nodes share one with others. Nodes without labels have one each, and more of
+them than this are computed each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,12 @@ def of(nodes: Sequence[Node], levels: int) -> Domains:
 
 
 def _path(node: Node) -> tuple[_Step, ...]:
+    return _path_of(node.domains, node.name if UNKNOWN_DOMAIN in node.domains else "")
+
+
+@functools.lru_cache(PATHS_MAX)
+def _path_of(domains: tuple[str, ...], name: str) -> tuple[_Step, ...]:
+    """``name`` is that of the node if one of its domains is not known: it is alone there."""
     return tuple(
-        (True, label, node.name) if label == UNKNOWN_DOMAIN else (False, label, "")
-        for label in node.domains
+        (True, label, name) if label == UNKNOWN_DOMAIN else (False, label, "") for label in domains
     )

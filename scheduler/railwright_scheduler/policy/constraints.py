@@ -12,7 +12,7 @@ from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
-from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
+from railwright_scheduler.placement import ANYWHERE, LevelLimit, ResolvedConstraints
 from railwright_scheduler.policy.candidate import Candidate
 
 
@@ -29,14 +29,14 @@ class ConstraintResolver:
         ways: list[Sequence[ResolvedConstraints]] = []
         for role in candidate.job.roles:
             asked = role.constraints
-            if asked not in self._resolved:
+            limits = self._resolved.get(asked)
+            if limits is None:
                 levels, finest = self._cluster.levels, self._cluster.domains.finest
-                self._resolved[asked] = resolve(asked, levels, finest)
-            limits = self._resolved[asked]
+                limits = self._resolved[asked] = resolve(asked, levels, finest)
             if isinstance(limits, TierNotFound):
                 return candidate.refused(limits)
             ways.append(self._rail_orders(limits) if asked.aligned else [limits])
-        return replace(candidate, ways=ways)
+        return candidate._replace(ways=ways)
 
     def _rail_orders(self, limits: ResolvedConstraints) -> Sequence[ResolvedConstraints]:
         if limits not in self._aligned:
@@ -50,7 +50,7 @@ def resolve(
     """The constraints by number of level, or the first tier that the network does not have.
     ``finest`` is the last level of the tree of all nodes' domains."""
     if constraints == NO_CONSTRAINTS:
-        return ResolvedConstraints()
+        return ANYWHERE
     numbers: dict[str, int] = {}
     for tier in (
         constraints.required,

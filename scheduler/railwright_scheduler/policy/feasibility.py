@@ -58,7 +58,7 @@ class Feasibility:
         """The candidate with the demand of each role."""
         roles = candidate.job.roles
         demands = [self._demand(*each) for each in zip(roles, candidate.ways, strict=True)]
-        found = replace(candidate, demands=demands)
+        found = candidate._replace(demands=demands)
         for demand in demands:
             role = demand.role
             if self._capacity_of(demand.signature, demand.largest) < role.replicas:
@@ -68,7 +68,9 @@ class Feasibility:
 
     def _demand(self, role: Role, ways: Sequence[ResolvedConstraints]) -> RoleDemand:
         signature = self._signature(role)
-        largest = max(ways, key=lambda way: self._capacity_of(signature, way))
+        largest = ways[0]
+        if len(ways) > 1:
+            largest = max(ways, key=lambda way: self._capacity_of(signature, way))
         return RoleDemand(role, signature, ways, largest)
 
     def _signature(self, role: Role) -> SchedulingSignature:
@@ -81,13 +83,15 @@ class Feasibility:
 
     def _capacity_of(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
         """The most pods of this signature in one gang, on an empty and healthy cluster."""
-        if limits == placement.ANYWHERE:
+        if limits is placement.ANYWHERE:
             return signature.candidates_count
         key = (signature.index, limits)
-        if key not in self._capacity:
+        capacity = self._capacity.get(key)
+        if capacity is None:
             meant = self._cluster.meant(signature.candidates, limits)
-            self._capacity[key] = placement.capacity(self._cluster.domains, meant, limits)
-        return self._capacity[key]
+            capacity = placement.capacity(self._cluster.domains, meant, limits)
+            self._capacity[key] = capacity
+        return capacity
 
     def _never_fits(
         self, role: Role, signature: SchedulingSignature, limits: ResolvedConstraints
@@ -228,4 +232,4 @@ def _excluded(
 
 
 def _pairs(mapping: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-    return tuple(sorted(mapping.items()))
+    return tuple(sorted(mapping.items())) if len(mapping) > 1 else tuple(mapping.items())

@@ -47,6 +47,7 @@ class FreeNodes:
         self._selector = selector
         self._reservations = reservations
         self._available: dict[int, Mask] = {}
+        self._allowed: dict[tuple[int, ResolvedConstraints], Mask] = {}
         self._missing: dict[tuple[int, ResolvedConstraints], NotEnoughNodes] = {}
         self._free: dict[tuple[int, ResolvedConstraints], int] = {}
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
@@ -62,7 +63,7 @@ class FreeNodes:
             if limits is None:
                 return candidate.refused(self._why_not(candidate.job, demand), Effect.RESERVES)
             chosen.append(limits)
-        return replace(candidate, limits=chosen)
+        return candidate._replace(limits=chosen)
 
     def allowed(
         self,
@@ -71,9 +72,15 @@ class FreeNodes:
         taken: Sequence[Taken] = (),
     ) -> Mask:
         """The nodes that it could have now, under these constraints, beside what is reserved or
-        ``taken`` by other roles of its gang."""
-        beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
-        return self._cluster.meant(self._available_to(signature) & beside, limits)
+        ``taken`` by other roles of its gang. The caller must not write to it."""
+        key = signature.index, limits
+        allowed = None if taken else self._allowed.get(key)
+        if allowed is None:
+            beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
+            allowed = self._cluster.meant(self._available_to(signature) & beside, limits)
+            if not taken:
+                self._allowed[key] = allowed
+        return allowed
 
     def could_start_on(self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]) -> bool:
         """Whether each role could have its nodes now, beside the others."""
@@ -102,6 +109,7 @@ class FreeNodes:
     def forget(self, *, started: bool) -> None:
         """Compute anew what depends on reservations, and if a job ``started`` on what is free."""
         self._first.clear()
+        self._allowed.clear()
         if started:
             self._available.clear()
             self._free.clear()

@@ -49,16 +49,18 @@ class GangPlacer:
             if not reserved or not self._free_nodes.could_start_on(demands, reserved):
                 short = self._free_nodes.shortage(job, demands[placed.number])
                 short = replace(short, free=placed.free, is_beside_roles=True)
-                return replace(candidate, reserved=reserved).refused(short, Effect.RESERVES)
+                return candidate._replace(reserved=reserved).refused(short, Effect.RESERVES)
             placed = self._mapped_on(reserved, [each.largest for each in demands], demands, work)
         columns = np.concatenate([found.nodes for found in placed])
-        names = tuple(cluster.nodes[column].name for column in columns)
-        spans = cluster.domains.spans(np.unique(columns))
+        names = tuple(cluster.nodes[column].name for column in columns.tolist())
+        # The pods of one role are on nodes of their own.
+        own = np.unique(columns) if len(placed) > 1 else np.sort(columns)
+        spans = cluster.domains.spans(own)
         score = next((found.score for found in placed if found.score is not None), None)
         if score is not None and work.is_cut:
             score = replace(score, over_budget=True)
         admit = Admit(job.uid, job.attempt, names, spans, score)
-        return replace(candidate, nodes=tuple(found.nodes for found in placed), admit=admit)
+        return candidate._replace(nodes=tuple(found.nodes for found in placed), admit=admit)
 
     def _place(
         self,

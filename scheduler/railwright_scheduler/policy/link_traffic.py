@@ -27,7 +27,7 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import (
     KEPT_NODE_BYTES,
-    MappingRequest,
+    OrderRequest,
     Uses,
     build_unshared_request,
 )
@@ -161,13 +161,13 @@ def _size(nodes: int, tiers: int) -> int:
     return JOB_BYTES + KEPT_NODE_BYTES * nodes * (tiers + 2)
 
 
-def _key(request: MappingRequest, order: tuple[int, ...]) -> Key:
+def _key(request: OrderRequest, order: tuple[int, ...]) -> Key:
     return Key((request.key.value, order), _size(request.nodes, len(request.tiers)))
 
 
 @remembered(KEPT_BYTES_MAX, _key)
 def _sent(
-    work: WorkBudget, request: MappingRequest, order: tuple[int, ...]
+    work: WorkBudget, request: OrderRequest, order: tuple[int, ...]
 ) -> tuple[tuple[UplinkUse, ...], ...]:
     """What a gang makes of its domains' uplinks, the nearest tier first; nothing where its machines
     are not known."""

@@ -40,12 +40,11 @@ _UNRESERVED = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Target:
-    """A role to reserve nodes for: what it had reserved (``kept``), what other roles take, and the
-    nodes that it could have now, beside those (``startable``)."""
+    """A role to reserve nodes for: what it had reserved (``kept``), and what it could have now,
+    beside other roles (``startable``)."""
 
     demand: RoleDemand
     kept: Mask
-    taken: Sequence[Taken]
     startable: Mask
 
 
@@ -69,9 +68,11 @@ class Reservations:
         self._capacity = capacity
         self._select = select
         self.previous = previous
+        self._node_names = [node.name for node in cluster.nodes]
         self._columns = (
-            {node.name: column for column, node in enumerate(cluster.nodes)} if previous else {}
+            {name: column for column, name in enumerate(self._node_names)} if previous else {}
         )
+        self._nothing = np.zeros(len(cluster.nodes), dtype=np.bool_)
         self.waiting: list[tuple[Job, int]] = []
         self._first = np.full(len(cluster.nodes), _UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
@@ -98,18 +99,20 @@ class Reservations:
             if returns:
                 # Its target was chosen with its own pods gone: they still keep some of its nodes.
                 startable = startable | had
-            return _Target(demand, had, taken, startable)
+            return _Target(demand, had, startable)
 
         limits: list[ResolvedConstraints] = []
-        for number in range(len(demands)):
-            way = self._nearest_way(target(number))
+        for number, demand in enumerate(demands):
+            ways = demand.ways
+            if len(ways) > 1:
+                ways = self._nearest_first(target(number))
+            way = next((way for way in ways if self._has_capacity(demand, way)), None)
             if way is None:
                 return ()
             limits.append(way)
         if len(demands) == 1:
-            only, way = target(0), limits[0]
-            return (self._choose_under(only, way, self._eligible(only, way), work),)
-
+            way, eligible = limits[0], self._eligible(demands[0], limits[0])
+            return (self._choose_under(target(0), way, eligible, work),)
         return self._search(demands, limits, target, work)
 
     def _search(
@@ -124,7 +127,7 @@ class Reservations:
         could start then waits without a reservation."""
 
         def allowed(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
-            return self._eligible(target(number, taken), its)
+            return self._eligible(demands[number], its, taken)
 
         def nearest(
             number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
@@ -137,7 +140,7 @@ class Reservations:
         def as_if_free(
             number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
         ) -> Ints:
-            free = replace(target(number, taken), kept=np.zeros_like(near), startable=near)
+            free = replace(target(number, taken), kept=self._nothing, startable=near)
             return self._choose_under(free, its, near, work)
 
         end = work.searched + SEARCH_WORK
@@ -149,35 +152,28 @@ class Reservations:
                 break
         return ()
 
-    def _nearest_way(self, target: _Target) -> ResolvedConstraints | None:
-        """Of the constraints under which earlier reservations leave capacity for the role by
-        itself, those that it is nearest to starting under."""
-        ways = target.demand.ways
-        if len(ways) > 1:
-            ways = self._nearest_first(ways, target.startable, target.kept, target.demand.role)
-        return next((way for way in ways if self._has_capacity(target, way)), None)
-
-    def _has_capacity(self, target: _Target, limits: ResolvedConstraints) -> bool:
-        key, replicas = (target.demand.signature.index, limits), target.demand.role.replicas
+    def _has_capacity(self, demand: RoleDemand, limits: ResolvedConstraints) -> bool:
+        """Whether earlier reservations leave capacity for the role by itself."""
+        key, replicas = (demand.signature.index, limits), demand.role.replicas
         if replicas >= self._refused.get(key, _UNRESERVED):
             return False
-        eligible = self._eligible(target, limits)
+        eligible = self._eligible(demand, limits)
         if placement.capacity(self._cluster.domains, eligible, limits) >= replicas:
             return True
         # Earlier reservations only grow in a cycle: no larger role of this kind fits.
         self._refused[key] = replicas
         return False
 
-    def _nearest_first(
-        self, ways: Sequence[ResolvedConstraints], startable: Mask, kept: Mask, role: Role
-    ) -> Sequence[ResolvedConstraints]:
-        """Ways differ in their rails alone."""
-        cluster, any_rails = self._cluster, replace(ways[0], rails=0)
-        free = cluster.by_rails(cluster.meant(startable, any_rails))
-        held = cluster.by_rails(cluster.meant(kept, any_rails))
+    def _nearest_first(self, target: _Target) -> Sequence[ResolvedConstraints]:
+        """The ways of the role, the one that it is nearest to starting under first. They differ in
+        their rails alone."""
+        cluster, ways = self._cluster, target.demand.ways
+        any_rails, replicas = replace(ways[0], rails=0), target.demand.role.replicas
+        free = cluster.by_rails(cluster.meant(target.startable, any_rails))
+        held = cluster.by_rails(cluster.meant(target.kept, any_rails))
 
         def nearness(way: ResolvedConstraints) -> tuple[int, int]:
-            return min(int(free[way.rails]), role.replicas), int(held[way.rails])
+            return min(int(free[way.rails]), replicas), int(held[way.rails])
 
         return sorted(ways, key=nearness)[::-1]
 
@@ -212,8 +208,8 @@ class Reservations:
         for demand, its in zip(demands, nodes, strict=True):
             self._capacity.reserve(its, demand.signature.rows, demand.signature.need)
             self._first[its] = np.minimum(self._first[its], position)
-        columns = np.concatenate(list(nodes)).tolist()
-        self.by_job[job.uid] = tuple(self._cluster.nodes[column].name for column in columns)
+        columns = np.concatenate(nodes).tolist()
+        self.by_job[job.uid] = tuple(map(self._node_names.__getitem__, columns))
 
     def keep(self, job: Job, reason: Reason | None) -> None:
         """Keep what the job had reserved in the last cycle, when it waited for this ``reason``, as
@@ -245,8 +241,9 @@ class Reservations:
             return [names[pods] for pods in job.pod_ranges]
         return [names, *([()] * (len(job.roles) - 1))]
 
-    def settle(self) -> None:
-        """Reserve what was kept, all at once: there may be tens of thousands."""
+    def settle(self) -> bool:
+        """Reserve what was kept, all at once: there may be tens of thousands. Returns whether there
+        was any."""
         pairs = [
             (column, row, amount)
             for columns, amounts, _ in self._unsettled
@@ -259,22 +256,27 @@ class Reservations:
             for column in columns:
                 self._first[column] = min(self._first[column], position)
         self._unsettled.clear()
+        return bool(pairs)
 
     def first_position(self, nodes: Mask) -> int | None:
         """The position of the first job with a reservation on any of these nodes."""
         first = int(self._first[nodes].min(initial=_UNRESERVED))
         return None if first == _UNRESERVED else first
 
-    def _eligible(self, target: _Target, limits: ResolvedConstraints) -> Mask:
+    def _eligible(
+        self, demand: RoleDemand, limits: ResolvedConstraints, taken: Sequence[Taken] = ()
+    ) -> Mask:
         """The healthy nodes that could take a pod under these constraints once others end, beside
-        earlier reservations."""
-        signature = target.demand.signature
-        could_hold = self._capacity.could_hold(signature.rows, signature.need, target.taken)
+        earlier reservations and what other roles of its gang take."""
+        signature = demand.signature
+        could_hold = self._capacity.could_hold(signature.rows, signature.need, taken)
         return self._cluster.meant(signature.healthy & could_hold, limits)
 
     def _kept(self, job: Job) -> list[Mask]:
-        """The nodes of each role in the job's last reservation."""
-        found = [np.zeros(len(self._cluster.nodes), dtype=np.bool_) for _ in job.roles]
+        """The nodes of each role in the job's last reservation. The caller must not write to it."""
+        if job.uid not in self.previous:
+            return [self._nothing] * len(job.roles)
+        found = [self._nothing.copy() for _ in job.roles]
         for kept, names in zip(found, self._names(job), strict=True):
             kept[[self._columns[name] for name in names if name in self._columns]] = True
         return found

@@ -127,7 +127,8 @@ class SchedulingQueue:
 
     def settle(self) -> None:
         """Take over all that was kept, before a job behind it is evaluated."""
-        self._reservations.settle()
+        if self._reservations.settle():
+            self._free_nodes.forget(started=False)
 
     def _start(self, start: Candidate) -> None:
         assert start.admit is not None

@@ -6,7 +6,6 @@ domains and a few others on which a step may be shorter, and lets ``ranks`` choo
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -113,8 +112,7 @@ class NodeSelector:
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
-        choices = itertools.chain([first], others)
-        return ranks.placed(role, self._cluster, choices, uses=self._traffic.uses())
+        return ranks.placed(role, self._cluster, [first, *others], uses=self._traffic.uses())
 
     def _others(
         self,
