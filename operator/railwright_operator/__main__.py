@@ -14,12 +14,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from pythonjsonlogger.json import JsonFormatter
 
-from railwright_operator import backoff, garbage, metrics, settings, watchdog, wiring
+from railwright_kube import backoff
+from railwright_kube.client import Api
+from railwright_kube.errors import RequestFailed
+from railwright_kube.leadership import Leadership
+from railwright_operator import garbage, metrics, settings, watchdog, wiring
 from railwright_operator.endpoints import Endpoints
 from railwright_operator.handlers import KopfThread
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.errors import RequestFailed
-from railwright_operator.leadership import Leadership
 from railwright_operator.settings import Settings, SettingsError
 from railwright_operator.wiring import OperatorParts
 from railwright_operator.write import defaults, hang_mark

@@ -19,16 +19,15 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 
-from railwright_operator import backoff
+from railwright_kube import backoff, errors
+from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
-from railwright_operator.kube import errors
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import DeposedError, LedgerStore
-from railwright_operator.yielding import TimeSlice
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.isolation import Isolation

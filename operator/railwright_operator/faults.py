@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import Counter
 
-from railwright_operator import backoff
+from railwright_kube import backoff
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import FINAL

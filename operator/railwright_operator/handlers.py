@@ -21,7 +21,7 @@ from typing import Any, cast
 import kopf
 
 from railwright_api import names
-from railwright_operator import backoff, connection
+from railwright_kube import backoff, connection
 
 logger = logging.getLogger(__name__)
 

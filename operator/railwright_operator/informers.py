@@ -9,25 +9,25 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
-from railwright_api import names
-from railwright_operator import metrics
+from railwright_api import names, routes
+from railwright_kube import paths, protobuf
+from railwright_kube.client import Api
+from railwright_kube.metrics import WatchMetrics
+from railwright_kube.projections import F, Projection
+from railwright_kube.reflector import Record, Reflector
+from railwright_kube.verified import VerifiedReflector
 from railwright_operator.discovery import Discovery
-from railwright_operator.kube import paths
-from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
-from railwright_operator.watch import files, job_objects, owned, protobuf, records, site
+from railwright_operator.watch import files, job_objects, owned, records, site
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.watch.owned import PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.projections import F, Projection
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
 from railwright_operator.watch.records import NodeRecord, PodRecord
-from railwright_operator.watch.reflector import Record, Reflector
 from railwright_operator.watch.site import Site, SiteObject
-from railwright_operator.watch.verified import VerifiedReflector
 from railwright_operator.write import pods
 
 R = TypeVar("R", bound=Record)
@@ -90,7 +90,7 @@ class _Watching:
     """What all informers are constructed with. Most changes wake the cycle."""
 
     api: Api
-    series: metrics.WatchMetrics
+    series: WatchMetrics
     wake: Callable[[], None]
     clock: Callable[[], float]
     rng: Callable[[], Random]
@@ -136,7 +136,7 @@ def assemble(
     settings: Settings,
     *,
     launcher: pods.Launcher,
-    series: metrics.WatchMetrics,
+    series: WatchMetrics,
     wake: Callable[[], None],
     clock: Callable[[], float],
     reception_clock: Callable[[], float],
@@ -147,7 +147,6 @@ def assemble(
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of, jobs.layout_of)
-    series.mislabelled_pods.set_function(lambda: pod_index.mislabelled)
     discovery = Discovery(chosen, wake, clock=clock)
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(
@@ -167,7 +166,10 @@ def assemble(
         job_objects=_job_objects(watching, jobs),
         placement_objects=_placement_objects(watching, jobs),
         profiles=watching.reflect(
-            paths.kind(names.PROFILES), owned.PROFILES, owned.profile, jobs.profile_changed
+            routes.kind(names.PROFILES),
+            owned.PROFILES,
+            owned.profile,
+            jobs.profile_changed,
         ),
         site_objects=_kopf_informers(watching, chosen),
         classes=_classes(watching, chosen),
@@ -193,7 +195,7 @@ def assemble(
 
 def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
     return watching.reflect(
-        paths.kind(names.TRAINING_JOBS),
+        routes.kind(names.TRAINING_JOBS),
         job_objects.JOBS,
         job_objects.parse,
         jobs.changed,
@@ -204,7 +206,7 @@ def _job_objects(watching: _Watching, jobs: Jobs) -> Reflector[JobObject]:
 
 def _placement_objects(watching: _Watching, jobs: Jobs) -> Reflector[PlacementRecord]:
     return watching.reflect(
-        paths.kind(names.PLACEMENTS),
+        routes.kind(names.PLACEMENTS),
         owned.PLACEMENTS,
         owned.placement,
         jobs.placement_changed,

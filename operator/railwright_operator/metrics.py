@@ -1,4 +1,4 @@
-"""Prometheus series of the parts that do I/O: the API client, the watches, the heartbeat server.
+"""Prometheus series of the operator that no scheduling cycle writes.
 
 Label values come from closed sets (verbs, status codes, kinds, paths): never from what a user or a
 pod sends, so the number of series is bounded whatever arrives.
@@ -10,64 +10,9 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+from railwright_kube.metrics import SECONDS_BUCKETS, ApiMetrics, WatchMetrics
+
 SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-
-
-class ApiMetrics:
-    """Series of the client to the API server."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        self.requests = counter(
-            "railwright_api_requests_total",
-            "Requests to the API server; code is the HTTP status, or the failure without one.",
-            ("verb", "code"),
-        )
-        self.request_s = Histogram(
-            "railwright_api_request_seconds",
-            "Time to the response of one request, without retries.",
-            ("verb",),
-            buckets=SECONDS_BUCKETS,
-            registry=registry,
-        )
-        self.retries = counter(
-            "railwright_api_retries_total",
-            "Requests sent again because the server asked to wait or the token had expired.",
-            ("verb", "code"),
-        )
-
-
-class WatchMetrics:
-    """Series of the watches, by kind of object."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self.relists = counter(
-            "railwright_watch_relists_total",
-            "Full lists made by a watch, the first included.",
-            ("kind",),
-        )
-        self.events = counter(
-            "railwright_watch_events_total",
-            "Events read from a watch, bookmarks included.",
-            ("kind", "type"),
-        )
-        self.errors = counter(
-            "railwright_watch_errors_total",
-            "Lists and watches that failed, by cause.",
-            ("kind", "cause"),
-        )
-        self.receive_age_s = gauge(
-            "railwright_watch_heard_age_seconds",
-            "Time since the API server last sent anything on this watch.",
-            ("kind",),
-        )
-        self.records = gauge("railwright_watch_records", "Objects held by this watch.", ("kind",))
-        self.mislabelled_pods = gauge(
-            "railwright_mislabelled_pods",
-            "Pods of live attempts whose labels are of no rank of the attempt.",
-        )
 
 
 class HeartbeatMetrics:
@@ -137,5 +82,10 @@ class Metrics:
             "railwright_loop_lag_seconds",
             "Delay of a timer of the event loop: every task waits this long.",
             buckets=SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self.mislabelled_pods = Gauge(
+            "railwright_mislabelled_pods",
+            "Pods of live attempts whose labels are of no rank of the attempt.",
             registry=registry,
         )

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
+from railwright_kube.errors import RequestFailed
 from railwright_operator.informers import Informers
-from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import Ledger

@@ -30,6 +30,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from railwright_kube.client import Api
 from railwright_operator import informers as caches
 from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
@@ -37,7 +38,6 @@ from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
-from railwright_operator.kube.client import Api
 from railwright_operator.machines import Machines
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
@@ -115,6 +115,8 @@ class OperatorParts:
             clock=clock,
             rng=rng,
         )
+        index = self.informers.pod_index
+        self.series.mislabelled_pods.set_function(lambda: index.mislabelled)
         self.lease_checker = NodeLeaseChecker(lease_of(self.api), clock=clock, wake=self.awake.set)
 
     def _construct_network(self) -> None:

@@ -12,12 +12,8 @@ PAGE = tree.ROOT / "docs/one-job.md"
 
 NOT_COUNTED = (
     "operator/railwright_api/",
-    "operator/railwright_operator/kube/",
+    "operator/railwright_kube/",
     "operator/railwright_operator/informers.py",
-    "operator/railwright_operator/watch/pages.py",
-    "operator/railwright_operator/watch/protobuf.py",
-    "operator/railwright_operator/watch/reflector.py",
-    "operator/railwright_operator/watch/verified.py",
     "scheduler/railwright_scheduler/model/",
 )
 """The kinds; the API client and the informers, which handle objects of any kind; the model."""

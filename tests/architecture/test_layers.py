@@ -27,10 +27,22 @@ OUTSIDE_PACKAGES = {
     ),
     "operator/railwright_conversion": frozenset(),
     # yarl and urllib3 are the URLs of aiohttp and the errors of kubernetes' client.
-    "operator/railwright_operator": frozenset(
+    "operator/railwright_kube": frozenset(
         {
             "aiohttp",
             "google",
+            "kubernetes",
+            "msgspec",
+            "orjson",
+            "prometheus_client",
+            "urllib3",
+            "yaml",
+            "yarl",
+        }
+    ),
+    "operator/railwright_operator": frozenset(
+        {
+            "aiohttp",
             "jwt",
             "kopf",
             "kubernetes",
@@ -41,7 +53,6 @@ OUTSIDE_PACKAGES = {
             "pythonjsonlogger",
             "pydantic",
         }
-        | {"urllib3", "yaml", "yarl"}
     ),
 }
 

@@ -13,7 +13,7 @@ CALLS_OUT = re.compile(
     r"ClientSession\(|urlopen|create_connection|open_connection|http\.client|PoolManager|"
     r"import requests|import httpx|import socket\b(?!.*hostname)"
 )
-DOOR = "operator/railwright_operator/kube/client.py"
+DOOR = "operator/railwright_kube/client.py"
 AGENT = "topology/railwright_agent"
 REFERENCES = re.compile(r"^namespaces?$|Namespace$|^url$|Url$|URL$")
 

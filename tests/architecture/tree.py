@@ -15,6 +15,7 @@ PACKAGES = (
     "operator/railwright_cli",
     "operator/railwright_operator",
     "operator/railwright_conversion",
+    "operator/railwright_kube",
     "scheduler/railwright_scheduler",
     "topology/railwright_agent",
     "topology/railwright_topology",

@@ -29,8 +29,7 @@ import orjson
 from bench import gang_site
 from bench.gang_site import GangSite, Json, log_progress
 from railwright_api import names
-from railwright_operator.kube import body_limits
-from railwright_operator.watch import pages, projections
+from railwright_kube import body_limits, pages, projections
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError

@@ -12,8 +12,10 @@ from typing import Any
 import aiohttp
 
 from bench.gang_site import GangSite
-from railwright_operator.watch import projections, protobuf, records
-from railwright_operator.watch.projections import PodObject, Projection, Undeclared
+from railwright_kube import projections, protobuf
+from railwright_kube.core_v1 import PodObject
+from railwright_kube.projections import Projection, Undeclared
+from railwright_operator.watch import records
 
 ROUNDS = 3
 PAGE = 500

@@ -20,7 +20,7 @@ from fixtures.proxy import FaultProxy
 from fixtures.training import LiveJob, Training
 from history import recorded
 from railwright_api import names
-from railwright_operator.kube.paths import NODES
+from railwright_kube.paths import NODES
 from railwright_testbed import (
     ControlPlane,
     ControlPlaneOptions,

@@ -14,8 +14,8 @@ import pytest
 
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Reply
-from railwright_api import names
-from railwright_operator.kube import bodies, client, errors, paths
+from railwright_api import names, routes
+from railwright_kube import bodies, client, errors, paths
 from railwright_testbed import ControlPlane
 
 
@@ -74,7 +74,7 @@ async def test_writes_that_a_webhook_holds_up_keep_no_others_waiting(
         writes = [asyncio.create_task(api.create(paths.pods(namespace), pod)) for pod in pods]
         await shell.until(lambda: held.met == client.WRITES_MAX, "writes held up")
         with pytest.raises(errors.NotFoundError):
-            await api.delete(paths.kind(names.LEDGERS) + "/none")
+            await api.delete(routes.kind(names.LEDGERS) + "/none")
         await api.create(place, shell.config_map("one"))
         assert not any(write.done() for write in writes)
         held.lift()

@@ -9,17 +9,11 @@ import pytest
 
 from fixtures import shell
 from railwright_api import names
-from railwright_operator.kube import paths
-from railwright_operator.kube.client import Api
-from railwright_operator.watch import projections, protobuf, records
-from railwright_operator.watch.projections import (
-    ApiObject,
-    NodeObject,
-    Page,
-    PodObject,
-    Projection,
-    Undeclared,
-)
+from railwright_kube import paths, projections, protobuf
+from railwright_kube.client import Api
+from railwright_kube.core_v1 import NodeObject, PodObject
+from railwright_kube.projections import ApiObject, Page, Projection, Undeclared
+from railwright_operator.watch import records
 from railwright_testbed import ControlPlane
 
 F = TypeVar("F", bound=ApiObject)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railwright_operator.kube import paths
+from railwright_kube import paths
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 

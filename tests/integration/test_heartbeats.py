@@ -11,8 +11,8 @@ from fixtures import heartbeats, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from fixtures.tokens import aged
 from railwright import protocol
+from railwright_kube import errors
 from railwright_operator.heartbeats import connections, server
-from railwright_operator.kube import errors
 from railwright_testbed import ControlPlane
 
 OTHER_JOB = "0b1f5a5e-0000-4000-8000-000000000002"

@@ -15,10 +15,9 @@ import pytest
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Reply
 from integration import manifests
-from railwright_api import names
+from railwright_api import names, routes
 from railwright_operator import handlers
 from railwright_operator.handlers import KopfThread
-from railwright_operator.kube import paths
 from railwright_testbed import ControlPlane
 
 # kopf closes its loop over sockets that still say goodbye; the collector finds them.
@@ -45,7 +44,7 @@ async def followed(kubeconfig: str) -> AsyncIterator[list[str]]:
 
 async def apply(plane: ControlPlane, name: str) -> None:
     async with shell.api(shell.connect(plane)) as api:
-        await api.create(paths.kind(names.QUEUES), manifests.cluster_object("Queue", name))
+        await api.create(routes.kind(names.QUEUES), manifests.cluster_object("Queue", name))
 
 
 async def test_a_watch_of_kopfs_that_fell_silent_is_left_for_another(

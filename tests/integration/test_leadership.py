@@ -14,8 +14,8 @@ import pytest
 
 from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Late, Reply
-from railwright_operator.kube import errors
-from railwright_operator.leadership import Leadership, LeaseTimings
+from railwright_kube import errors
+from railwright_kube.leadership import Leadership, LeaseTimings
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 

@@ -17,7 +17,7 @@ from fixtures.clos import Clos
 from integration import command_line, operator_site
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
-from railwright_operator.kube.paths import NODES
+from railwright_kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import NAMESPACE
 

@@ -11,13 +11,12 @@ from prometheus_client import CollectorRegistry
 from fixtures import shell
 from integration import manifests, operator_site
 from integration.operator_site import Floor, Site
-from railwright_api import names
+from railwright_api import names, routes
+from railwright_kube.pages import Pager
+from railwright_kube.projections import Undeclared
 from railwright_operator import metrics
-from railwright_operator.kube import paths
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX
-from railwright_operator.watch.pages import Pager
-from railwright_operator.watch.projections import Undeclared
 from railwright_testbed import ControlPlane, waiting
 
 NOTE = "x" * 32_000
@@ -75,7 +74,7 @@ async def test_a_job_nested_deeply_keeps_no_other_from_being_listed(
     control_plane: ControlPlane, namespace: str, nested: str
 ) -> None:
     async with shell.api(shell.connect(control_plane)) as api:
-        path = paths.kind(names.TRAINING_JOBS, namespace)
+        path = routes.kind(names.TRAINING_JOBS, namespace)
         for name in ("first", "second"):
             await api.create(path, manifests.job(name))
         watch = metrics.Metrics(CollectorRegistry()).watch

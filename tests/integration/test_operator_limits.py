@@ -13,7 +13,7 @@ import pytest
 
 from integration import manifests
 from railwright_api import names
-from railwright_operator.kube import bodies
+from railwright_kube import bodies
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
 from railwright_testbed import ControlPlane, operator_process, waiting

@@ -14,7 +14,7 @@ from railwright.profile import Calls, Operation, Recorded
 from railwright_api import names
 from railwright_api.placement import Placement
 from railwright_conversion.machines import PRODUCT
-from railwright_operator.kube.paths import NODES
+from railwright_kube.paths import NODES
 from railwright_testbed.api_client import ApiError
 
 STAGES_FIRST: dict[str, Any] = {

@@ -16,7 +16,7 @@ from integration.operator_site import Floor, Job, Json, Site
 from integration.test_operator_mapping import STAGES_FIRST
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
-from railwright_operator.kube.paths import NODES
+from railwright_kube.paths import NODES
 from railwright_testbed.operator_process import NAMESPACE
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 

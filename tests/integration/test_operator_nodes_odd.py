@@ -8,7 +8,7 @@ import pytest
 
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
-from railwright_operator.kube.paths import NODES
+from railwright_kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.api_client import ApiError
 

@@ -17,12 +17,12 @@ from prometheus_client import CollectorRegistry
 
 from fixtures import proxy, shell
 from fixtures.api_faults import Reply
+from railwright_kube import projections
+from railwright_kube.client import Api
+from railwright_kube.pages import OBJECTS_MAX
+from railwright_kube.projections import Identity
+from railwright_kube.verified import VerifiedReflector
 from railwright_operator import metrics
-from railwright_operator.kube.client import Api
-from railwright_operator.watch import projections
-from railwright_operator.watch.pages import OBJECTS_MAX
-from railwright_operator.watch.projections import Identity
-from railwright_operator.watch.verified import VerifiedReflector
 from railwright_testbed import ControlPlane
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import merging
-from railwright_operator.kube import bodies
+from railwright_kube import bodies
 
 NAMES = st.sampled_from("abc")
 LEAVES = st.none() | st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2)

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import protobufs
-from railwright_operator.watch import amounts, projections, protobuf, records
-from railwright_operator.watch.projections import Undeclared
-from railwright_operator.watch.protobuf import PodList
+from railwright_kube import protobuf
+from railwright_kube.projections import Undeclared
+from railwright_kube.protobuf import PodList
+from railwright_operator.watch import amounts, records
 
 Json = dict[str, Any]
 Need = dict[str, tuple[int, str]]
@@ -98,7 +99,7 @@ def _read(spec: Json) -> list[dict[str, int]]:
     found = [protobuf.POD.listed(item), protobuf.POD.streamed(orjson.dumps(raw))]
     stored = [records.pod(pod) for pod in found if not isinstance(pod, Undeclared)]
     assert len(stored) == len(found)
-    written = amounts.requested(projections.asked(spec))
+    written = amounts.requested(amounts.asked(spec))
     return [dict(written), *(dict(pod.requests) for pod in stored if pod)]
 
 

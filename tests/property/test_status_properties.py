@@ -15,8 +15,8 @@ from railwright import protocol
 from railwright_api import structural
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import TrainingJobStatus
+from railwright_kube import bodies
 from railwright_operator.heartbeats.views import LauncherView, SessionView
-from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
 from railwright_scheduler.attempt.assessment import Ongoing

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATOR, SCHEDULER = "railwright_operator", "railwright_scheduler"
+KUBE, OPERATOR, SCHEDULER = "railwright_kube", "railwright_operator", "railwright_scheduler"
 
 
 class PlantError(Exception):
-    """A mutant could not be planted, or its test says nothing about it."""
+    """A mutant could not be planted, or tests fail without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_operator.kube import errors
+from railwright_kube import errors
 
 NO_RIGHT = 'pods is forbidden: User "a" cannot create resource "pods" in API group ""'
 

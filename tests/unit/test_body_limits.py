@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from railwright_operator.kube import body_limits
-from railwright_operator.kube.body_limits import BodyTooLargeError
+from railwright_kube import body_limits
+from railwright_kube.body_limits import BodyTooLargeError
 
 MEBIBYTE = 2**20
 

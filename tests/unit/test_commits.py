@@ -10,8 +10,8 @@ import pytest
 from fixtures import attempts
 from fixtures.jobs import layout
 from railwright import protocol
+from railwright_kube.errors import Unreachable
 from railwright_operator.heartbeats.views import LauncherView, SessionView
-from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.commits import Commits
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railwright_operator import connection
-from railwright_operator.connection import CredentialsError
+from railwright_kube import connection
+from railwright_kube.connection import CredentialsError
 
 CONFIG = {
     "current-context": "c",

@@ -10,8 +10,8 @@ import yaml
 
 from architecture import tree
 from railwright_api import names
+from railwright_kube import paths
 from railwright_operator import settings
-from railwright_operator.kube import paths
 from railwright_operator.wiring import AGENT
 
 Document = dict[str, Any]

@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 from fixtures import node
 from fixtures.attempts import NODES, entry, pods, seen, world_of
 from fixtures.shell import until
+from railwright_kube.errors import Unreachable
 from railwright_operator import cycle
 from railwright_operator.cycle import CONFIRM_INTERVAL_S, Cycle
-from railwright_operator.kube.errors import Unreachable
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler import plan as scheduling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.reporting import Desk
-from railwright_operator.kube import errors
+from railwright_kube import errors
 from railwright_operator.report import events
 from railwright_operator.report.events import REPEAT_S, JobEvent
 

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures import attempts
 from fixtures.executing import ENTRY, Shell, raw_pod, settled
-from railwright_operator.kube import errors
+from railwright_kube import errors
 from railwright_operator.write.executor import (
     LATE_S,
     PAUSE_BASE_S,
@@ -67,6 +67,17 @@ async def test_failed_request_is_not_retried_before_its_pause() -> None:
     assert await shell.do(CREATE) == []
     shell.now_s += 2 * PAUSE_BASE_S
     assert await shell.do(CREATE) == ["create"]
+
+
+async def test_refused_deletion_is_repeated_after_its_pause() -> None:
+    """Nothing else is planned for an attempt that ends, until the policy is lifted."""
+    shell = Shell()
+    shell.server.answers["delete"] = QUOTA
+    delete = DeletePod(ENTRY, POD)
+    assert await shell.do(delete) == ["delete"]
+    assert await shell.do(delete) == []
+    shell.now_s += 2 * PAUSE_BASE_S
+    assert await shell.do(delete) == ["delete"]
 
 
 async def test_unreadable_answer_pauses_its_own_request_alone() -> None:

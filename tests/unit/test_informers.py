@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures import reporting
+from railwright_kube.client import Api
 from railwright_operator import informers, metrics
 from railwright_operator.informers import Informers
-from railwright_operator.kube.client import Api
 from railwright_operator.settings import Settings
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.records import Exit, PodRecord, Waiting

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from fixtures import attempts
-from railwright_operator.kube.client import Api
+from railwright_kube.client import Api
 from railwright_operator.report import job_events
 from railwright_operator.report.events import Events, JobEvent
 from railwright_scheduler.attempt.causes import Cause, CauseCode

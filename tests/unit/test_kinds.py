@@ -16,9 +16,9 @@ from fixtures import reporting
 from fixtures.reporting import Raw
 from fixtures.shell import until
 from railwright_api import names
+from railwright_kube import errors
+from railwright_kube.client import Api, Decode
 from railwright_operator import informers, metrics
-from railwright_operator.kube import errors
-from railwright_operator.kube.client import Api, Decode
 from railwright_operator.settings import Settings
 from railwright_operator.watch import kinds
 

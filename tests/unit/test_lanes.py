@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from fixtures.shell import DEADLINE_S
-from railwright_operator.kube import lanes
-from railwright_operator.kube.lanes import Lane
+from railwright_kube import lanes
+from railwright_kube.lanes import Lane
 
 
 async def test_request_without_an_answer_gives_its_place_back(

@@ -14,15 +14,15 @@ from prometheus_client import CollectorRegistry
 from fixtures import attempts, reporting
 from fixtures.reporting import Raw
 from fixtures.shell import until
+from railwright_kube import body_limits, projections
+from railwright_kube.client import Api, Decode
+from railwright_kube.pages import Pager
+from railwright_kube.projections import Undeclared
+from railwright_kube.reflector import Reflector
 from railwright_operator import metrics
-from railwright_operator.kube import body_limits
-from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import job_objects, projections
+from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX, JobObject
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.pages import Pager
-from railwright_operator.watch.projections import Undeclared
-from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import pods, pre_runs
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.attempt.ledger import EntryState

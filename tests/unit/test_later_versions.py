@@ -14,7 +14,7 @@ from fixtures import attempts, later_versions, reporting
 from railwright import profile, protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
-from railwright_operator.kube.client import Api
+from railwright_kube.client import Api
 from railwright_operator.report import status
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.watch.job_records import record_of

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fixtures import attempts
 from railwright_api.ledger import Ledger as LedgerObject
-from railwright_operator.kube import errors
-from railwright_operator.kube.client import Api
+from railwright_kube import errors
+from railwright_kube.client import Api
 from railwright_operator.write import ledger as store
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railwright_operator.kube.errors import Unreachable
+from railwright_kube.errors import Unreachable
 from railwright_operator.watch import node_leases
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_scheduler.attempt.breaker import SETTLE_S

@@ -13,13 +13,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures.shell import until
+from railwright_kube import body_limits, errors, projections
+from railwright_kube.client import Api, Decode
+from railwright_kube.core_v1 import PodObject
+from railwright_kube.pages import Pager
+from railwright_kube.reflector import Reflector
 from railwright_operator import metrics
-from railwright_operator.kube import body_limits, errors
-from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import projections, records
-from railwright_operator.watch.pages import Pager
-from railwright_operator.watch.projections import PodObject
-from railwright_operator.watch.reflector import Reflector
+from railwright_operator.watch import records
 
 BODY_MAX = 40_000
 

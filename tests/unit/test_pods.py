@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures import attempts
-from railwright_operator.watch import amounts, projections
+from railwright_operator.watch import amounts
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
 from railwright_scheduler.attempt.ledger import EntryRole
@@ -37,7 +37,7 @@ def rendered(raw: dict[str, Any], *, profile_steps: int = 0, **changes: Any) -> 
 
 
 def requested(pod: dict[str, Any]) -> dict[str, int]:
-    return dict(amounts.requested(projections.asked(pod["spec"])))
+    return dict(amounts.requested(amounts.asked(pod["spec"])))
 
 
 def main_of(pod: dict[str, Any]) -> dict[str, Any]:

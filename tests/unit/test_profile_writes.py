@@ -10,15 +10,15 @@ import pytest
 from fixtures import attempts, profiled_jobs, reporting
 from fixtures.jobs import layout
 from fixtures.reporting import Desk
+from railwright_api import routes
 from railwright_api.workload import Parallelism
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.kube import paths
 from railwright_operator.report import reporter
 from railwright_operator.watch import owned
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 
-PATH = paths.one("profiles", "job", namespace="team")
+PATH = routes.one("profiles", "job", namespace="team")
 RECORD = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES)
 UNSPLIT = Parallelism().model_dump(by_alias=True, exclude_none=True)
 STATUS = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
@@ -83,7 +83,7 @@ async def test_profile_of_a_deleted_job_is_not_overwritten(desk: Desk) -> None:
     await desk.run_cycle()
     assert desk.store.objects[PATH]["spec"]["document"] == "left"
     # The status does not wait for it.
-    job = paths.one("trainingjobs", "job", namespace="team")
+    job = routes.one("trainingjobs", "job", namespace="team")
     assert desk.store.objects[job]["status"]["observedGeneration"] == 1
     del desk.store.objects[PATH]
     desk.now_s += reporter.PAUSE_CAP_S

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fixtures.observing import JOB, START_TIMEOUT_S, Watched
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import PodEvent
+from railwright_kube import projections
+from railwright_kube.core_v1 import PodEvent
 from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase

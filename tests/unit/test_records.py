@@ -13,9 +13,11 @@ import pytest
 from msgspec import Struct
 
 from fixtures import protobufs
-from railwright_operator.watch import amounts, projections, protobuf, records
-from railwright_operator.watch.projections import NodeObject, PodObject, Undeclared
-from railwright_operator.watch.protobuf import NodeList, PodList
+from railwright_kube import projections, protobuf
+from railwright_kube.core_v1 import NodeObject, PodObject
+from railwright_kube.projections import Undeclared
+from railwright_kube.protobuf import NodeList, PodList
+from railwright_operator.watch import amounts, records
 from railwright_operator.watch.records import NodeRecord, PodRecord
 from railwright_scheduler.model.snapshot import Taint
 
@@ -227,14 +229,14 @@ def test_requests_count_as_kubernetes_counts_them(
     spec: dict[str, Any], expected: dict[str, int]
 ) -> None:
     assert read_pod(raw_pod(spec=spec)).requests == expected | {"pods": 1}
-    assert amounts.requested(projections.asked(spec)) == expected | {"pods": 1}
+    assert amounts.requested(amounts.asked(spec)) == expected | {"pods": 1}
 
 
 def test_what_users_leave_empty_in_a_spec_counts_for_nothing() -> None:
     asks: dict[str, Any] = container({"cpu": 1}, restartPolicy=None)  # type: ignore[dict-item]
     bare = {"name": "bare", "resources": None}
     spec = {"containers": [asks, bare], "initContainers": None, "overhead": None}
-    assert amounts.requested(projections.asked(spec)) == {"cpu": 1000, "pods": 1}
+    assert amounts.requested(amounts.asked(spec)) == {"cpu": 1000, "pods": 1}
 
 
 def raw_node(**status: Any) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures.shell import DEADLINE_S, until
+from railwright_kube import errors, projections
+from railwright_kube.client import Api, Decode
+from railwright_kube.core_v1 import PodObject
+from railwright_kube.reflector import RESYNC_S, Reflector, StoreWentBackError
 from railwright_operator import metrics
-from railwright_operator.kube import errors
-from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import projections, records
-from railwright_operator.watch.projections import PodObject
+from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.reflector import RESYNC_S, Reflector, StoreWentBackError
 
 
 class Server:

@@ -11,8 +11,8 @@ import pytest
 from fixtures import attempts, layout, reporting
 from fixtures.reporting import Desk
 from railwright import protocol
-from railwright_operator.kube import errors
-from railwright_operator.kube.errors import RequestFailed
+from railwright_kube import errors
+from railwright_kube.errors import RequestFailed
 from railwright_operator.report import bounds, events, reporter
 from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import reporting
 from fixtures.reporting import Desk
-from railwright_operator.kube import errors
+from railwright_kube import errors
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model.reasons import QueueNotFound

@@ -12,11 +12,11 @@ import pytest
 
 from fixtures import observing, reporting
 from fixtures.reporting import Raw, Store
-from railwright_api import names
+from railwright_api import names, routes
+from railwright_kube import errors, paths
+from railwright_kube.client import Api
+from railwright_kube.errors import RequestFailed
 from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery
-from railwright_operator.kube import errors, paths
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
@@ -62,13 +62,13 @@ class Office:
 
     def add(self, plural: str, raw: Raw) -> str:
         reporting.set_object(self.site, plural, raw)
-        path = paths.one(plural, raw["metadata"]["name"])
+        path = routes.one(plural, raw["metadata"]["name"])
         self.store.put(path, raw)
         return path
 
     def remove(self, plural: str, raw: Raw) -> None:
         reporting.set_object(self.site, plural, raw, gone=True)
-        del self.store.objects[paths.one(plural, raw["metadata"]["name"])]
+        del self.store.objects[routes.one(plural, raw["metadata"]["name"])]
 
     def node(self, name: str, *, unread: dict[str, str] | None = None, **labels: str) -> None:
         record = observing.node_record(name)
@@ -79,11 +79,11 @@ class Office:
         """Have it written; the fabric's status."""
         await self.discovery.refresh()
         await self.reporter.report()
-        status: Raw = self.store.objects[paths.one(FABRICS, "default")]["status"]
+        status: Raw = self.store.objects[routes.one(FABRICS, "default")]["status"]
         return status
 
     def while_patching(self, plural: str, name: str, act: Callable[[], None]) -> None:
-        self.store.meanwhile["patch", paths.status(paths.one(plural, name))] = act
+        self.store.meanwhile["patch", paths.status(routes.one(plural, name))] = act
 
 
 async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None:
@@ -112,25 +112,28 @@ async def test_levels_that_a_person_sets_during_the_write_stay() -> None:
     assert office.site.levels == ("new",)
     office.store.meanwhile.clear()
     await office.reporter.report()
-    assert office.store.objects[paths.one(FABRICS, "default")]["status"]["nodes"] == 0
+    assert office.store.objects[routes.one(FABRICS, "default")]["status"]["nodes"] == 0
 
 
 @pytest.mark.parametrize("fault", [errors.Unreachable("x"), errors.NotLeader("x")])
 async def test_a_write_that_fails_leaves_the_others(fault: RequestFailed) -> None:
     office = Office()
-    office.store.refusals["patch", paths.status(paths.one(QUEUES, "a"))] = fault
+    office.store.refusals["patch", paths.status(routes.one(QUEUES, "a"))] = fault
     await office.reporter.report()
-    assert office.store.objects[paths.one(QUEUES, "b")]["status"] == {"waiting": 0, "running": 0}
+    assert office.store.objects[routes.one(QUEUES, "b")]["status"] == {
+        "waiting": 0,
+        "running": 0,
+    }
 
 
 async def test_unreadable_object_does_not_affect_others() -> None:
     office = Office()
-    del office.store.objects[paths.one(QUEUES, "a")]
+    del office.store.objects[routes.one(QUEUES, "a")]
     strange: Any = reporting.raw_object("c", status="none")
     reporting.set_object(office.site, QUEUES, strange)
     await office.reporter.report()
-    assert "status" in office.store.objects[paths.one(QUEUES, "b")]
-    assert "status" in office.store.objects[paths.one(FABRICS, "default")]
+    assert "status" in office.store.objects[routes.one(QUEUES, "b")]
+    assert "status" in office.store.objects[routes.one(FABRICS, "default")]
 
 
 async def test_unchanged_statuses_are_not_written_again() -> None:
@@ -277,7 +280,7 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     status = await office.report()
     assert status["agents"] == agents
     second = Office()
-    second.add(FABRICS, office.store.objects[paths.one(FABRICS, "default")])
+    second.add(FABRICS, office.store.objects[routes.one(FABRICS, "default")])
     await second.report()
     assert not second.discovery.is_caught_up
     second.now_s += CAUGHT_UP_S + 1

@@ -16,8 +16,8 @@ from fixtures.jobs import layout
 from railwright import protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import times
+from railwright_kube import bodies
 from railwright_operator.heartbeats.views import LauncherView, SessionView
-from railwright_operator.kube import bodies
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.job_records import record_of

@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry
 from fixtures import observing, reporting
 from fixtures.planted_network import adjusted_rand_index, planted, truths
 from railwright_api import names
+from railwright_kube.errors import RequestFailed, Unreachable
 from railwright_operator import metrics
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
-from railwright_operator.kube.errors import RequestFailed, Unreachable
 from railwright_operator.surveys import surveyor
 from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.watch.files import FilesRecord

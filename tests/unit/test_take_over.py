@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
+from railwright_kube.reflector import Reflector
 from railwright_operator import __main__ as operator
 from railwright_operator import garbage, informers, metrics
 from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
 from railwright_operator.watch.kinds import KopfInformer
-from railwright_operator.watch.reflector import Reflector
 from railwright_operator.write import defaults, pods
 
 TOOK_OVER, CYCLE = "took over", "cycle"

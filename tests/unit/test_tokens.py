@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from fixtures import shell
 from fixtures.tokens import LIFE_S, KeyServer, SigningKey
+from railwright_kube import errors
 from railwright_operator import metrics
 from railwright_operator.heartbeats import keys, tokens
 from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
-from railwright_operator.kube import errors
 
 AUDIENCE = "railwright.dev/job"
 POD = "pod-uid"

@@ -17,15 +17,16 @@ from prometheus_client import CollectorRegistry
 from fixtures.attempts import RUNNING
 from fixtures.observing import LEDGER
 from fixtures.shell import until
+from railwright_kube import projections, verified
+from railwright_kube.client import Api, Decode
+from railwright_kube.core_v1 import PodObject
+from railwright_kube.verified import VerifiedReflector
 from railwright_operator import metrics, verification
-from railwright_operator.kube.client import Api, Decode
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.verification import Verification
-from railwright_operator.watch import projections, records, verified
+from railwright_operator.watch import records
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.projections import PodObject
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.verified import VerifiedReflector
 from railwright_scheduler.attempt.record import JobRecord
 
 Json = dict[str, Any]

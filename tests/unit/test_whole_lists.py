@@ -12,12 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures.observing import raw_pod
+from railwright_kube import projections
+from railwright_kube.client import Api, Decode
+from railwright_kube.core_v1 import PodObject
+from railwright_kube.reflector import Reflector, StoreWentBackError
 from railwright_operator import metrics
-from railwright_operator.kube.client import Api, Decode
-from railwright_operator.watch import projections, records
-from railwright_operator.watch.projections import PodObject
+from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.reflector import Reflector, StoreWentBackError
 
 Changes = list[tuple[PodRecord | None, PodRecord | None]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from railwright_operator.yielding import SLICE_S, TimeSlice
+from railwright_kube.yielding import SLICE_S, TimeSlice
 
 STEP_S = SLICE_S / 4
 

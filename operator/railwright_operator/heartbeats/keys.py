@@ -16,10 +16,9 @@ from types import MappingProxyType
 import jwt
 import msgspec
 
-from railwright_operator import backoff
-from railwright_operator.kube import paths
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.errors import ApiError, RequestFailed, Unreachable
+from railwright_kube import backoff, paths
+from railwright_kube.client import Api
+from railwright_kube.errors import ApiError, RequestFailed, Unreachable
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 from typing import Any, TypeVar
 
 from railwright import profile, protocol
+from railwright_kube.errors import RequestFailed
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.connections import Connection, Connections, Route
@@ -25,7 +26,6 @@ from railwright_operator.heartbeats.messages import Head, RefusedError, Response
 from railwright_operator.heartbeats.reception import TICK_S, ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Bearer, Tokens
-from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import HeartbeatMetrics
 
 logger = logging.getLogger(__name__)

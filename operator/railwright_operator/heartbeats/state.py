@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from railwright_kube.client import Api
 from railwright_operator.heartbeats.keys import PublishedKeys
 from railwright_operator.heartbeats.probe_tasks import ProbeTasks
 from railwright_operator.heartbeats.reception import ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.tokens import Tokens
-from railwright_operator.kube.client import Api
 from railwright_operator.metrics import HeartbeatMetrics
 from railwright_operator.watch.records import PodRecord
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container
 
+from railwright_kube.errors import Unreachable
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.kube.errors import Unreachable
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import GroupReport, ResumePoint

@@ -17,10 +17,10 @@ from railwright_api.fabric import (
     SLOW_MAX,
     SOURCES_MAX,
 )
+from railwright_kube.yielding import TimeSlice
 from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, FileRead
 from railwright_operator.report import bounds
 from railwright_operator.watch.records import NodeRecord
-from railwright_operator.yielding import TimeSlice
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import UNKNOWN, Fabric
 from railwright_topology.networks import Network

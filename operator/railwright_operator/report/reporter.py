@@ -11,8 +11,6 @@ job and no cycle.
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
@@ -20,15 +18,17 @@ from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
-from railwright_api import names
+from railwright_api import names, routes
 from railwright_conversion import failure_policies, times
-from railwright_operator.backoff import Pauses
+from railwright_kube import bodies, errors, paths
+from railwright_kube.backoff import Pauses
+from railwright_kube.client import Api
+from railwright_kube.in_flight import RequestsInFlight
+from railwright_kube.lanes import Lane
+from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.kube import bodies, errors, paths
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.lanes import Lane
 from railwright_operator.report import job_events, status
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -38,7 +38,6 @@ from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import CachedJob, Jobs, Unreadable
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_operator.yielding import TimeSlice
 from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
@@ -116,11 +115,14 @@ class Reporter:
         self._expiries: Pauses[str] = Pauses(
             base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=self.clock, rng=self.rng
         )
-        self._pauses: Pauses[str] = Pauses(
-            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
+        self._writes: RequestsInFlight[str] = RequestsInFlight(
+            base_s=PAUSE_BASE_S,
+            cap_s=PAUSE_CAP_S,
+            clock=self.clock,
+            rng=self.rng,
+            on_end=self._ended,
         )
         self._quiet: dict[str, StatusInput] = {}
-        self._under_way: dict[str, asyncio.Task[None]] = {}
         self._wakes_once_written: set[str] = set()
         self._double_bookings = DoubleBookings()
         self._record_lane = Lane(WRITES_MAX)
@@ -143,10 +145,10 @@ class Reporter:
         self._reported_s = self.clock()
         time_slice = TimeSlice(self.clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
-            if uid in self._under_way:
+            if uid in self._writes:
                 self._wakes_once_written.add(uid)
                 continue
-            if not self._pauses.over(uid):
+            if not self._writes.is_due(uid):
                 continue
             try:
                 if uid in plan.records:
@@ -171,7 +173,7 @@ class Reporter:
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries.forget_unless(uids.__contains__)
-        self._pauses.forget_unless(uids.__contains__)
+        self._writes.forget_unless(uids.__contains__)
         self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
 
     def _start(self, uid: str, write: StatusWrite, plan: Plan) -> None:
@@ -182,19 +184,14 @@ class Reporter:
             self._wakes_once_written.add(uid)  # The next cycle can use this record.
             waits = False
         lane = self._waiting_lane if waits else self._record_lane
-        self._under_way[uid] = task = asyncio.create_task(_in_lane(lane, write))
-        task.add_done_callback(functools.partial(self._done, uid))
+        self._writes.start(uid, _in_lane(lane, write))
 
-    def _done(self, uid: str, task: asyncio.Task[None]) -> None:
-        del self._under_way[uid]
+    def _ended(self, uid: str, error: BaseException | None) -> None:
         if uid in self._wakes_once_written:
             self._wakes_once_written.remove(uid)
             self.wake()
-        error = None if task.cancelled() else task.exception()
         if error is None:
-            self._pauses.succeeded(uid)
             return
-        self._pauses.failed(uid)
         if isinstance(error, errors.RequestFailed):
             logger.warning("status update failed", extra={"job_uid": uid, "error": str(error)})
         else:
@@ -359,7 +356,7 @@ async def _in_lane(lane: Lane, write: StatusWrite) -> None:
 
 def _path(raw: Mapping[str, Any]) -> str:
     metadata = raw["metadata"]
-    return paths.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
+    return routes.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
 
 
 def new_profile(

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from railwright_api import names
+from railwright_api import names, routes
+from railwright_kube import bodies, errors, paths
+from railwright_kube.client import Api
 from railwright_operator.discovery import Discovery, FabricState
-from railwright_operator.kube import bodies, errors, paths
-from railwright_operator.kube.client import Api
 from railwright_operator.report import fabric
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
@@ -96,7 +96,7 @@ class SiteReporter:
             before = {key: held.status.get(key) for key in status}
             if patch := bodies.merge_patch(before, status):
                 body = bodies.status_patch(patch, resource_version=str(held.rv))
-                path = paths.status(paths.one(plural, held.name))
+                path = paths.status(routes.one(plural, held.name))
                 self.absorb(plural, await self.api.patch(path, body))
         except errors.RequestFailed as error:
             extra = {"kind": plural, "error": str(error)}

@@ -15,10 +15,10 @@ from random import Random
 
 from railwright_api import names
 from railwright_api.fabric import Probing
-from railwright_operator.backoff import Pauses
+from railwright_kube.backoff import Pauses
+from railwright_kube.errors import RequestFailed
 from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.probe_tasks import ProbeTasks
-from railwright_operator.kube.errors import RequestFailed
 from railwright_operator.metrics import SurveyMetrics
 from railwright_operator.surveys import due
 from railwright_operator.watch.records import NodeRecord

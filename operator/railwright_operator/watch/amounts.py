@@ -15,12 +15,23 @@ from types import MappingProxyType
 from typing import Any
 
 from railwright_api import quantities
-from railwright_operator.watch.projections import Container, PodSpec, Quantities, Quantity, written
+from railwright_kube.core_v1 import Container, PodSpec, Resources, written
+from railwright_kube.projections import Quantities, Quantity
 from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096
 SHARED_AMOUNTS_MAX = 64
 """Longer ones are not cached: a tenant may create pods with thousands of containers."""
+
+
+def asked(spec: Mapping[str, Any]) -> PodSpec:
+    """The requests of a pod spec that a user wrote. The API server reports other errors in it."""
+    return PodSpec(
+        containers=tuple(map(_container, spec["containers"])),
+        init_containers=tuple(map(_container, spec.get("initContainers") or ())),
+        overhead=_quantities(spec.get("overhead")),
+        resources=_resources(spec),
+    )
 
 
 def requested(spec: PodSpec) -> Amounts:
@@ -106,3 +117,17 @@ def _same(items: tuple[tuple[str, int], ...]) -> Amounts:
 @functools.lru_cache(maxsize=SHAPES_MAX)
 def _amount(resource: str, text: str) -> int:
     return quantities.amount(resource, text)
+
+
+def _container(raw: Mapping[str, Any]) -> Container:
+    policy = raw.get("restartPolicy") or ""
+    return Container(resources=_resources(raw), restart_policy=str(policy))
+
+
+def _resources(raw: Mapping[str, Any]) -> Resources:
+    resources = raw.get("resources") or {}
+    return Resources(_quantities(resources.get("limits")), _quantities(resources.get("requests")))
+
+
+def _quantities(raw: Mapping[str, Any] | None) -> Quantities:
+    return {name: Quantity(str(amount)) for name, amount in (raw or {}).items()}

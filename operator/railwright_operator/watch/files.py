@@ -10,8 +10,8 @@ import base64
 from dataclasses import dataclass, field
 
 from railwright_api import names
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import ConfigMap
+from railwright_kube import projections
+from railwright_kube.core_v1 import ConfigMap
 from railwright_topology.sources.formats import File
 
 CONFIG_MAPS = projections.of(ConfigMap)

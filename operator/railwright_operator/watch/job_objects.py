@@ -15,9 +15,8 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from railwright_operator.kube import body_limits
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import Identity
+from railwright_kube import body_limits, projections
+from railwright_kube.projections import Identity
 from railwright_scheduler.model.reasons import TooLarge
 
 Raw = Mapping[str, Any]

@@ -13,7 +13,7 @@ from railwright_api.training_job import TrainingJob
 from railwright_api.workload import Parallelism
 from railwright_api.workload import Workload as Stated
 from railwright_conversion import node_affinities, tolerations, topology_constraints, workloads
-from railwright_operator.watch import amounts, projections
+from railwright_operator.watch import amounts
 from railwright_operator.watch.owned import ProfileRecord
 from railwright_operator.watch.site import SiteObject
 from railwright_scheduler.model.reasons import RuntimeClassRefused
@@ -35,7 +35,7 @@ def convert(
     is_training = role is job.spec.training_role
     return Role(
         replicas=role.replicas,
-        per_pod=_checked(amounts.requested(projections.asked(pod))),
+        per_pod=_checked(amounts.requested(amounts.asked(pod))),
         name=role.name,
         group=role.group or role.name,
         selector=pod.get("nodeSelector", {}),

@@ -20,7 +20,7 @@ from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import times
-from railwright_operator.kube import body_limits
+from railwright_kube import body_limits
 from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import StatusError, record_of

@@ -14,9 +14,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from railwright_operator.kube import errors
-from railwright_operator.watch import projections
-from railwright_operator.watch.reflector import Reflector
+from railwright_kube import errors, projections
+from railwright_kube.reflector import Reflector
 from railwright_operator.watch.site import ClusterObject, SiteObject
 
 logger = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from railwright_operator.kube import errors, paths
-from railwright_operator.kube.client import Api
-from railwright_operator.kube.errors import RequestFailed
+from railwright_kube import errors, paths
+from railwright_kube.client import Api
+from railwright_kube.errors import RequestFailed
 from railwright_scheduler.attempt.breaker import SETTLE_S
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import Metadata
+from railwright_kube import projections
+from railwright_kube.projections import Metadata
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import PodEvent
+from railwright_kube import projections
+from railwright_kube.core_v1 import PodEvent
 from railwright_operator.watch.records import PodRecord
 
 PATH = "/api/v1/events"

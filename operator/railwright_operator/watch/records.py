@@ -20,18 +20,18 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import names
-from railwright_operator.watch import amounts, projections
-from railwright_operator.watch.projections import (
+from railwright_kube import projections
+from railwright_kube.core_v1 import (
     NOT_ENDED,
     Condition,
     ContainerStatus,
-    Metadata,
     NodeObject,
     NodeStatus,
-    Owner,
     PodObject,
     PodStatus,
 )
+from railwright_kube.projections import Metadata, Owner
+from railwright_operator.watch import amounts
 from railwright_scheduler.model.snapshot import Amounts, Taint
 
 TEXT_MAX = 4096

@@ -9,18 +9,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from railwright_api import names, schema
+from railwright_api import names, routes, schema
 from railwright_api.fabric import Probing
-from railwright_operator.kube import paths
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import Identity
+from railwright_kube import projections
+from railwright_kube.projections import Identity
 from railwright_scheduler.model.reasons import PriorityClassNotFound, RuntimeClassNotFound
 
 PRIORITY_CLASSES = "priorityclasses"
 RUNTIME_CLASSES = "runtimeclasses"
 PATHS = {
-    names.QUEUES: paths.kind(names.QUEUES),
-    names.FABRICS: paths.kind(names.FABRICS),
+    names.QUEUES: routes.kind(names.QUEUES),
+    names.FABRICS: routes.kind(names.FABRICS),
     PRIORITY_CLASSES: f"/apis/scheduling.k8s.io/v1/{PRIORITY_CLASSES}",
     RUNTIME_CLASSES: f"/apis/node.k8s.io/v1/{RUNTIME_CLASSES}",
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from railwright_api import names
-from railwright_operator.kube import errors, paths
-from railwright_operator.kube.client import Api
+from railwright_api import names, routes
+from railwright_kube import errors
+from railwright_kube.client import Api
 
 
 async def ensure(api: Api) -> None:
@@ -15,7 +15,7 @@ async def ensure(api: Api) -> None:
         metadata = {"name": names.SINGLETON}
         body = {"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": {}}
         try:
-            await api.get(paths.one(plural, names.SINGLETON))
+            await api.get(routes.one(plural, names.SINGLETON))
         except errors.NotFoundError:
             with contextlib.suppress(errors.AlreadyExistsError):
-                await api.create(paths.kind(plural), body)
+                await api.create(routes.kind(plural), body)

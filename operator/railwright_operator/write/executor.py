@@ -3,10 +3,10 @@
 It decides nothing. A request that the API server will never accept (a quota, a policy, a taken
 name) becomes the refusal of its attempt, which is part of the next state. If the outcome of a
 request is unknown, the object is read. A request that failed for now is repeated by a later cycle
-from the observed state, with back-off. A cycle starts requests and does not wait for their
-responses: a slow admission webhook must not delay the assessment of other jobs, nor a gang's
-bindings those of another one. A request in flight is not started twice. The end of an attempt's
-last request wakes the next cycle.
+from the observed state, with back-off; so is a refused deletion, the only one to be planned again.
+A cycle starts requests and does not wait for their responses: a slow admission webhook must not
+delay the assessment of other jobs, nor a gang's bindings those of another one. A request in flight
+is not started twice. The end of an attempt's last request wakes the next cycle.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from railwright_api import names
-from railwright_operator.backoff import Pauses
-from railwright_operator.kube import bodies, errors, paths
-from railwright_operator.kube.client import Api
+from railwright_api import names, routes
+from railwright_kube import bodies, errors, paths
+from railwright_kube.client import Api
+from railwright_kube.in_flight import RequestsInFlight
+from railwright_kube.reflector import Reflector
 from railwright_operator.watch import owned, records
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.reflector import Reflector
 from railwright_scheduler.attempt.gang import Action, BindPod, CreatePod, DeletePod, WritePlacement
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 
 logger = logging.getLogger(__name__)
 
 ActionKey = tuple[str, AttemptKey, str]
-Request = Callable[[], Awaitable[None]]
+Request = Callable[[], Coroutine[Any, Any, None]]
 Manifest = Mapping[str, Any]
 RenderPod = Callable[[Entry, int], Manifest | None]
 """The pod of one node rank of an attempt; None when its job is gone."""
@@ -65,11 +65,6 @@ FOR_GOOD = (
 )
 
 
-class _UnderWay(NamedTuple):
-    task: asyncio.Task[None]
-    since_s: float
-
-
 @dataclass(eq=False)
 class Executor:
     """Carries out actions. Its state is the refusals and the written Placements.
@@ -92,20 +87,23 @@ class Executor:
         self._placed: set[AttemptKey] = set()
         self._refusals: dict[AttemptKey, str] = {}
         self._hindrances: dict[AttemptKey, str] = {}
-        self._under_way: dict[ActionKey, _UnderWay] = {}
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
         self._left: Counter[AttemptKey] = Counter()
         self._low = asyncio.Event()
         self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
-        self._ended: set[ActionKey] = set()
-        self._pauses: Pauses[ActionKey] = Pauses(
-            base_s=PAUSE_BASE_S, cap_s=PAUSE_CAP_S, clock=self.clock, rng=self.rng
+        self._ended_since: set[ActionKey] = set()
+        self._requests: RequestsInFlight[ActionKey] = RequestsInFlight(
+            base_s=PAUSE_BASE_S,
+            cap_s=PAUSE_CAP_S,
+            clock=self.clock,
+            rng=self.rng,
+            on_end=self._ended,
         )
 
     def __repr__(self) -> str:
-        return f"<Executor placed={len(self._placed)} under way={len(self._under_way)}>"
+        return f"<Executor placed={len(self._placed)} {self._requests!r}>"
 
     def placed(self, key: AttemptKey) -> bool:
         """Whether this attempt's Placement was written."""
@@ -129,7 +127,7 @@ class Executor:
         self._placed &= kept
         self._refusals = {key: why for key, why in self._refusals.items() if key in kept}
         self._hindrances = {key: why for key, why in self._hindrances.items() if key in kept}
-        self._pauses.forget_unless(lambda key: key[1] in kept)
+        self._requests.forget_unless(lambda key: key[1] in kept)
 
     async def until_low(self) -> None:
         """Wait until few requests are in flight."""
@@ -137,33 +135,29 @@ class Executor:
 
     def cycle_begins(self) -> None:
         """Note that a state is being built, which includes all requests that ended before."""
-        self._ended.clear()
+        self._ended_since.clear()
 
     def start(self, actions: Iterable[Action]) -> None:
         """Start actions that are not in flight or paused, up to ``UNDER_WAY_MAX``.
 
         An action that ended since the cycle began is skipped, as the plan is older than its end.
         """
-        late = Counter(key[1] for key, each in self._under_way.items() if self._is_late(each))
+        late = Counter(attempt for _, attempt, _ in self._requests.late(LATE_S))
         self._troubled = troubled = frozenset(self._hindrances.keys() | late.keys())
         ordered = [*actions]
         if troubled:
             ordered.sort(key=lambda action: _trouble(action, late, troubled))
-        under_way = Counter(attempt in troubled for _, attempt, _ in self._under_way)
+        under_way = Counter(attempt in troubled for _, attempt, _ in self._requests)
         self._crowded_out = frozenset()
         for at, action in enumerate(ordered):
             (key, request), is_troubled = self._request(action), action.entry.key in troubled
             if under_way[is_troubled] >= (TROUBLED_MAX if is_troubled else UNDER_WAY_MAX):
                 self._crowded_out = frozenset(behind.entry.key for behind in ordered[at:])
                 break
-            if key in self._under_way or key in self._ended:
-                continue
-            if self._pauses.over(key):
-                task = asyncio.create_task(self._one(key, request))
-                self._under_way[key] = _UnderWay(task, self.clock())
+            if key not in self._ended_since and self._requests.is_due(key):
+                self._requests.start(key, request())
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] += 1
-                task.add_done_callback(partial(self._done, key))
         self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
@@ -171,14 +165,11 @@ class Executor:
             self._low.clear()
 
     def _is_low(self) -> bool:
-        return len(self._under_way) - self._troubled_under_way < UNDER_WAY_LOW
+        return len(self._requests) - self._troubled_under_way < UNDER_WAY_LOW
 
-    def _is_late(self, each: _UnderWay) -> bool:
-        return self.clock() - each.since_s > LATE_S
-
-    def _done(self, key: ActionKey, task: asyncio.Task[None]) -> None:
-        del self._under_way[key]
-        self._ended.add(key)
+    def _ended(self, key: ActionKey, error: BaseException | None) -> None:
+        self._record_outcome(key, error)
+        self._ended_since.add(key)
         attempt = key[1]
         self._troubled_under_way -= attempt in self._troubled
         self._left[attempt] -= 1
@@ -189,10 +180,22 @@ class Executor:
             self.wake()
         if self._is_low():
             self._low.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
-            self._pauses.failed(key)
-            logger.error("request raised", exc_info=error, extra={"action": str(key)})
+
+    def _record_outcome(self, key: ActionKey, error: BaseException | None) -> None:
+        verb, attempt, _ = key
+        extra = {"job_uid": attempt[0], "attempt": attempt[1], "action": verb, "error": str(error)}
+        match error:
+            case None:
+                self._hindrances.pop(attempt, None)
+            case errors.ApiError() if isinstance(error, FOR_GOOD):
+                self._refusals[attempt] = error.message[:REFUSAL_LENGTH_MAX]
+                logger.warning("request refused", extra=extra)
+            case errors.RequestFailed():
+                self._hindrances[attempt] = str(error)[:REFUSAL_LENGTH_MAX]
+                logger.warning("request failed", extra=extra)
+            case _:
+                self._hindrances[attempt] = f"{type(error).__name__}: {error}"[:REFUSAL_LENGTH_MAX]
+                logger.error("request raised", exc_info=error, extra=extra)
 
     def _request(self, action: Action) -> tuple[ActionKey, Request]:
         match action:
@@ -209,31 +212,15 @@ class Executor:
                 request = partial(self._delete, entry, pod.name, uid=pod.uid)
                 return ("delete", entry.key, pod.uid), request
 
-    async def _one(self, key: ActionKey, request: Request) -> None:
-        verb, attempt, _ = key
-        extra = {"job_uid": attempt[0], "attempt": attempt[1], "action": verb}
-        try:
-            await request()
-        except FOR_GOOD as error:
-            self._refusals[attempt] = error.message[:REFUSAL_LENGTH_MAX]
-            logger.warning("request refused", extra={**extra, "error": str(error)})
-        except errors.RequestFailed as error:
-            self._hindrances[attempt] = str(error)[:REFUSAL_LENGTH_MAX]
-            self._pauses.failed(key)
-            logger.warning("request failed", extra={**extra, "error": str(error)})
-        else:
-            self._pauses.succeeded(key)
-            self._hindrances.pop(attempt, None)
-
     async def _write_placement(self, entry: Entry) -> None:
         body = self.render_placement(entry)
         if body is None:
             return
         try:
-            found = await self.api.create(paths.kind(names.PLACEMENTS, entry.namespace), body)
+            found = await self.api.create(routes.kind(names.PLACEMENTS, entry.namespace), body)
         except errors.AlreadyExistsError:
             name = body["metadata"]["name"]
-            path = paths.one(names.PLACEMENTS, name, namespace=entry.namespace)
+            path = routes.one(names.PLACEMENTS, name, namespace=entry.namespace)
             found = await self.api.get(path)
             if found["spec"]["jobUID"] != entry.job_uid:
                 # The pod will be deleted with its job.

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes import client
 from railwright_api import names
-from railwright_operator import connection
+from railwright_kube import connection
 from railwright_operator.watch.jobs import CachedJob
 
 DEADLINE_S = 2.0

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from railwright_api import ledger as api
-from railwright_api import names, schema
-from railwright_operator.kube import errors, paths
-from railwright_operator.kube.client import Api
+from railwright_api import names, routes, schema
+from railwright_kube import errors
+from railwright_kube.client import Api
 from railwright_operator.watch import causes
 from railwright_operator.write import placement_score
 from railwright_scheduler.attempt import node_list
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 Fields = Mapping[str, Any]
 
 NAME = "default"
-PATH = paths.one(names.LEDGERS, NAME)
+PATH = routes.one(names.LEDGERS, NAME)
 TOUCHES_MAX = 10
 
 _LEDGER_FIELDS = schema.field_names(api.LedgerSpec)
@@ -121,7 +121,7 @@ class LedgerStore:
         first = Ledger(epoch=0, incarnation=uuid.uuid4().hex, holder=self._holder)
         try:
             made: Mapping[str, Any] = await self._api.create(
-                paths.kind(names.LEDGERS), self._manifest(first)
+                routes.kind(names.LEDGERS), self._manifest(first)
             )
         except errors.AlreadyExistsError:
             made = await self._api.get(PATH)

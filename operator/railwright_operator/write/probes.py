@@ -6,8 +6,8 @@ import base64
 import gzip
 
 from railwright_api import names
-from railwright_operator.kube import paths
-from railwright_operator.kube.client import Api
+from railwright_kube import paths
+from railwright_kube.client import Api
 
 FILE = "probes.json.gz"
 BYTES_MAX = 900_000

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from railwright_api import names
-from railwright_operator.kube import paths
-from railwright_operator.kube.client import Api
+from railwright_api import names, routes
+from railwright_kube.client import Api
 from railwright_operator.watch import owned
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.owned import ProfileRecord
@@ -30,7 +29,7 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
         "document": document,
     }
     if held is not None:
-        path = paths.one(names.PROFILES, name, namespace=namespace)
+        path = routes.one(names.PROFILES, name, namespace=namespace)
         written = await api.patch(path, {"metadata": {"uid": held.uid}, "spec": spec})
         return owned.profile(owned.answered(written))
     owner = pods.owner_reference(name, uid=cached.uid)
@@ -40,5 +39,5 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
         "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
         "spec": {name: value for name, value in spec.items() if value is not None},
     }
-    made = await api.create(paths.kind(names.PROFILES, namespace), body)
+    made = await api.create(routes.kind(names.PROFILES, namespace), body)
     return owned.profile(owned.answered(made))

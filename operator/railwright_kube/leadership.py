@@ -27,7 +27,7 @@ from kubernetes.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from kubernetes import client
-from railwright_operator import connection
+from railwright_kube import connection
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_operator.watch.projections import ApiObject
-from railwright_operator.watch.reflector import Listing, R, Reflector
+from railwright_kube.projections import ApiObject
+from railwright_kube.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
 """Within this time the watch passes the version of the list, as bookmarks are sent each minute."""

@@ -19,16 +19,8 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as _Field
 from google.protobuf.message import DecodeError
 from msgspec import Struct
 
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import (
-    F,
-    Int32,
-    ListMetadata,
-    Page,
-    Projection,
-    Quantity,
-    Time,
-)
+from railwright_kube import core_v1, projections
+from railwright_kube.projections import F, Int32, ListMetadata, Page, Projection, Quantity, Time
 
 ACCEPT = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
@@ -53,14 +45,14 @@ class PodList(Struct):
     """A page of pods."""
 
     metadata: Annotated[ListMetadata, 1]
-    items: Annotated[tuple[projections.PodObject, ...], 2]
+    items: Annotated[tuple[core_v1.PodObject, ...], 2]
 
 
 class NodeList(Struct):
     """A page of nodes."""
 
     metadata: Annotated[ListMetadata, 1]
-    items: Annotated[tuple[projections.NodeObject, ...], 2]
+    items: Annotated[tuple[core_v1.NodeObject, ...], 2]
 
 
 def message_class(part: type) -> Any:
@@ -137,5 +129,5 @@ def _projection(kind: str, one: type[F], listed: type) -> Projection[F]:
 _pool = descriptor_pool.DescriptorPool()
 _pool.Add(_declared(Unknown, PodList, NodeList))
 
-POD = _projection("Pod", projections.PodObject, PodList)
-NODE = _projection("Node", projections.NodeObject, NodeList)
+POD = _projection("Pod", core_v1.PodObject, PodList)
+NODE = _projection("Node", core_v1.NodeObject, NodeList)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from railwright_api import names
-
-GROUP_PATH = f"/apis/{names.API_VERSION}"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 SIGNING_KEYS = "/openid/v1/jwks"
@@ -50,18 +47,6 @@ def kubelet_lease(node: str) -> str:
 def events(namespace: str) -> str:
     """The events of a namespace, of the events.k8s.io group."""
     return f"/apis/events.k8s.io/v1/namespaces/{_part(namespace)}/events"
-
-
-def kind(plural: str, namespace: str | None = None) -> str:
-    """All objects of one of our kinds, of one namespace or (None) of the cluster."""
-    if namespace is None:
-        return f"{GROUP_PATH}/{_part(plural)}"
-    return f"{GROUP_PATH}/namespaces/{_part(namespace)}/{_part(plural)}"
-
-
-def one(plural: str, name: str, *, namespace: str | None = None) -> str:
-    """One object of one of our kinds."""
-    return f"{kind(plural, namespace)}/{_part(name)}"
 
 
 def status(path: str) -> str:

@@ -21,16 +21,15 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from railwright_operator import backoff, connection
-from railwright_operator.kube import errors
-from railwright_operator.kube.body_limits import (
+from railwright_kube import backoff, connection, errors
+from railwright_kube.body_limits import (
     BODY_BYTES_MAX,
     BodyTooLargeError,
     bounded,
     split_lines,
 )
-from railwright_operator.kube.lanes import Lane
-from railwright_operator.metrics import ApiMetrics
+from railwright_kube.lanes import Lane
+from railwright_kube.metrics import ApiMetrics
 
 DEADLINE_S = 10.0
 CONNECT_S = 5.0

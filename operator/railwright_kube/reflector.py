@@ -25,21 +25,12 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
-from railwright_operator import backoff
-from railwright_operator.kube import errors
-from railwright_operator.kube.client import Api
-from railwright_operator.metrics import WatchMetrics
-from railwright_operator.watch import projections
-from railwright_operator.watch.pages import Pager
-from railwright_operator.watch.projections import (
-    ApiObject,
-    Event,
-    F,
-    Identity,
-    Projection,
-    Undeclared,
-)
-from railwright_operator.yielding import TimeSlice
+from railwright_kube import backoff, errors, projections
+from railwright_kube.client import Api
+from railwright_kube.metrics import WatchMetrics
+from railwright_kube.pages import Pager
+from railwright_kube.projections import ApiObject, Event, F, Identity, Projection, Undeclared
+from railwright_kube.yielding import TimeSlice
 
 logger = logging.getLogger(__name__)
 

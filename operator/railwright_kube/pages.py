@@ -12,11 +12,10 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from railwright_operator.kube import body_limits, errors
-from railwright_operator.kube.client import Api
-from railwright_operator.metrics import WatchMetrics
-from railwright_operator.watch import projections
-from railwright_operator.watch.projections import Page, Projection
+from railwright_kube import body_limits, errors, projections
+from railwright_kube.client import Api
+from railwright_kube.metrics import WatchMetrics
+from railwright_kube.projections import Page, Projection
 
 logger = logging.getLogger(__name__)
 

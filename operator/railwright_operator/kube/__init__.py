@@ -1,1 +1,0 @@
-"""Speaking to the API server: one client, where things are, what bodies carry, how it fails."""
