@@ -70,6 +70,24 @@ class SurveyMetrics:
         )
 
 
+class MappingMetrics:
+    """Series of the mappings of ranks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.mappings = Counter(
+            "railwright_mappings_total",
+            "Mappings of the ranks of a gang that were computed, by outcome.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "railwright_mapping_seconds",
+            "Time that a mapping took.",
+            buckets=SECONDS_BUCKETS,
+            registry=registry,
+        )
+
+
 class Metrics:
     """All series of these parts. Raises ValueError if ``registry`` has them already."""
 
@@ -78,6 +96,7 @@ class Metrics:
         self.watch = WatchMetrics(registry)
         self.heartbeats = HeartbeatMetrics(registry)
         self.surveys = SurveyMetrics(registry)
+        self.mappings = MappingMetrics(registry)
         self.loop_lag_s = Histogram(
             "railwright_loop_lag_seconds",
             "Delay of a timer of the event loop: every task waits this long.",

@@ -19,6 +19,7 @@ from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.liveness import Liveness
 from railwright_operator.machines import Machines
+from railwright_operator.mapping_requests import MappingRequests
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
 from railwright_operator.watch import job_roles
@@ -68,6 +69,7 @@ class StateBuilder:
     sessions: Sessions
     lease_checker: NodeLeaseChecker
     executor: Executor
+    mappings: MappingRequests
     clock: Callable[[], float]
     reception_clock: Callable[[], float]
     wall_clock: Callable[[], float]
@@ -134,6 +136,7 @@ class StateBuilder:
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
+            mappings=self.mappings.state(),
             breaker=self._suspected.update(jobs, self.machines.by_name),
             now_s=int(self.wall_clock()),
         )
@@ -158,6 +161,7 @@ class StateBuilder:
     def sync_sessions(self, plan: Plan, isolation: Isolation) -> None:
         """Expect launchers of live attempts, stop those of revoked ones, forget the others."""
         self._plan = plan
+        self.mappings.update(plan.mappings)
         in_flight = {entry.key for entry in plan.ledger.entries}
         revoked = {entry.key for entry in plan.ledger.entries if entry.state is EntryState.ABORTING}
         kept = set(plan.unobserved)

@@ -39,6 +39,7 @@ from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.machines import Machines
+from railwright_operator.mapping_requests import MappingRequests
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -171,6 +172,7 @@ class OperatorParts:
             sessions=self.received.sessions,
             lease_checker=self.lease_checker,
             executor=self.executor,
+            mappings=MappingRequests(metrics=self.series.mappings, clock=clock, wake=wake),
             clock=self.listening,
             reception_clock=self.received.reception_clock,
             wall_clock=time.time,

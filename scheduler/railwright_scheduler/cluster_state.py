@@ -15,6 +15,7 @@ from railwright_scheduler.attempt.starting import START_TIMEOUT_S
 from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Job, Node, QueueRound, SendingJob, sending_job
+from railwright_scheduler.policy.mappings import RequestedMapping
 from railwright_topology.links import Links
 
 
@@ -102,7 +103,8 @@ class ClusterState:
     ``topology_age_s`` counts since this leader last observed a change.
 
     ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_round``
-    is where in the queue that stopped; a new leader has none of them.
+    is where in the queue that stopped; a new leader has none of them. ``mappings`` are those that
+    earlier cycles requested, with None all are computed at once.
     ``breaker`` is whether the silence of nodes is evidence now. ``now_s`` is this leader's wall
     clock, in seconds since 1970, by which it dates what outlives it.
     """
@@ -119,6 +121,7 @@ class ClusterState:
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     waits: Mapping[str, Reason] = field(default_factory=dict)
     queue_round: QueueRound | None = None
+    mappings: Mapping[str, RequestedMapping] | None = None
     breaker: Breaker = CLOSED
     now_s: int = 0
 

@@ -44,6 +44,7 @@ from railwright_scheduler.pending import with_previous_nodes
 from railwright_scheduler.policy import order, ranks
 from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.link_traffic import Traffic
+from railwright_scheduler.policy.mappings import MIGRATION, Mappings
 from railwright_scheduler.remembered import Key, remembered
 
 SETTLED_S = 30.0
@@ -96,9 +97,11 @@ def plan_migration(
     entries: Sequence[Entry],
     isolation: Isolation,
     traffic_work: WorkBudget,
+    mappings: Mappings,
     double_booked: Collection[str] = (),
 ) -> Migrations:
     """Evaluate running jobs that were placed under another topology hash, within the cycle's bound.
+    One whose ranks are to be mapped first is evaluated once they are.
 
     ``waits`` are the jobs that this cycle leaves in the queue, ``entries`` the entries in flight
     after it. A job whose evaluation raises is not migrated.
@@ -120,13 +123,39 @@ def plan_migration(
         unsure = [seen for seen in stale if seen.job.uid not in well]
         ready = _those(unsure, lambda seen: _is_ready(seen, ahead[:1]), isolation)
         nodes = assume.subtract_assumed(state, entries, double_booked) if ready else ()
-        for seen in _in_one_cycle(ready, int(state.topology_age_s)):
+
+        def snapshot(seen: ObservedJob) -> Snapshot:
             others = sending_jobs((each for each in jobs.values() if each is not seen), in_flight)
-            alone = _alone(state, nodes, seen, tuple(others))
-            work = functools.partial(_move, alone, seen, isolation, traffic_work)
-            uid = seen.job.uid
-            moves[uid] = isolation.run(Stage.MIGRATION, uid, work, otherwise=None)
+            return _alone(state, nodes, seen, tuple(others))
+
+        second = int(state.topology_age_s)
+        moves = _evaluated(ready, snapshot, second, isolation, traffic_work, mappings)
     return _select(moves, well, state.topology_age_s, isolation)
+
+
+def _evaluated(
+    ready: Sequence[ObservedJob],
+    snapshot: Callable[[ObservedJob], Snapshot],
+    second: int,
+    isolation: Isolation,
+    traffic_work: WorkBudget,
+    mappings: Mappings,
+) -> dict[str, _Move | None]:
+    """The migrations of those that are evaluated in this cycle, None for those that stay; not of
+    those whose ranks are to be mapped first."""
+    moves: dict[str, _Move | None] = {}
+    requested = {seen.job.uid for seen in ready if mappings.of(seen.job.uid + MIGRATION)}
+    for seen in _in_one_cycle(ready, requested, second):
+        uid = seen.job.uid
+        its = mappings.of_migration(uid)
+        work = functools.partial(_move, snapshot(seen), seen, isolation, traffic_work, its)
+        move = isolation.run(Stage.MIGRATION, uid, work, otherwise=None)
+        if not mappings.add_migration(uid, its):
+            moves[uid] = move
+        requested.discard(uid)
+    for uid in sorted(requested):
+        mappings.keep(uid + MIGRATION)
+    return moves
 
 
 def _select(
@@ -227,14 +256,17 @@ def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
     )
 
 
-def _in_one_cycle(ready: Sequence[ObservedJob], second: int) -> Iterator[ObservedJob]:
-    """As many as may be evaluated in one cycle. Those that would lose the least work go first,
-    behind one that differs each ``second``: so jobs that wait for a checkpoint, which may never
-    come, do not keep others from being evaluated."""
+def _in_one_cycle(
+    ready: Sequence[ObservedJob], requested: Collection[str], second: int
+) -> Iterator[ObservedJob]:
+    """As many as may be evaluated in one cycle. Those that ``requested`` a mapping go first, then
+    those that would lose the least work, behind one that differs each ``second``: so jobs that
+    wait for a checkpoint, which may never come, do not keep others from being evaluated."""
     ordered = sorted(ready, key=lambda seen: (_since(seen), seen.job.uid))
     if ordered:
         # A hash, as cycles that take two seconds would pass every second job.
         ordered.insert(0, ordered.pop(zlib.crc32(b"%d" % second) % len(ordered)))
+        ordered.sort(key=lambda seen: seen.job.uid not in requested)
     effort = 0
     for seen in ordered:
         its = max(ranks.JOB, sum(map(ranks.effort, seen.job.roles)))
@@ -283,7 +315,11 @@ def _without(node: Node, pods: Sequence[Amounts]) -> Node:
 
 
 def _move(
-    alone: Snapshot, seen: ObservedJob, isolation: Isolation, traffic_work: WorkBudget
+    alone: Snapshot,
+    seen: ObservedJob,
+    isolation: Isolation,
+    traffic_work: WorkBudget,
+    mappings: Mappings,
 ) -> _Move | None:
     """The migration that the job's own decision gives; None if no step can be predicted, or if the
     job would stay."""
@@ -292,7 +328,7 @@ def _move(
     columns = {node.name: at for at, node in enumerate(floor.nodes)}
     if len(before) != seen.job.num_pods or not columns.keys() >= {*before}:
         return None
-    target = _decided(alone, isolation, traffic_work)
+    target = _decided(alone, isolation, traffic_work, mappings)
     if target is None or target == before:
         return None
     assert seen.job.training is not None, seen.job.uid
@@ -324,11 +360,11 @@ def _move(
 
 
 def _decided(
-    alone: Snapshot, isolation: Isolation, traffic_work: WorkBudget
+    alone: Snapshot, isolation: Isolation, traffic_work: WorkBudget, mappings: Mappings
 ) -> tuple[str, ...] | None:
     """The nodes that the only job of the snapshot would get. Raises what its decision raises."""
     inner = isolation.nested()
-    admitted = decide(alone, inner, traffic_work=traffic_work).admitted
+    admitted = decide(alone, inner, traffic_work=traffic_work, mappings=mappings).admitted
     for fault in inner.faults:
         if fault.stage is Stage.DECISION:
             raise fault.exception

@@ -43,6 +43,7 @@ from railwright_scheduler.pending import PendingAttempt
 from railwright_scheduler.policy import order
 from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.policy.decide import decide
+from railwright_scheduler.policy.mappings import Mappings, RequestedMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Plan:
     ``confirms``: if the ledger is unchanged, it must be read and compared before any action. A
     leader that was deposed without noticing must neither bind a pod that the new leader has not
     observed, nor take that leader's status for a foreign one. ``reservations``, ``waits``,
-    ``queue_round`` and ``topology_hashes`` (of live attempts) are part of the next cycle's state;
+    ``queue_round``, ``mappings`` (with their outcomes, once there are some) and ``topology_hashes``
+    (of live attempts) are part of the next cycle's state;
     with a round, jobs are left to evaluate. ``faults`` are the jobs whose handling raised;
     ``unobserved`` are those whose state could not be built: their data must be kept.
     ``double_bookings`` are the nodes that take no new pods, as pods of several attempts hold more
@@ -67,6 +69,7 @@ class Plan:
     confirms: bool = False
     reservations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queue_round: QueueRound | None = None
+    mappings: Mapping[str, RequestedMapping] = field(default_factory=dict)
     topology_hashes: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     unobserved: frozenset[str] = frozenset()
@@ -105,6 +108,7 @@ class _Cycle:
         self.jobs = _jobs(state, self.before, isolation)
         self.live_nodes = pending.live_nodes(state.nodes)
         self.traffic_work = WorkBudget(TRAFFIC_WORK)
+        self.mappings = Mappings(state.mappings)
         self.commits = CommitPlan(state, self.jobs, isolation, self.double_booked)
 
     def plan(self) -> Plan:
@@ -143,6 +147,7 @@ class _Cycle:
             confirms=corrects or binds,
             reservations={**schedule.reservations, **migrations.targets},
             queue_round=schedule.queue_round,
+            mappings=self.mappings.requested,
             topology_hashes={
                 uid: self.topology_hash(self.jobs[uid], after.get(uid, ()), migrations)
                 for uid, record in records.items()
@@ -222,7 +227,9 @@ class _Cycle:
             commits.unbound, commits.ledger_capacity(), lambda admit: self.entry(admit).size
         )
         last = {uid: why for uid, why in state.waits.items() if not isinstance(why, HELD_REASONS)}
-        decisions = decide(snapshot, self.isolation, admission, self.traffic_work, last)
+        decisions = decide(
+            snapshot, self.isolation, admission, self.traffic_work, last, self.mappings
+        )
         reasons |= {wait.job_uid: wait.reason for wait in decisions.waiting}
         for admit in decisions.admitted:
             # An entry before it may have grown when it was stepped.
@@ -249,6 +256,7 @@ class _Cycle:
             double_booked=self.double_booked,
             isolation=self.isolation,
             traffic_work=self.traffic_work,
+            mappings=self.mappings,
         )
 
     def record(

@@ -84,7 +84,7 @@ def _decided(snapshot: Snapshot, isolation: Isolation) -> tuple[float, bool]:
     start = time.process_time()
     admitted = decide(snapshot, isolation).admitted
     took_s = time.process_time() - start
-    return took_s, any(each.score is not None and each.score.over_budget for each in admitted)
+    return took_s, any(each.score is not None and each.score.truncated for each in admitted)
 
 
 @contextmanager

@@ -45,4 +45,4 @@ def test_planning_work_is_within_budget(seed: int, shape: str, nodes: int) -> No
         assert all(work.spent <= limit for work in made[-2:])
         for each in found[0].admitted:
             if each.score is not None and not each.score.crossing:
-                assert each.score.over_budget
+                assert each.score.truncated

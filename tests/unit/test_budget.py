@@ -99,7 +99,7 @@ def test_job_over_budget_gets_the_network_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(gang_mapping, "WorkBudget", lambda: WorkBudget(1_000))
     (found,) = decide(world(dense(Parallelism(tensor=8, pipeline=2, data=4)), 4, 4)).admitted
     assert list(found.nodes) == sorted(found.nodes)
-    assert found.score == PlacementScore((), over_budget=True)
+    assert found.score == PlacementScore((), truncated="WorkBudgetExceeded")
     assert placement_score.render(found.score)["truncated"] == "WorkBudgetExceeded"
     assert placement_score.parse(placement_score.render(found.score)) == found.score
 
@@ -111,7 +111,7 @@ def test_search_cut_short_keeps_the_best_order(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(gang_mapping, "WorkBudget", lambda: WorkBudget(80_000_000))
     (found,) = decide(world(asked, 8, 8, 8, 8)).admitted
     assert found.score is not None
-    assert found.score.over_budget
+    assert found.score.truncated
     (crossing,) = found.score.crossing
     assert crossing.placed < crossing.network_order
 
@@ -133,7 +133,7 @@ def test_every_expert_of_the_schema_is_within_budget(budgets: list[WorkBudget]) 
     asked = Workload(MIXTURE, Parallelism(pipeline=2, data=64), recipe)
     (found,) = decide(world(asked, 8, 8)).admitted
     assert found.score is not None
-    assert not found.score.over_budget
+    assert not found.score.truncated
     assert 0 < budgets[0].spent < PLANNING_WORK // 4
 
 

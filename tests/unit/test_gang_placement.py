@@ -18,9 +18,8 @@ from railwright_scheduler import (
 )
 from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import Parallelism
-from railwright_scheduler.policy import gang_search
+from railwright_scheduler.policy import gang_search, ranks
 from railwright_scheduler.policy.gang_search import GangSearch, Trial
-from railwright_scheduler.policy.selection import NodeSelector
 from railwright_scheduler.simulator.network import workload_of
 from railwright_topology.miscabling import Rails
 
@@ -108,13 +107,13 @@ def test_reservation_of_a_gang_covers_all_roles() -> None:
 def test_ranks_are_mapped_only_once_the_gang_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mapping takes far longer than placement, and a gang that waits is placed many times."""
     mapped: list[str] = []
-    select = NodeSelector.select
+    request = ranks.mapping_request
 
-    def counted(selector: NodeSelector, role: Role, *more: Any) -> Any:
-        mapped.extend([role.name] if role.workload is not None else [])
-        return select(selector, role, *more)
+    def counted(role: Role, *more: Any) -> Any:
+        mapped.append(role.name)
+        return request(role, *more)
 
-    monkeypatch.setattr(NodeSelector, "select", counted)
+    monkeypatch.setattr(ranks, "mapping_request", counted)
     workload = workload_of(Parallelism(data=2))
     trains = replace(WORKERS, workload=workload)
     others = replace(WORKERS, name="actor")

@@ -22,6 +22,7 @@ from railwright_scheduler import (
 )
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
+from railwright_scheduler.mapping.gang_mapping import map_ranks
 from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
 from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import (
@@ -152,10 +153,12 @@ def test_nodes_are_not_chosen_for_what_was_not_recorded_of_them() -> None:
     nodes = tuple(replace(each, device="A100") for each in ours)
     nodes += tuple(replace(each, device="other") for each in others)
     floor = cluster.of(Snapshot(("rack",), nodes, ("default",), (seen,), links=(Links(8.0),)))
-    found = ranks.placed(seen.roles[0], floor, [np.arange(8), np.arange(8, 16)])
-    assert sorted(found.nodes.tolist()) == [*range(8)]
-    assert found.score is not None
-    assert found.score.measured
+    asked = ranks.mapping_request(seen.roles[0], floor, [np.arange(8), np.arange(8, 16)], ())
+    assert asked is not None
+    found = map_ranks(asked)
+    assert found is not None
+    assert found.choice == 0
+    assert asked.choices[found.choice].mapped.workload.profile is not None
 
 
 def test_step_without_contention_is_predicted_exactly() -> None:

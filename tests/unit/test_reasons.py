@@ -30,6 +30,7 @@ from railwright_scheduler.model.reasons import (
     CODES,
     HELD_REASONS,
     WAITING_REASONS,
+    MappingPending,
 )
 
 
@@ -52,6 +53,7 @@ def test_the_codes_are_a_closed_set() -> None:
         NeverFits(1, (), 0, 0, 0, (), (), ()),
         NotEnoughNodes(1, (), 1, 0, "", "", 0, ()),
         BlockedByReservation(2, "team/a", first_need=1, first_free=0, need=1, free=1),
+        MappingPending(need=1),
         BindingBacklog(need=1, pods=2048),
         LedgerFull(need=1, size=2, free=1, limit=2),
         InternalError("ValueError: no"),

@@ -90,4 +90,4 @@ def test_sends_over_hundreds_of_distances_exceed_the_budget() -> None:
         planned = job(replicas=32, ranks_per_pod=8, workload=opaque(Parallelism(data=256), *kinds))
         (admit,) = decide(cluster(*nodes, jobs=(planned,), levels=("rack",))).admitted
         assert admit.score is not None
-        assert admit.score.over_budget is is_cut
+        assert admit.score.truncated == ("WorkBudgetExceeded" if is_cut else "")

@@ -23,6 +23,7 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model import text
+from railwright_scheduler.model.reasons import MappingPending
 
 LAST_LINES_QUOTED = 3
 
@@ -31,8 +32,8 @@ STARTING = frozenset({Phase.PROFILING, Phase.STARTING})
 WANTED = frozenset({CauseCode.PROFILED, CauseCode.SUSPENDED})
 """Causes that are no failure. Their events are no warnings."""
 
-ROUTINE = frozenset({QUEUED, BINDING, CONTAINER_CREATING, AT_BARRIER})
-"""Reasons of every job. They have no event."""
+ROUTINE = frozenset({QUEUED, MappingPending.__name__, BINDING, CONTAINER_CREATING, AT_BARRIER})
+"""Reasons of every job, for seconds. They have no event."""
 
 
 def changes(

@@ -20,7 +20,6 @@ _SECONDS = (
     "otherJobsSeconds",
     "slowNodesSeconds",
 )
-_OVER_BUDGET = "WorkBudgetExceeded"
 _MEASURED, _DERIVED = "measured", "derived"
 
 
@@ -36,8 +35,8 @@ def render(score: PlacementScore) -> dict[str, Any]:
     }
     if score.other_devices:
         fields["otherDevices"] = list(score.other_devices[:MACHINES_MAX])
-    if score.over_budget:
-        fields["truncated"] = _OVER_BUDGET
+    if score.truncated:
+        fields["truncated"] = score.truncated
     if (predicted := score.predicted) is not None:
         times_us = (
             predicted.placed_us,
@@ -66,7 +65,5 @@ def parse(found: Mapping[str, Any]) -> PlacementScore:
         predicted = PredictedStep(tuple(prediction["machines"]), *times_us)
     measured = found.get("communication") == _MEASURED
     others = tuple(found.get("otherDevices", ()))
-    is_truncated = found.get("truncated") is not None
-    return PlacementScore(
-        crossing, predicted, found.get("moved", 0), measured, others, is_truncated
-    )
+    truncated = found.get("truncated", "")
+    return PlacementScore(crossing, predicted, found.get("moved", 0), measured, others, truncated)

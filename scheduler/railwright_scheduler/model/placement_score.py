@@ -35,13 +35,13 @@ class CrossDomainBytes:
 class PlacementScore:
     """``crossing`` has the coarsest level first. There is no ``predicted`` step for machines
     without a cost model. ``moved`` node ranks are on other nodes than in the attempt before. The
-    traffic was ``measured``, or else derived; ``other_devices`` are kinds without a measurement. If
-    planning was ``over_budget`` the search ended early: without a result by then, ranks are in the
-    network's order and the other fields are empty."""
+    traffic was ``measured``, or else derived; ``other_devices`` are kinds without a measurement.
+    ``truncated`` is why the search ended early, empty if it did not: without a result by then,
+    ranks are in the network's order and the other fields are empty."""
 
     crossing: tuple[CrossDomainBytes, ...]
     predicted: PredictedStep | None = None
     moved: int = 0
     measured: bool = False
     other_devices: tuple[str, ...] = ()
-    over_budget: bool = False
+    truncated: str = ""

@@ -139,6 +139,21 @@ class BlockedByReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class MappingPending:
+    """The job's ``need`` pods fit, and their nodes are reserved; the order of its ranks is still
+    being computed."""
+
+    need: int
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return (
+            f"has reserved nodes for {text.count(self.need, 'pod')}; the order of ranks on them is "
+            "being computed, for a few seconds at most"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BindingBacklog:
     """This job's ``need`` pods fit, and ``pods`` of earlier gangs are not bound yet; the number of
     pods that are created and bound at a time is limited."""
@@ -246,6 +261,7 @@ Reason = (
     | NeverFits
     | NotEnoughNodes
     | BlockedByReservation
+    | MappingPending
     | BindingBacklog
     | LedgerFull
     | TooLarge
@@ -254,7 +270,14 @@ Reason = (
 CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
 """Their names, as conditions, events and metrics spell them."""
 
-WAITING_REASONS = (NotEvaluated, NotEnoughNodes, BlockedByReservation, BindingBacklog, LedgerFull)
+WAITING_REASONS = (
+    NotEvaluated,
+    NotEnoughNodes,
+    BlockedByReservation,
+    MappingPending,
+    BindingBacklog,
+    LedgerFull,
+)
 """Reasons of jobs that start once nodes, or the operator, are free: nodes are left to them."""
 
 HELD_REASONS = (

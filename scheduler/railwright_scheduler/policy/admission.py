@@ -10,7 +10,7 @@ Two reasons can refuse a gang, with different effects:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.budget import WorkBudget
@@ -18,7 +18,8 @@ from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull
 from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.policy import ranks
-from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
+from railwright_scheduler.policy.candidate import Candidate, Effect
+from railwright_scheduler.policy.mappings import Mappings
 
 UNBOUND_MAX = 2_048
 """Pods that committing gangs together may still have to bind before another may join them; one gang
@@ -73,16 +74,13 @@ class Admission:
         self._is_blocked = False
         self._refused: LedgerFull | None = None
 
-    def before(
-        self, job: Job, demands: Sequence[RoleDemand], name_length: int
-    ) -> BindingBacklog | LedgerFull | None:
+    def before(self, job: Job, effort: int, name_length: int) -> BindingBacklog | LedgerFull | None:
         """What refuses the gang wherever it is placed; None if that depends on its nodes.
 
-        Placing a large gang is slow, so one that cannot start is not placed if it can be avoided:
-        no node's name is longer than ``name_length``, and names take about as many bytes as those
-        of the gangs that ``refuse`` was called for.
+        Placing a large gang is slow (``effort``), so one that cannot start is not placed if it can
+        be avoided: no node's name is longer than ``name_length``, and names take about as many
+        bytes as those of the gangs that ``refuse`` was called for.
         """
-        effort = _effort(demands)
         if self._is_blocked or (effort and self._effort and self._effort + effort > EFFORT_MAX):
             return BindingBacklog(job.num_pods, self.pods)
         size = self._estimate(job)
@@ -102,10 +100,13 @@ class Admission:
             return BindingBacklog(job.num_pods, self.pods)
         return None
 
-    def take(self, admit: Admit, demands: Sequence[RoleDemand]) -> None:
+    def spend(self, effort: int) -> None:
+        """Count what it took to place a gang."""
+        self._effort += effort
+
+    def take(self, admit: Admit) -> None:
         """Count a gang that starts."""
         self.pods += len(admit.nodes)
-        self._effort += _effort(demands)
         self._capacity = replace(self._capacity, held=self._capacity.held + self._size_of(admit))
 
     def refuse(self, reason: BindingBacklog | LedgerFull) -> None:
@@ -136,13 +137,15 @@ class Admission:
 class BeforeSelection:
     """Refuses gangs that may not start wherever they are placed."""
 
-    def __init__(self, admission: Admission, name_length: int) -> None:
+    def __init__(self, admission: Admission, mappings: Mappings, name_length: int) -> None:
         self._admission = admission
+        self._mappings = mappings
         self._name_length = name_length
 
     def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
         """The same candidate."""
-        refusal = self._admission.before(candidate.job, candidate.demands, self._name_length)
+        effort = placement_effort(candidate, self._mappings)
+        refusal = self._admission.before(candidate.job, effort, self._name_length)
         return candidate if refusal is None else _refused(candidate, refusal)
 
 
@@ -165,5 +168,9 @@ def _refused(candidate: Candidate, reason: BindingBacklog | LedgerFull) -> Candi
     return candidate.refused(reason, Effect.RESERVES if reason.passes else Effect.NONE)
 
 
-def _effort(demands: Sequence[RoleDemand]) -> int:
-    return sum(ranks.effort(demand.role) for demand in demands)
+def placement_effort(candidate: Candidate, mappings: Mappings) -> int:
+    """What it takes to place the gang, in nodes; 0 once it has requested a mapping: its nodes are
+    known."""
+    if mappings.of(candidate.job.uid) is not None:
+        return 0
+    return sum(ranks.effort(demand.role) for demand in candidate.demands)

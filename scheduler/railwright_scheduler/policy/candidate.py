@@ -20,6 +20,7 @@ from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.shortages import AmountPairs
 from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy.mappings import RequestedMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Candidate(NamedTuple):
     which each could start now by itself. ``nodes`` (columns) of each role are in the order of its
     pods; ``admit`` is the start on these. The stages end at a ``refusal``. ``reserved`` are the
     nodes to reserve for each role, empty if there are none; None where no stage looked for them.
+    ``mapping`` is what it waits for, if it waits for that alone.
     """
 
     job: Job
@@ -101,6 +103,7 @@ class Candidate(NamedTuple):
     admit: Admit | None = None
     refusal: Refusal | None = None
     reserved: tuple[Ints, ...] | None = None
+    mapping: RequestedMapping | None = None
 
     def refused(self, reason: Reason | None, effect: Effect = Effect.NONE) -> Candidate:
         """The same candidate, refused."""

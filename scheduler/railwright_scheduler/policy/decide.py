@@ -24,6 +24,7 @@ from railwright_scheduler.model.snapshot import Job, Snapshot
 from railwright_scheduler.policy import order
 from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.policy.candidate import Effect
+from railwright_scheduler.policy.mappings import Mappings
 from railwright_scheduler.policy.queue_window import EvaluationWork, QueueWindow, evaluation_work
 from railwright_scheduler.policy.scheduling_queue import SchedulingQueue, Verdict
 
@@ -34,6 +35,7 @@ def decide(
     admission: Admission | None = None,
     traffic_work: WorkBudget | None = None,
     reasons: Mapping[str, Reason] = MappingProxyType({}),
+    mappings: Mappings | None = None,
 ) -> Decisions:
     """Decide for every job of the snapshot whether it starts now, and where.
 
@@ -43,9 +45,10 @@ def decide(
     A job whose evaluation raises waits as InternalError and does not affect the others.
     ``isolation`` collects such faults; ``admission`` counts what starts, beside gangs that are
     being bound; ``traffic_work`` is the remaining work of this cycle for the traffic of running
-    jobs (``link_traffic``), all of it if None. Raises ValueError, with the field and the value, for
-    an invalid snapshot: two nodes or jobs of one name, a node's amounts out of range, domains that
-    miss a level.
+    jobs (``link_traffic``), all of it if None; ``mappings`` has what earlier cycles requested, and
+    collects what this one requests; if None, all are computed at once. Raises ValueError, with the
+    field and the value, for an invalid snapshot: two nodes or jobs of one name, a node's amounts
+    out of range, domains that miss a level.
     """
     isolation = Isolation() if isolation is None else isolation
     _check_unique((*snapshot.jobs, *snapshot.returning))
@@ -56,6 +59,7 @@ def decide(
         isolation=isolation,
         admission=Admission() if admission is None else admission,
         traffic_work=WorkBudget(TRAFFIC_WORK) if traffic_work is None else traffic_work,
+        mappings=Mappings() if mappings is None else mappings,
     )
     window = QueueWindow(snapshot.queue_round)
     cycle = _Cycle(nodes, queue, isolation, window)

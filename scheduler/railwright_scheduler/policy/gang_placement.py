@@ -2,26 +2,35 @@
 stage that selects nodes.
 
 A gang of one role is placed by ``NodeSelector`` alone, one of several roles by ``GangSearch``. If
-that finds no nodes, but would reserve nodes that are all free now, the gang starts on these.
+that finds no nodes, but would reserve nodes that are all free now, the gang starts on these. If it
+is known what the ranks do, there are several gangs to choose from, and ``ranks`` chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler.budget import WorkBudget
+from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
 from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.placement_score import PlacementScore
+from railwright_scheduler.model.reasons import MappingPending
+from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
 from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_search import GangSearch, Trial, UnplacedRole
-from railwright_scheduler.policy.ranks import RankedNodes
+from railwright_scheduler.policy.mappings import Mappings, RequestedMapping, Unmapped, place
 from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
+
+Gang = tuple[Ints, ...]
+"""The nodes (columns) of each role, in the order of its pods."""
 
 
 class GangPlacer:
@@ -33,95 +42,158 @@ class GangPlacer:
         selector: NodeSelector,
         free_nodes: FreeNodes,
         reservations: Reservations,
+        mappings: Mappings,
     ) -> None:
         self._cluster = cluster
         self._selector = selector
         self._free_nodes = free_nodes
         self._reservations = reservations
+        self._mappings = mappings
 
     def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
-        """The candidate with its nodes and their ranks."""
-        job, cluster = candidate.job, self._cluster
-        demands = candidate.demands
-        placed = self._place(demands, candidate.limits, work)
-        if isinstance(placed, UnplacedRole):
-            reserved = self._reservations.choose(job, demands, work)
-            if not reserved or not self._free_nodes.could_start_on(demands, reserved):
-                short = self._free_nodes.shortage(job, demands[placed.number])
-                short = replace(short, free=placed.free, is_beside_roles=True)
-                return candidate._replace(reserved=reserved).refused(short, Effect.RESERVES)
-            placed = self._mapped_on(reserved, [each.largest for each in demands], demands, work)
-        columns = np.concatenate([found.nodes for found in placed])
-        names = tuple(cluster.nodes[column].name for column in columns.tolist())
-        # The pods of one role are on nodes of their own.
-        own = np.unique(columns) if len(placed) > 1 else np.sort(columns)
-        spans = cluster.domains.spans(own)
-        score = next((found.score for found in placed if found.score is not None), None)
-        if score is not None and work.is_cut:
-            score = replace(score, over_budget=True)
-        admit = Admit(job.uid, job.attempt, names, spans, score)
-        return candidate._replace(nodes=tuple(found.nodes for found in placed), admit=admit)
+        """The candidate with its nodes and their ranks, or with the mapping that it waits for."""
+        job, demands = candidate.job, candidate.demands
+        requested = self._mappings.of(job.uid)
+        gangs = self._requested_gangs(requested, candidate) if requested else None
+        if gangs is None:
+            requested, found = None, self._gangs(demands, candidate.limits, work)
+            if isinstance(found, UnplacedRole):
+                reserved = self._reservations.choose(job, demands, work)
+                if not reserved or not self._free_nodes.could_start_on(demands, reserved):
+                    short = self._free_nodes.shortage(job, demands[found.number])
+                    short = replace(short, free=found.free, is_beside_roles=True)
+                    return candidate._replace(reserved=reserved).refused(short, Effect.RESERVES)
+                found = [reserved]
+            gangs = found
+        return self._mapped(candidate, gangs, requested, is_cut=work.is_cut)
 
-    def _place(
+    def _gangs(
         self,
         demands: Sequence[RoleDemand],
         limits: Sequence[ResolvedConstraints],
         work: WorkBudget,
-    ) -> tuple[RankedNodes, ...] | UnplacedRole:
-        """The nodes of each role under these constraints, in the order of its pods. Each role has
-        capacity by itself."""
+    ) -> Sequence[Gang] | UnplacedRole:
+        """The gangs to choose from under these constraints, the one that spans the fewest domains
+        first. Each role has capacity by itself."""
         if len(demands) == 1:
             allowed = self._free_nodes.allowed(demands[0].signature, limits[0])
-            return (self._selector.select(demands[0].role, allowed, limits[0], work),)
+            choices = self._selector.choices(demands[0].role, allowed, limits[0], work)
+            return [(nodes,) for nodes in choices]
 
         def allowed_of(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
             return self._free_nodes.allowed(demands[number].signature, its, taken)
 
-        def choose(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
-            return self._selector.select_unmapped(demands[number].role, near, its, work)
+        def select(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
+            return self._selector.select(demands[number].role, near, its, work)
 
-        search = GangSearch(self._cluster, demands, allowed_of, choose, work)
+        search = GangSearch(self._cluster, demands, allowed_of, select, work)
         found = search.find(limits)
         if isinstance(found, UnplacedRole):
             return found
-        return self._mapped(search, *found, demands, work)
+        trial, nodes = found
+        return [*self._choices(search, trial, demands, work)] or [nodes]
+
+    def _choices(
+        self, search: GangSearch, trial: Trial, demands: Sequence[RoleDemand], work: WorkBudget
+    ) -> Iterator[Gang]:
+        """The gang with each choice of nodes for the role that trains beside which all others fit;
+        none if no role trains."""
+        training = _training(demands)
+        if training is None:
+            return
+        choices: list[Ints] = []
+
+        def place(number: int) -> Gang | UnplacedRole:
+            def choose(at: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
+                role = demands[at].role
+                if at != training:
+                    return self._selector.select(role, near, its, work)
+                if not choices:
+                    choices.extend(self._selector.choices(role, near, its, work))
+                return choices[number]
+
+            return search.place(trial, choose)
+
+        end, number = work.searched + SEARCH_WORK, 0
+        while number == 0 or (number < len(choices) and work.searched < end):
+            placed = place(number)
+            number += 1
+            if not isinstance(placed, UnplacedRole):
+                yield placed
+
+    def _requested_gangs(
+        self, requested: RequestedMapping, candidate: Candidate
+    ) -> Sequence[Gang] | None:
+        """The gangs that the job requested a mapping for; None if it needs others by now."""
+        nodes = {node.name: node for node in self._cluster.nodes}
+        if not (requested.is_of(candidate.job) and requested.stand(nodes)):
+            return None
+        columns = {name: column for column, name in enumerate(nodes)}
+        gangs = [
+            tuple(np.array([columns[name] for name in names], dtype=np.int64) for names in gang)
+            for gang in requested.gangs
+        ]
+        outcome = requested.outcome
+        chosen = outcome.choice if isinstance(outcome, MappingResult) else 0
+        return gangs if self._free_nodes.could_start_on(candidate.demands, gangs[chosen]) else None
 
     def _mapped(
         self,
-        search: GangSearch,
-        trial: Trial,
-        nodes: tuple[Ints, ...],
-        demands: Sequence[RoleDemand],
-        work: WorkBudget,
-    ) -> tuple[RankedNodes, ...]:
-        """The gang that fits, with the ranks of the role that trains mapped: on other nodes if the
-        roles after it fit beside these too, else on those that were found."""
-        if all(each.role.workload is None for each in demands):
-            return tuple(RankedNodes(its) for its in nodes)
-        ranked: dict[int, RankedNodes] = {}
+        candidate: Candidate,
+        gangs: Sequence[Gang],
+        requested: RequestedMapping | None,
+        *,
+        is_cut: bool,
+    ) -> Candidate:
+        """The candidate with one of the gangs, the nodes of the role that trains in the order of
+        its ranks; or refused, as long as it waits for its mapping."""
+        job, nodes, score = candidate.job, gangs[0], None
+        training = _training(candidate.demands)
+        if training is None:
+            return candidate._replace(nodes=nodes, admit=self._admit(job, nodes, None))
+        role = candidate.demands[training].role
+        request = requested.request if requested else None
+        if request is None:
+            choices, uses = [gang[training] for gang in gangs], self._selector.uses(role)
+            request = ranks.mapping_request(role, self._cluster, choices, uses)
+        if request is not None:
+            outcome = self._mappings.outcome(job.uid, request)
+            if outcome is None:
+                waits = requested or self._requested(job, gangs, request)
+                refused = candidate._replace(reserved=nodes, mapping=waits)
+                return refused.refused(MappingPending(job.num_pods), Effect.RESERVES)
+            if isinstance(outcome, MappingResult):
+                nodes = gangs[outcome.choice]
+            assert role.workload is not None
+            its = nodes[training]
+            score = ranks.score(role.workload, self._cluster, its, request, outcome)
+            if isinstance(outcome, MappingResult):
+                its = its[np.array(outcome.order.order)]
+                nodes = (*nodes[:training], its, *nodes[training + 1 :])
+            if is_cut and not score.truncated:
+                score = replace(score, truncated=Unmapped.OVER_BUDGET.value)
+        return candidate._replace(nodes=nodes, admit=self._admit(job, nodes, score))
 
-        def choose(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
-            ranked[number] = self._selector.select(demands[number].role, near, its, work)
-            return ranked[number].nodes
+    def _requested(
+        self, job: Job, gangs: Sequence[Gang], request: MappingRequest
+    ) -> RequestedMapping:
+        def named(columns: Ints) -> tuple[str, ...]:
+            return tuple(self._cluster.nodes[column].name for column in columns.tolist())
 
-        if not isinstance(search.place(trial, choose), UnplacedRole):
-            return tuple(ranked[number] for number in range(len(demands)))
-        return self._mapped_on(nodes, trial.limits, demands, work)
+        columns = np.unique(np.concatenate([its for gang in gangs for its in gang]))
+        places = {node.name: place(node) for node in map(self._cluster.nodes.__getitem__, columns)}
+        names = tuple(tuple(map(named, gang)) for gang in gangs)
+        return RequestedMapping(request, job.roles, names, places)
 
-    def _mapped_on(
-        self,
-        nodes: Sequence[Ints],
-        limits: Sequence[ResolvedConstraints],
-        demands: Sequence[RoleDemand],
-        work: WorkBudget,
-    ) -> tuple[RankedNodes, ...]:
-        """These nodes of each role, with the ranks of the role that trains mapped."""
-        found: list[RankedNodes] = []
-        for its, its_limits, demand in zip(nodes, limits, demands, strict=True):
-            ranked = RankedNodes(its)
-            if demand.role.workload is not None:
-                own = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-                own[its] = True
-                ranked = self._selector.select(demand.role, own, its_limits, work)
-            found.append(ranked)
-        return tuple(found)
+    def _admit(self, job: Job, nodes: Gang, score: PlacementScore | None) -> Admit:
+        cluster = self._cluster
+        columns = np.concatenate(nodes)
+        names = tuple(cluster.nodes[column].name for column in columns.tolist())
+        # The pods of one role are on nodes of their own.
+        own = np.unique(columns) if len(nodes) > 1 else np.sort(columns)
+        return Admit(job.uid, job.attempt, names, cluster.domains.spans(own), score)
+
+
+def _training(demands: Sequence[RoleDemand]) -> int | None:
+    """The number of the role that has the workload."""
+    return next((at for at, each in enumerate(demands) if each.role.workload is not None), None)

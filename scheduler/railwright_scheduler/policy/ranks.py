@@ -1,14 +1,14 @@
-"""Give a gang with a workload its nodes in the order of its ranks.
+"""Request the mapping of a gang with a workload, and score what came of it.
 
 The sets of nodes that it could have are chosen by ``selection``; which of them it takes, and the
-order, by ``map_ranks``.
+order of ranks, by ``map_ranks``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,16 +16,12 @@ from railwright_scheduler.cluster import Cluster, Ints
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.mapping import mapper
-from railwright_scheduler.mapping.gang_mapping import (
-    MappingRequest,
-    MappingResult,
-    NodeChoice,
-    map_ranks,
-)
+from railwright_scheduler.mapping.gang_mapping import MappingRequest, NodeChoice
 from railwright_scheduler.mapping.request import Uses, build_request
 from railwright_scheduler.model.placement_score import CrossDomainBytes, PlacementScore
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
+from railwright_scheduler.policy.mappings import Outcome, Unmapped
 
 CHOSEN_NODES = 1_024
 """Larger gangs get the nodes in the fewest domains: other choices would take seconds to
@@ -42,36 +38,15 @@ PORTIONS = 3
 """Other choices looked at."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankedNodes:
-    """``nodes`` (columns) are in the order of ranks; it has no ``score`` beside the network's
-    where it is not known what the job does."""
-
-    nodes: Ints
-    score: PlacementScore | None = None
-
-
-def placed(
-    role: Role, cluster: Cluster, choices: Sequence[Ints], *, uses: Uses = ()
-) -> RankedNodes:
-    """One of these ``choices`` of nodes (columns, ascending), the first of which spans the fewest
-    domains; another must be worth it. ``uses`` is what others make of the uplinks meanwhile. It is
-    the first in the network's order if finding a better one would be too much work."""
-    first = choices[0]
-    if role.workload is None or not _held(role.workload, cluster, first).has_traffic:
-        return RankedNodes(first)
-    request = mapping_request(role, role.workload, cluster, choices, uses)
-    found = map_ranks(request)
-    if found is None:
-        other_devices = _other_devices(role.workload, cluster, first)
-        return RankedNodes(first, PlacementScore((), other_devices=other_devices, over_budget=True))
-    return _ranked(role.workload, cluster, choices[found.choice], request, found)
-
-
 def mapping_request(
-    role: Role, workload: Workload, cluster: Cluster, choices: Sequence[Ints], uses: Uses
-) -> MappingRequest:
-    """The request to map this role's ranks onto one of these choices of nodes."""
+    role: Role, cluster: Cluster, choices: Sequence[Ints], uses: Uses
+) -> MappingRequest | None:
+    """The request to map this role's ranks onto one of these ``choices`` of nodes (columns,
+    ascending), the first of which spans the fewest domains; None where it is not known what they
+    send. ``uses`` is what others make of the uplinks meanwhile."""
+    workload = role.workload
+    if workload is None or not _held(workload, cluster, choices[0]).has_traffic:
+        return None
     # What was recorded of some devices and what is derived for others do not compare.
     comparable = workload
     if len(choices) > 1:
@@ -87,30 +62,26 @@ def mapping_request(
     return MappingRequest(tuple(map(choice, choices)), len(cluster.nodes))
 
 
-def _ranked(
-    workload: Workload, cluster: Cluster, nodes: Ints, request: MappingRequest, found: MappingResult
-) -> RankedNodes:
-    """These nodes in the order of ranks that was found, with its score."""
-    asked, best = request.choices[found.choice].mapped, found.order
+def score(
+    workload: Workload, cluster: Cluster, nodes: Ints, request: MappingRequest, outcome: Outcome
+) -> PlacementScore:
+    """The score of these nodes, which are those that the outcome chose."""
+    other_devices: tuple[str, ...] = ()
+    if workload.profile is not None:
+        other_devices = workload.profile.lacks(cluster.devices(nodes))
+    if isinstance(outcome, Unmapped):
+        return PlacementScore((), other_devices=other_devices, truncated=outcome.value)
+    asked, best = request.choices[outcome.choice].mapped, outcome.order
     crossing = zip(cluster.levels, best.crossing[::-1], strict=True)
     crossings = tuple(CrossDomainBytes(level, *sizes) for level, sizes in crossing)
-    order = np.array(best.order)
-    moved = int(np.count_nonzero(order != np.array(asked.before or best.order)))
+    moved = int(np.count_nonzero(np.array(best.order) != np.array(asked.before or best.order)))
     is_measured = asked.workload.profile is not None
-    other_devices = _other_devices(workload, cluster, nodes)
-    score = PlacementScore(
-        crossings, best.predicted, moved, is_measured, other_devices, found.is_cut
-    )
-    return RankedNodes(nodes[order], score)
+    truncated = Unmapped.OVER_BUDGET.value if outcome.is_cut else ""
+    return PlacementScore(crossings, best.predicted, moved, is_measured, other_devices, truncated)
 
 
 def _held(workload: Workload, cluster: Cluster, nodes: Ints) -> Workload:
     return measured.held(workload, cluster.devices(nodes))
-
-
-def _other_devices(workload: Workload, cluster: Cluster, nodes: Ints) -> tuple[str, ...]:
-    """Those of these nodes' that the job's profile was not taken on."""
-    return workload.profile.lacks(cluster.devices(nodes)) if workload.profile is not None else ()
 
 
 def portions(role: Role, spanned: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ a job whose evaluation raises does not affect later jobs. The stages, in order:
     feasibility       the cluster, empty and healthy, could run each role
     free nodes        each role by itself fits on the free nodes that are not reserved
     admission         how much one cycle may start
-    gang placement    nodes for the whole gang, and the node of each rank
+    gang placement    nodes for the whole gang, and the node of each rank, once these are mapped
     ledger            room for its entry (``admission``)
 
 A refused job reserves nodes if it could start once others end (``reservation``).
@@ -24,13 +24,19 @@ from railwright_scheduler.cluster import Capacity, Cluster, Ints
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Job, Snapshot, sending_job
-from railwright_scheduler.policy.admission import Admission, AfterSelection, BeforeSelection
+from railwright_scheduler.policy.admission import (
+    Admission,
+    AfterSelection,
+    BeforeSelection,
+    placement_effort,
+)
 from railwright_scheduler.policy.candidate import Candidate, DecisionStage, Effect
 from railwright_scheduler.policy.constraints import ConstraintResolver
 from railwright_scheduler.policy.feasibility import Feasibility
 from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_placement import GangPlacer
 from railwright_scheduler.policy.link_traffic import Traffic
+from railwright_scheduler.policy.mappings import Mappings
 from railwright_scheduler.policy.queues import ExistingQueues
 from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
@@ -61,13 +67,15 @@ class SchedulingQueue:
         isolation: Isolation,
         admission: Admission,
         traffic_work: WorkBudget,
+        mappings: Mappings,
     ) -> None:
         self._admission = admission
+        self._mappings = mappings
         self._capacity = Capacity(cluster)
         self._traffic = Traffic(cluster, snapshot.senders, isolation, traffic_work)
         selector = NodeSelector(cluster, self._capacity, self._traffic)
         self._reservations = Reservations(
-            cluster, self._capacity, selector.select_unmapped, previous=snapshot.reserved
+            cluster, self._capacity, selector.select, previous=snapshot.reserved
         )
         self._free_nodes = FreeNodes(cluster, self._capacity, selector, self._reservations)
         name_length = max((len(node.name) for node in cluster.nodes), default=0)
@@ -76,8 +84,8 @@ class SchedulingQueue:
             ConstraintResolver(cluster),
             Feasibility(cluster),
             self._free_nodes,
-            BeforeSelection(admission, name_length),
-            GangPlacer(cluster, selector, self._free_nodes, self._reservations),
+            BeforeSelection(admission, mappings, name_length),
+            GangPlacer(cluster, selector, self._free_nodes, self._reservations, mappings),
             AfterSelection(admission),
         )
         self._work_left = PLACEMENT_WORK
@@ -111,6 +119,11 @@ class SchedulingQueue:
         if candidate.admit is not None and candidate.refusal is None:
             self._start(candidate)
         elif candidate.refusal is not None:
+            if candidate.mapping is not None:
+                self._admission.spend(placement_effort(candidate, self._mappings))
+                self._mappings.requested[candidate.job.uid] = candidate.mapping
+            if isinstance(candidate.refusal.reason, BindingBacklog):
+                self._mappings.keep(candidate.job.uid)
             if isinstance(candidate.refusal.reason, BindingBacklog | LedgerFull):
                 self._admission.refuse(candidate.refusal.reason)
             if candidate.refusal.effect is Effect.RESERVES:
@@ -124,6 +137,7 @@ class SchedulingQueue:
         """Let a job wait that this cycle does not evaluate, with the reservation and the ``reason``
         of the last cycle."""
         self._reservations.keep(job, reason)
+        self._mappings.keep(job.uid)
 
     def settle(self) -> None:
         """Take over all that was kept, before a job behind it is evaluated."""
@@ -133,7 +147,8 @@ class SchedulingQueue:
     def _start(self, start: Candidate) -> None:
         assert start.admit is not None
         self.starts += 1
-        self._admission.take(start.admit, start.demands)
+        self._admission.spend(placement_effort(start, self._mappings))
+        self._admission.take(start.admit)
         sender = sending_job(start.job, start.admit.nodes)
         if sender is not None:
             self._traffic.add(sender)

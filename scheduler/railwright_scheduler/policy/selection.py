@@ -1,7 +1,8 @@
-"""Select the nodes of one gang, and the rank that each of them gets.
+"""Select the nodes of one gang.
 
-``NodeSelector`` takes the nodes that a job may have now, considers the set that spans the fewest
-domains and a few others on which a step may be shorter, and lets ``ranks`` choose among them.
+``NodeSelector`` takes the nodes that a job may have now, and finds the set that spans the fewest
+domains, and a few others on which a step may be shorter. Which of them the gang gets, and in which
+order, its mapping decides.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from railwright_scheduler import placement
 from railwright_scheduler.arrays import Floats
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.mapping.request import Uses
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
 from railwright_scheduler.policy import fastest_first, node_speeds, ranks
 from railwright_scheduler.policy.link_traffic import Traffic
-from railwright_scheduler.policy.ranks import RankedNodes
 
 FASTER = 2
 """Degrees of the slowest nodes that a gang is looked at without, beside without any slow ones."""
@@ -67,15 +68,10 @@ class NodeSelector:
 
     def select(
         self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
-    ) -> RankedNodes:
-        """The nodes that suit the job best, in the order of its ranks. There must be capacity."""
-        return self._placed(role, self._preferred(allowed, limits, role.replicas), limits, work)
-
-    def select_unmapped(
-        self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
     ) -> Ints:
-        """The same for a trial, whatever the ranks send: mapping takes far longer than placing."""
-        return self.select(replace(role, workload=None), allowed, limits, work).nodes
+        """The nodes (columns, ascending) that suit the role best, whatever its ranks send. There
+        must be capacity."""
+        return self.choices(replace(role, workload=None), allowed, limits, work)[0]
 
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
         """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
@@ -87,18 +83,20 @@ class NodeSelector:
         held = placement.capacity(self._cluster.domains, in_scale_up_domains, within) >= count
         return in_scale_up_domains if held else allowed
 
-    def _placed(
+    def choices(
         self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
-    ) -> RankedNodes:
-        """The nodes that suit the job best, and which ranks each of them gets."""
+    ) -> list[Ints]:
+        """The sets of nodes (columns, ascending) to map the role's ranks onto, the one that spans
+        the fewest domains first. There must be capacity."""
+        allowed = self._preferred(allowed, limits, role.replicas)
         domains, count = self._cluster.domains, role.replicas
         slow = node_speeds.degrees(role, self._cluster)
         free_capacity = self._weighted_capacity(role, slow)
         first = fastest_first.choose_fastest(
             domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
         )
-        if not role.has_traffic or count == 1 or domains.finest == 0:
-            return ranks.placed(role, self._cluster, [first])
+        if not self._spans(role):
+            return [first]
         busy = self._traffic.busy(first)
         if busy.any():
             free_capacity = self._weighted_capacity(role, slow, busy)
@@ -112,7 +110,15 @@ class NodeSelector:
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
-        return ranks.placed(role, self._cluster, [first, *others], uses=self._traffic.uses())
+        return [first, *others]
+
+    def uses(self, role: Role) -> Uses:
+        """What other jobs make of the uplinks that the role could send over."""
+        return self._traffic.uses() if self._spans(role) else ()
+
+    def _spans(self, role: Role) -> bool:
+        """Whether it matters to the role which nodes are near each other."""
+        return role.has_traffic and role.replicas > 1 and self._cluster.domains.finest > 0
 
     def _others(
         self,
