@@ -32,8 +32,8 @@ QUEUE_WORK = 700_000_000
 
 SEARCH_WORK = 200_000_000
 """For one search for the nodes of a gang of several roles, which ends with the trial that reaches
-it: about a fifth of a second. A job takes one for a start and, if that finds nothing, up
-to three for a reservation."""
+it: about a fifth of a second. A job takes one for a start and, if that finds nothing, up to three
+for a reservation."""
 
 ELEMENT, SORTED = 4, 50
 """For each element of an array: of a few operations on it, and of sorting it."""

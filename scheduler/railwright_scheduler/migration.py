@@ -144,8 +144,11 @@ def _evaluated(
     """The migrations of those that are evaluated in this cycle, None for those that stay; not of
     those whose ranks are to be mapped first."""
     moves: dict[str, _Move | None] = {}
-    requested = {seen.job.uid for seen in ready if mappings.of(seen.job.uid + MIGRATION)}
-    for seen in _in_one_cycle(ready, requested, second):
+    before = {seen.job.uid: mappings.of(seen.job.uid + MIGRATION) for seen in ready}
+    requested = {uid for uid, its in before.items() if its is not None}
+    mapped = {uid for uid, its in before.items() if its is not None and its.outcome is not None}
+    possible = [seen for seen in ready if seen.job.uid not in requested - mapped]
+    for seen in _in_one_cycle(possible, mapped, second):
         uid = seen.job.uid
         its = mappings.of_migration(uid)
         work = functools.partial(_move, snapshot(seen), seen, isolation, traffic_work, its)
@@ -257,16 +260,16 @@ def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
 
 
 def _in_one_cycle(
-    ready: Sequence[ObservedJob], requested: Collection[str], second: int
+    ready: Sequence[ObservedJob], mapped: Collection[str], second: int
 ) -> Iterator[ObservedJob]:
-    """As many as may be evaluated in one cycle. Those that ``requested`` a mapping go first, then
+    """As many as may be evaluated in one cycle. Those that have been ``mapped`` go first, then
     those that would lose the least work, behind one that differs each ``second``: so jobs that
     wait for a checkpoint, which may never come, do not keep others from being evaluated."""
     ordered = sorted(ready, key=lambda seen: (_since(seen), seen.job.uid))
     if ordered:
         # A hash, as cycles that take two seconds would pass every second job.
         ordered.insert(0, ordered.pop(zlib.crc32(b"%d" % second) % len(ordered)))
-        ordered.sort(key=lambda seen: seen.job.uid not in requested)
+        ordered.sort(key=lambda seen: seen.job.uid not in mapped)
     effort = 0
     for seen in ordered:
         its = max(ranks.JOB, sum(map(ranks.effort, seen.job.roles)))

@@ -54,8 +54,8 @@ class Plan:
     leader that was deposed without noticing must neither bind a pod that the new leader has not
     observed, nor take that leader's status for a foreign one. ``reservations``, ``waits``,
     ``queue_round``, ``mappings`` (with their outcomes, once there are some) and ``topology_hashes``
-    (of live attempts) are part of the next cycle's state;
-    with a round, jobs are left to evaluate. ``faults`` are the jobs whose handling raised;
+    (of live attempts) are part of the next cycle's state; with a round, jobs are left to evaluate.
+    ``faults`` are the jobs whose handling raised;
     ``unobserved`` are those whose state could not be built: their data must be kept.
     ``double_bookings`` are the nodes that take no new pods, as pods of several attempts hold more
     than the node has.

@@ -20,7 +20,7 @@ from railwright_topology.links import Links
 UNDONE = (None, None, Unmapped.FAILED, Unmapped.OVER_BUDGET)
 
 
-def answered(requested: RequestedMapping, age_s: float) -> RequestedMapping:
+def with_outcome(requested: RequestedMapping, age_s: float) -> RequestedMapping:
     found = map_ranks(requested.request)
     return replace(requested, age_s=age_s, outcome=found or Unmapped.OVER_BUDGET)
 
@@ -33,7 +33,7 @@ def test_a_gang_gets_the_same_in_two_cycles_as_in_one(snapshot: Snapshot) -> Non
     if not mappings.requested:
         assert repr(first) == repr(at_once)
         return
-    requested = {uid: answered(each, 0.5) for uid, each in mappings.requested.items()}
+    requested = {uid: with_outcome(each, 0.5) for uid, each in mappings.requested.items()}
     assert repr(decide(snapshot, mappings=Mappings(requested))) == repr(at_once)
 
 
@@ -78,7 +78,7 @@ def test_every_gang_that_waits_for_its_mapping_starts_in_time(
         snapshot = _after(snapshot, decided, data)
         since = {uid: since.get(uid, -0.5) + 0.5 for uid in mappings.requested}
         requested = {
-            uid: answered(each, since[uid])
+            uid: with_outcome(each, since[uid])
             if data.draw(st.booleans())
             else replace(each, age_s=since[uid], outcome=data.draw(st.sampled_from(UNDONE)))
             for uid, each in mappings.requested.items()

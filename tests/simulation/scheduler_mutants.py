@@ -73,7 +73,7 @@ SCHEDULER_MUTANTS = (
     ShellMutant(
         "a gang starts on nodes that were mapped in other racks",
         "policy/gang_placement.py",
-        "requested.is_of(candidate.job) and requested.stand(nodes)",
+        "requested.is_of(candidate.job) and requested.stand(self._nodes)",
         "requested.is_of(candidate.job)",
         "tests/unit/test_mappings.py::test_a_mapping_for_other_racks_or_roles_is_not_used",
         package=SCHEDULER,

@@ -45,13 +45,13 @@ class Desk:
         return self.registry.get_sample_value("railwright_mappings_total", labels)
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, result: object) -> None:
-    def answer(asked: MappingRequest) -> object:
+def returning(monkeypatch: pytest.MonkeyPatch, result: object) -> None:
+    def computed(asked: MappingRequest) -> object:
         if isinstance(result, Exception):
             raise result
         return result
 
-    monkeypatch.setattr(mapping_requests, "map_ranks", answer)
+    monkeypatch.setattr(mapping_requests, "map_ranks", computed)
 
 
 async def test_a_mapping_is_part_of_the_next_state_with_its_age() -> None:
@@ -66,14 +66,14 @@ async def test_a_mapping_is_part_of_the_next_state_with_its_age() -> None:
 
 
 async def test_a_mapping_that_raises_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, ZeroDivisionError("no"))
+    returning(monkeypatch, ZeroDivisionError("no"))
     desk = Desk()
     assert (await desk.request(request(world(gang())))).outcome is Unmapped.FAILED
     assert desk.counted("MappingFailed") == 1.0
 
 
 async def test_too_much_work_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, None)
+    returning(monkeypatch, None)
     assert (await Desk().request(request(world(gang())))).outcome is Unmapped.OVER_BUDGET
 
 
@@ -88,12 +88,12 @@ async def test_an_order_that_is_none_has_failed(
         replace(right, order=replace(right.order, order=order)),
         replace(right, choice=99),
     ):
-        answering(monkeypatch, wrong)
+        returning(monkeypatch, wrong)
         assert (await Desk().request(requested)).outcome is Unmapped.FAILED
 
 
 async def test_another_request_of_the_job_is_as_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, None)
+    returning(monkeypatch, None)
     desk, requested = Desk(), request(world(gang()))
     await desk.request(requested)
     desk.now_s += 1.0
@@ -104,12 +104,12 @@ async def test_another_request_of_the_job_is_as_old(monkeypatch: pytest.MonkeyPa
 async def test_a_request_that_is_over_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     desk, begun, go = Desk(), list[MappingRequest](), threading.Event()
 
-    def answer(asked: MappingRequest) -> MappingResult | None:
+    def computed(asked: MappingRequest) -> MappingResult | None:
         begun.append(asked)
         go.wait(DEADLINE_S)
         return None
 
-    monkeypatch.setattr(mapping_requests, "map_ranks", answer)
+    monkeypatch.setattr(mapping_requests, "map_ranks", computed)
     first, other, last = (request(world(gang())) for _ in range(3))
     desk.mappings.update({"a": first, "b": other, "c": last})
     desk.mappings.update({"a": first, "c": last})

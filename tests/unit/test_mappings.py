@@ -13,8 +13,9 @@ from fixtures.jobs import job
 from railwright_scheduler import Decisions, Job, Node, Snapshot, decide, migration
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.mapping.gang_mapping import map_ranks
-from railwright_scheduler.model.reasons import MappingPending
+from railwright_scheduler.model.reasons import LedgerFull, MappingPending
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.policy.admission import Admission, LedgerCapacity
 from railwright_scheduler.policy.mappings import (
     MIGRATION,
     WAIT_S,
@@ -168,6 +169,26 @@ def test_job_that_is_not_evaluated_keeps_its_request(monkeypatch: pytest.MonkeyP
     assert mappings.requested["a"].request is requested.request
 
 
+def test_a_gang_without_ledger_room_is_not_mapped_again() -> None:
+    """It could start on its nodes, so what it waits for changes neither them nor their order."""
+    snapshot = world(gang())
+    requested = request(snapshot)
+    mappings = Mappings({"a": replace(requested, age_s=0.5, outcome=mapped(requested))})
+    admission = Admission(0, LedgerCapacity(1, 1, 1, 0), lambda _: 9)
+    decided = decide(snapshot, admission=admission, mappings=mappings)
+    assert isinstance(decided.waiting[0].reason, LedgerFull)
+    assert mappings.requested["a"].request is requested.request
+
+
+def test_a_migration_is_never_too_late_for_its_mapping() -> None:
+    now = test_migration.world(test_migration.running(), mappings={})
+    (requested,) = scheduling.plan(now).mappings.values()
+    old = {"a" + MIGRATION: replace(requested, age_s=10 * WAIT_S)}
+    then = scheduling.plan(replace(now, mappings=old))
+    assert (then.ledger.entries, then.mappings) == ((), old)
+    assert then.topology_hashes["a"] == "before"
+
+
 def test_a_job_migrates_once_its_ranks_are_mapped() -> None:
     running, key = test_migration.running(), "a" + MIGRATION
     now = test_migration.world(running, mappings={})
@@ -175,8 +196,8 @@ def test_a_job_migrates_once_its_ranks_are_mapped() -> None:
     assert (first.ledger.entries, [*first.mappings]) == ((), [key])
     assert first.topology_hashes["a"] == "before"
     requested = first.mappings[key]
-    answered = replace(requested, outcome=mapped(requested))
-    then = scheduling.plan(replace(now, mappings={key: answered}))
+    done = replace(requested, outcome=mapped(requested))
+    then = scheduling.plan(replace(now, mappings={key: done}))
     assert then.ledger == scheduling.plan(test_migration.world(running)).ledger
     assert then.mappings == {}
 
@@ -191,8 +212,8 @@ def test_migrations_of_later_cycles_keep_their_mappings(monkeypatch: pytest.Monk
         patch.setattr(migration, "EFFORT_MAX", 10_000)
         requested = scheduling.plan(now).mappings
     assert len(requested) == len(jobs)
-    answered = {key: replace(each, outcome=mapped(each)) for key, each in requested.items()}
-    then = scheduling.plan(replace(now, mappings=answered))
+    done = {key: replace(each, outcome=mapped(each)) for key, each in requested.items()}
+    then = scheduling.plan(replace(now, mappings=done))
     evaluated = {uid + MIGRATION for uid, each in then.topology_hashes.items() if each == "now"}
     assert 0 < len(evaluated) < len(jobs)
     assert then.mappings.keys() == requested.keys() - evaluated

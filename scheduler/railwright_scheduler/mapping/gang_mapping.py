@@ -36,7 +36,8 @@ from railwright_scheduler.model.placement_score import PredictedStep
 from railwright_scheduler.remembered import Key, remembered
 
 KEPT_BYTES_MAX = 32 << 20
-"""Cached results: a gang that waits for others to be bound is mapped again in every cycle."""
+"""Cached results: choices are compared again when others of them change, and what computes mappings
+at once maps a gang that waits in each cycle."""
 
 CHOICE = 2_000
 """Work for another choice of nodes, for each node of the cluster."""

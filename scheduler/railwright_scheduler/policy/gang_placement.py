@@ -8,6 +8,7 @@ is known what the ranks do, there are several gangs to choose from, and ``ranks`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingRes
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.reasons import MappingPending
-from railwright_scheduler.model.snapshot import Job
+from railwright_scheduler.model.snapshot import Job, Node
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
@@ -121,14 +122,21 @@ class GangPlacer:
             if not isinstance(placed, UnplacedRole):
                 yield placed
 
+    @functools.cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {node.name: node for node in self._cluster.nodes}
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: column for column, name in enumerate(self._nodes)}
+
     def _requested_gangs(
         self, requested: RequestedMapping, candidate: Candidate
     ) -> Sequence[Gang] | None:
         """The gangs that the job requested a mapping for; None if it needs others by now."""
-        nodes = {node.name: node for node in self._cluster.nodes}
-        if not (requested.is_of(candidate.job) and requested.stand(nodes)):
+        if not (requested.is_of(candidate.job) and requested.stand(self._nodes)):
             return None
-        columns = {name: column for column, name in enumerate(nodes)}
+        columns = self._columns
         gangs = [
             tuple(np.array([columns[name] for name in names], dtype=np.int64) for names in gang)
             for gang in requested.gangs

@@ -8,7 +8,7 @@ After ``WAIT_S`` the gang starts in the network's order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult, map_ranks
@@ -81,17 +81,17 @@ class Mappings:
         return Unmapped.LATE if before.age_s >= WAIT_S else None
 
     def keep(self, job_uid: str) -> None:
-        """Go on waiting for the request of a job that this cycle does not evaluate."""
+        """Keep the request of a job that this cycle does not evaluate, or that waits for others."""
         before = self.of(job_uid)
         if before is not None:
             self.requested[job_uid] = before
 
     def of_migration(self, job_uid: str) -> Mappings:
-        """Those of the decision by which a running job would migrate."""
-        before = self.of(job_uid + MIGRATION)
+        """Those of the decision by which a running job would migrate, which is never too late."""
         if self._before is None:
             return Mappings()
-        return Mappings({} if before is None else {job_uid: before})
+        before = self.of(job_uid + MIGRATION)
+        return Mappings({} if before is None else {job_uid: replace(before, age_s=0.0)})
 
     def add_migration(self, job_uid: str, inner: Mappings) -> bool:
         """Add what that decision requested; return whether it did."""

@@ -122,9 +122,9 @@ class SchedulingQueue:
             if candidate.mapping is not None:
                 self._admission.spend(placement_effort(candidate, self._mappings))
                 self._mappings.requested[candidate.job.uid] = candidate.mapping
-            if isinstance(candidate.refusal.reason, BindingBacklog):
-                self._mappings.keep(candidate.job.uid)
             if isinstance(candidate.refusal.reason, BindingBacklog | LedgerFull):
+                # Its nodes are not the reason: to map them again in each cycle would delay others.
+                self._mappings.keep(candidate.job.uid)
                 self._admission.refuse(candidate.refusal.reason)
             if candidate.refusal.effect is Effect.RESERVES:
                 self._reservations.add(
