@@ -35,18 +35,24 @@ a request, and what the clock of a history is coarse by."""
 
 
 class HistoryChecker:
-    """Reads revisions in order. ``deletes`` are those of pods that the operator asked for."""
+    """Reads revisions in order. ``deletes`` are those of pods that the operator asked for.
+
+    ``agents_alone`` counts the writes at rest that are allowed: time alone makes an agent silent,
+    and ends a new leader's wait for the agents of the last one.
+    """
 
     def __init__(self, deletes: Deletes) -> None:
         self.cluster = Cluster()
         self.trail = Trail()
         self.revisions = 0
         self.number = 0
+        self.agents_alone = 0
         self._deletes = deletes
         self._declared = Declared()
         self._key = ""
         self._jobs: set[str] = set()
         self._charged: set[str] = set()
+        self._fabric: dict[str, object] = {}
 
     def read(self, revisions: Iterable[Revision]) -> list[Violation]:
         """All violations of these revisions, in order."""
@@ -98,8 +104,11 @@ class HistoryChecker:
     def _of_ours(self, plural: str, change: Change) -> None:
         who = "" if change.value is None else f" by {stored.writers(change.value)}"
         self._trace(f"{'deleted' if change.value is None else 'written'}{who}")
-        if self._declared.resting:
-            self.find(f"I20: at rest {change.key} is written")
+        changed = self._changed_fields(change.value) if plural == "fabrics" else ()
+        if self._declared.resting and changed == ["agents"]:
+            self.agents_alone += 1
+        elif self._declared.resting:
+            self.find(f"I20: at rest {change.key} is written {','.join(changed)}".rstrip())
         if plural == "trainingjobs":
             self._job(change.key, change.value)
         elif plural == "ledgers":
@@ -110,6 +119,13 @@ class HistoryChecker:
                 self.cluster.placements[change.key] = stored.owners(change.value)
                 if before is None:
                     self._placed(change.value["spec"])
+
+    def _changed_fields(self, fabric: Json | None) -> list[str]:
+        """The fields of its status that differ from the Fabric before; what it says of agents is
+        one."""
+        before, self._fabric = self._fabric, stored.fabric_status(fabric)
+        both = before.keys() | self._fabric.keys()
+        return sorted(name for name in both if before.get(name) != self._fabric.get(name))
 
     def _placed(self, spec: Json) -> None:
         key = spec["jobUID"], spec["attempt"]

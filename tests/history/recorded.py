@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from history import notes
 from history.checker import HistoryChecker
@@ -35,14 +34,10 @@ class Verdict:
 FABRIC_WRITTEN = "I20: at rest the operator asks to patch fabrics"
 
 
-def check_history(
-    plane: ControlPlane, *, rested_at: datetime | None = None, agents_changed: bool = False
-) -> Verdict:
+def check_history(plane: ControlPlane, *, rested_at: datetime | None = None) -> Verdict:
     """Check all that happened so far; with ``rested_at``, also that it ended at rest since then.
 
-    Five minutes after its take-over a leader no longer waits for agents that told the one before:
-    where nothing but the count of agents changed in the Fabric, it was written once. The requests
-    are read at once: what is written while etcd's history is read belongs to no ``agents_changed``.
+    The requests are read at once: what is written while etcd's history is read is not judged.
     """
     requests = tuple(audit.requests(plane.audit_log))
     done = writes(requests)
@@ -53,7 +48,7 @@ def check_history(
     if rested_at is not None:
         check_rest(checker)
         found = list(after(requests, rested_at))
-        if agents_changed and FABRIC_WRITTEN in found:
+        for _ in range(min(checker.agents_alone, found.count(FABRIC_WRITTEN))):
             found.remove(FABRIC_WRITTEN)
         for finding in found:
             checker.find(finding)
@@ -71,11 +66,9 @@ def demand_sound_history(plane: ControlPlane) -> None:
         waiting.until(lambda: not _left(plane), "nothing left", deadline_s=COMES_TO_REST_S)
     _pass(2 * RESTS_S)
     notes.rest_begins(plane)
-    before, rested_at = _fabric(plane), datetime.now(UTC)
+    rested_at = datetime.now(UTC)
     _pass(RESTS_S)
-    now = _fabric(plane)
-    agents_changed = before != now and {**before, "agents": None} == {**now, "agents": None}
-    verdict = check_history(plane, rested_at=rested_at, agents_changed=agents_changed)
+    verdict = check_history(plane, rested_at=rested_at)
     found = "\n".join(map(str, verdict.violations))
     assert not verdict.violations, f"of {verdict.revisions} revisions in etcd's history:\n{found}"
 
@@ -83,13 +76,6 @@ def demand_sound_history(plane: ControlPlane) -> None:
 def _pass(seconds: float) -> None:
     end_s = time.monotonic() + seconds
     waiting.until(lambda: time.monotonic() > end_s, "time to pass", deadline_s=2 * seconds)
-
-
-def _fabric(plane: ControlPlane) -> dict[str, Any]:
-    """The status of the Fabric; empty if there is none."""
-    with contextlib.closing(plane.client()) as client:
-        found = client.get(f"/apis/{names.API_VERSION}/{names.FABRICS}")["items"]
-    return next((each.get("status", {}) for each in found), {})
 
 
 def _left(plane: ControlPlane) -> list[str]:

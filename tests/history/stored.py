@@ -111,6 +111,21 @@ def owners(value: Json) -> tuple[str, ...]:
     return tuple(owner["uid"] for owner in value["metadata"].get("ownerReferences", ()))
 
 
+def fabric_status(value: Json | None) -> dict[str, object]:
+    """The status of the Fabric; its problems of agents stand in ``agents``, beside the counts."""
+    status = {} if value is None else dict(value.get("status", {}))
+    problems = status.get("problems", ())
+    silent = [each for each in problems if each["key"] == "agents"]
+    others = [each for each in problems if each["key"] != "agents"]
+    count = status.get("problemCount", 0) - len(silent)
+    return {
+        **status,
+        "agents": (status.get("agents"), silent),
+        "problems": others,
+        "problemCount": count,
+    }
+
+
 def writers(value: Json) -> str:
     """Who wrote last of those who leave their names; bindings and deletes leave none."""
     entries = value["metadata"].get("managedFields", ())

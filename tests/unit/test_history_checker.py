@@ -149,6 +149,8 @@ BREAKS = {
     "I26 a Placement of what was never committed": REVOKED
     + "gone a-1-0\ngone a-1-1\nledger 1 me\nledger 1 me a-2=n1,n2\nplace a-2 worker:1:40",
     "I20 a write at rest": ENDED + 'note {"note": "rest"}\nledger 2 me',
+    "I20 a Fabric that changes at rest": 'fabric 3 0\nnote {"note": "rest"}\nfabric 2 1 7',
+    "I20 a Fabric written again at rest": 'fabric 3 0\nnote {"note": "rest"}\nfabric 3 0',
 }
 
 
@@ -159,6 +161,7 @@ def test_what_breaks_an_invariant_is_found_under_its_number(name: str) -> None:
 
 
 NOT_OURS = {
+    "agents that time alone makes silent": 'fabric 3 0\nnote {"note": "rest"}\nfabric 2 1',
     "a stranger's pod on a node of a gang that is being bound": COMMITTED
     + "guest g n1 8\nbind a-1-1 n1",
     "a node that shrinks under a gang": RUNNING + "node n0 4",
