@@ -15,7 +15,7 @@ SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorde
 
 # Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
 TYPED := operator/railwright_api operator/railwright_cli operator/railwright_operator \
-	operator/railwright_conversion operator/railwright_kube \
+	operator/railwright_conversion operator/railwright_kube operator/railwright_mapper \
 	scheduler/railwright_scheduler topology/railwright_agent topology/railwright_topology \
 	worker/railwright $(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
 

@@ -1,7 +1,8 @@
-"""Compute the mappings that plans request, beside the scheduling cycle.
+"""Have the mappings computed that plans request, in the processes of the mapper.
 
-One is computed at a time. A gang waits for its own a few seconds at most, however long that takes
-(``policy.mappings``), and one that nobody requests any more is not begun.
+A gang waits for its own a few seconds at most, however long that takes (``policy.mappings``), and
+one that nobody requests any more is not begun. A process that fails takes one mapping with it, and
+another one is started: the mapping is not tried again, as it may be what the process failed on.
 """
 
 from __future__ import annotations
@@ -9,20 +10,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from random import Random
+from typing import Protocol
 
+from railwright_kube import backoff
+from railwright_operator import mapper_process
+from railwright_operator.mapper_process import MapperError, MapperProcess
 from railwright_operator.metrics import MappingMetrics
-from railwright_scheduler.mapping.gang_mapping import MappingRequest, map_ranks
 from railwright_scheduler.policy.mappings import WAIT_S, Outcome, RequestedMapping, Unmapped
 
 logger = logging.getLogger(__name__)
+
+PROCESSES = 2
+"""So that others are mapped beside a gang whose mapping hangs."""
+
+BACKOFF_BASE_S = 0.1
+BACKOFF_CAP_S = 10.0
+
+
+class Start(Protocol):
+    """Starts a process of the mapper; ``on_end`` is called when it ends."""
+
+    def __call__(self, on_end: Callable[[], None]) -> AbstractAsyncContextManager[MapperProcess]:
+        """The process within the block. Raises OSError and MapperError."""
+        ...
 
 
 @dataclass(slots=True)
 class _Mapping:
     requested: RequestedMapping
     since_s: float
-    task: asyncio.Task[None] | None = None
+    begun: bool = False
     outcome: Outcome | None = None
 
 
@@ -33,12 +53,20 @@ class MappingRequests:
     """
 
     def __init__(
-        self, *, metrics: MappingMetrics, clock: Callable[[], float], wake: Callable[[], None]
+        self,
+        *,
+        metrics: MappingMetrics,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+        rng: Random,
+        start: Start = mapper_process.started,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._wake = wake
-        self._turn = asyncio.Semaphore(1)
+        self._rng = rng
+        self._start = start
+        self._changed = asyncio.Event()
         self._mappings: dict[str, _Mapping] = {}
 
     def __repr__(self) -> str:
@@ -60,32 +88,59 @@ class MappingRequests:
             if held is None or held.requested.request is not current.request:
                 if held is None:
                     asyncio.get_running_loop().call_later(WAIT_S, self._wake)
-                since_s = self._clock() if held is None else held.since_s
-                held = _Mapping(current, since_s)
-                held.task = asyncio.create_task(self._compute(key, held))
+                held = _Mapping(current, self._clock() if held is None else held.since_s)
             self._mappings[key] = held
+        self._changed.set()
 
-    async def _compute(self, key: str, mapping: _Mapping) -> None:
-        async with self._turn:
-            if self._mappings.get(key) is not mapping:
-                return
-            started_s = self._clock()
+    async def run(self) -> None:
+        """Keep the processes, and have them compute what is requested, in the plan's order."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PROCESSES):
+                tasks.create_task(self._keep_process())
+
+    async def _keep_process(self) -> None:
+        failures = 0
+        while True:
             try:
-                outcome = await asyncio.to_thread(_outcome, mapping.requested.request)
-            except Exception:
-                logger.exception("mapping raised", extra={"job_uid": key})
-                outcome = Unmapped.FAILED
-        mapping.outcome = outcome
-        self._metrics.seconds.observe(self._clock() - started_s)
-        self._metrics.mappings.labels(outcome if isinstance(outcome, Unmapped) else "Mapped").inc()
-        self._wake()
+                async with self._start(self._changed.set) as process:
+                    while (taken := await self._next(process)) is not None:
+                        await self._compute(*taken, process)
+                        failures = 0
+                reason = "it ended"
+            except (MapperError, OSError) as error:
+                reason = str(error)
+            logger.error("a process of the mapper is replaced", extra={"reason": reason})
+            self._metrics.processes_lost.inc()
+            wait_s = backoff.delay_s(
+                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
+            )
+            await asyncio.sleep(wait_s)
+            failures += 1
 
+    async def _next(self, process: MapperProcess) -> tuple[str, _Mapping] | None:
+        """The first that is not begun, with its key; None once the process has ended."""
+        while not process.has_ended:
+            for key, mapping in self._mappings.items():
+                if not mapping.begun:
+                    mapping.begun = True
+                    return key, mapping
+            self._changed.clear()
+            await self._changed.wait()
+        return None
 
-def _outcome(request: MappingRequest) -> Outcome:
-    """The mapping; FAILED for one that is none."""
-    found = map_ranks(request)
-    if found is None:
-        return Unmapped.OVER_BUDGET
-    is_choice = 0 <= found.choice < len(request.choices)
-    nodes = request.choices[found.choice].mapped.nodes if is_choice else 0
-    return found if sorted(found.order.order) == list(range(nodes)) and nodes else Unmapped.FAILED
+    async def _compute(self, key: str, mapping: _Mapping, process: MapperProcess) -> None:
+        """Raises MapperError, with an outcome, if the process is of no use any more."""
+        started_s = self._clock()
+        outcome: Outcome = Unmapped.FAILED
+        try:
+            outcome = await process.map_ranks(mapping.requested.request) or Unmapped.OVER_BUDGET
+        except MapperError as error:
+            outcome = error.outcome
+            logger.error("mapping failed", extra={"job_uid": key})
+            raise
+        finally:
+            mapping.outcome = outcome
+            self._metrics.seconds.observe(self._clock() - started_s)
+            label = outcome if isinstance(outcome, Unmapped) else "Mapped"
+            self._metrics.mappings.labels(label).inc()
+            self._wake()

@@ -86,6 +86,11 @@ class MappingMetrics:
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )
+        self.processes_lost = Counter(
+            "railwright_mapper_processes_lost_total",
+            "Processes of the mapper that ended, or were killed as they failed or hung.",
+            registry=registry,
+        )
 
 
 class Metrics:

@@ -93,6 +93,7 @@ class OperatorParts:
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
+            self.mapping_requests.run,
             self.informers.follow_pulls,
             self.verification.run,
             self.informers.discovery.run,
@@ -162,6 +163,9 @@ class OperatorParts:
             clock=clock,
             rng=rng(),
         )
+        self.mapping_requests = MappingRequests(
+            metrics=self.series.mappings, clock=clock, wake=wake, rng=rng()
+        )
         self.state_builder = StateBuilder(
             jobs=jobs,
             site=informers.site,
@@ -172,7 +176,7 @@ class OperatorParts:
             sessions=self.received.sessions,
             lease_checker=self.lease_checker,
             executor=self.executor,
-            mappings=MappingRequests(metrics=self.series.mappings, clock=clock, wake=wake),
+            mappings=self.mapping_requests,
             clock=self.listening,
             reception_clock=self.received.reception_clock,
             wall_clock=time.time,

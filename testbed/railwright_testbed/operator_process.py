@@ -65,6 +65,12 @@ class OperatorProcess:
         assert self._process is not None, "not started"
         return self._process.record.pid
 
+    def mapper_pids(self) -> list[int]:
+        """The processes of its mapper that run."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        children = {int(pid) for each in threads for pid in (each / "children").read_text().split()}
+        return sorted(pid for pid in children if b"railwright_mapper" in _command_line(pid))
+
     @property
     def alive(self) -> bool:
         """Whether this replica was started and has not ended."""
@@ -139,3 +145,11 @@ class OperatorProcess:
         self.stop()
         self._heartbeats.release()
         self._probes.release()
+
+
+def _command_line(pid: int) -> bytes:
+    """That of a process; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

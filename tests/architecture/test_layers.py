@@ -40,6 +40,7 @@ OUTSIDE_PACKAGES = {
             "yarl",
         }
     ),
+    "operator/railwright_mapper": frozenset({"msgspec"}),
     "operator/railwright_operator": frozenset(
         {
             "aiohttp",

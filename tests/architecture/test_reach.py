@@ -14,13 +14,22 @@ CALLS_OUT = re.compile(
     r"import requests|import httpx|import socket\b(?!.*hostname)"
 )
 DOOR = "operator/railwright_kube/client.py"
+OWN_PROCESSES = "operator/railwright_operator/mapper_process.py"
 AGENT = "topology/railwright_agent"
 REFERENCES = re.compile(r"^namespaces?$|Namespace$|^url$|Url$|URL$")
 
 
 def test_the_operator_opens_connections_in_one_file_alone() -> None:
     found = _calling_out("operator", "scheduler", "topology/railwright_topology")
-    assert found == {DOOR}, f"only {DOOR} may call out: {sorted(found)}"
+    assert found == {DOOR, OWN_PROCESSES}, f"only {DOOR} may call out: {sorted(found)}"
+
+
+def test_the_operators_own_processes_have_no_address() -> None:
+    lines = (tree.ROOT / OWN_PROCESSES).read_text(encoding="utf-8").splitlines()
+    found = [line.strip() for line in lines if CALLS_OUT.search(line) or "socket." in line]
+    pair = "ours, its = socket.socketpair()"
+    assert found[:2] == ["import socket", pair]
+    assert [line.partition("open_connection(")[2][:10] for line in found[2:]] == ["sock=ours,"]
 
 
 def test_agents_open_connections_in_one_file_each() -> None:

@@ -16,6 +16,7 @@ PACKAGES = (
     "operator/railwright_operator",
     "operator/railwright_conversion",
     "operator/railwright_kube",
+    "operator/railwright_mapper",
     "scheduler/railwright_scheduler",
     "topology/railwright_agent",
     "topology/railwright_topology",

@@ -1,0 +1,77 @@
+"""A process of the mapper ends by itself where a mapping takes too much, and leaves nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from subprocess import CompletedProcess
+
+import pytest
+
+from railwright_mapper import messages
+from railwright_mapper.messages import READY, InvalidMessageError, Reply
+from railwright_operator.mapper_process import COMMAND, ENVIRONMENT
+from railwright_scheduler.mapping.gang_mapping import map_ranks
+from unit.test_mappings import gang, request, world
+
+LINE = messages.encode_request(request(world(gang())).request)
+
+PLANTED = """
+import sys, time
+from railwright_mapper import __main__ as mapper
+mapper.ORPHANED_S = 0.5
+def map_ranks(request):
+    {instead}
+mapper.map_ranks = map_ranks
+mapper.main()
+"""
+
+
+def run(*command: str, lines: bytes = LINE) -> CompletedProcess[bytes]:
+    return subprocess.run(
+        command, input=lines, capture_output=True, timeout=60, env=ENVIRONMENT, check=False
+    )
+
+
+def planted(instead: str) -> CompletedProcess[bytes]:
+    """A process that does this instead of mapping, asked twice."""
+    return run(sys.executable, "-c", PLANTED.format(instead=instead), lines=LINE * 2)
+
+
+def test_each_line_is_answered_until_there_are_no_more() -> None:
+    done = run(*COMMAND, lines=LINE * 3)
+    ready, *replies = done.stdout.splitlines(keepends=True)
+    assert (ready, done.returncode, done.stderr) == (READY, 0, b"")
+    expected = Reply(map_ranks(messages.decode_request(LINE)))
+    assert list(map(messages.decode_reply, replies)) == [expected] * 3
+
+
+def test_more_memory_than_the_bound_is_a_failure() -> None:
+    done = planted("return bytearray(mapper.MEMORY_BYTES_MAX)")
+    _, *replies = done.stdout.splitlines()
+    assert [messages.decode_reply(each).failure.splitlines()[-1] for each in replies] == [
+        "MemoryError"
+    ]
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("instead", ["time.sleep(60)", "while True: pass"])
+def test_a_mapping_that_hangs_ends_without_an_operator(instead: str) -> None:
+    done = planted(instead)
+    assert (done.returncode, done.stdout) == (-signal.SIGALRM, READY)
+
+
+def test_the_first_to_go_where_memory_is_short() -> None:
+    done = planted("raise ValueError(open('/proc/self/oom_score_adj').read())")
+    assert "ValueError: 1000" in messages.decode_reply(done.stdout.splitlines()[1]).failure
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"no\n", b"{}\n", b"[" * 100_000, LINE.replace(b"[false,false]", b"")]
+)
+def test_what_is_no_request_is_refused(line: bytes) -> None:
+    with pytest.raises(
+        InvalidMessageError, match=r"bytes that are no RequestLine|entries of profiled"
+    ):
+        messages.decode_request(line)
