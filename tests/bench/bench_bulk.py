@@ -99,7 +99,7 @@ def _taken_over(site: GangSite, jobs: int) -> dict[str, float]:
             lambda: _status(site, "large", "large-0").get("reason") == "NeverFits",
             "a large job says that it never fits",
         )
-        rss_mib = gang_site.resident_mib(operator.pid)
+        rss_mib = gang_site.resident_mib(operator)
     return {
         "large_jobs": jobs,
         "takeover_seconds": round(taken_over_s, 2),

@@ -205,7 +205,7 @@ def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
         "racks_per_gang_w1": round(statistics.mean(racks), 3),
         "single_rack_gangs_w1": sum(count == 1 for count in racks) * W1.jobs // len(racks),
         "overcommitted_nodes": results.overcommitted,
-        "operator_rss_mib": round(gang_site.resident_mib(operator.pid)),
+        "operator_rss_mib": round(gang_site.resident_mib(operator)),
         "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
     }
 

@@ -109,7 +109,7 @@ def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     return {
         "restart_to_first_decision_seconds": round(decided_s, 2),
         "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
-        "rss_mib": round(gang_site.resident_mib(operator.pid)),
+        "rss_mib": round(gang_site.resident_mib(operator)),
     }
 
 

@@ -227,8 +227,12 @@ async def apply(site: GangSite, jobs: Sequence[Json]) -> float:
     return started_s
 
 
-def resident_mib(pid: int) -> float:
-    """The most memory that a process has held, in MiB."""
+def resident_mib(operator: OperatorProcess) -> float:
+    """The most memory that the operator and the processes of its mapper have held, in MiB."""
+    return sum(map(_resident_mib, (operator.pid, *operator.mapper_pids())))
+
+
+def _resident_mib(pid: int) -> float:
     text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
     assert found is not None, text
