@@ -187,6 +187,10 @@ bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000
 bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk
 
+.PHONY: bench-isolation
+bench-isolation: binaries ## how long a fault in one process delays the jobs of others; 5 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_isolation
+
 .PHONY: bench-heartbeats
 bench-heartbeats: $(SETUP) ## CPU of heartbeats, failover and floods of connections; 4 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_heartbeats

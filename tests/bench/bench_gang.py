@@ -206,7 +206,7 @@ def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
         "single_rack_gangs_w1": sum(count == 1 for count in racks) * W1.jobs // len(racks),
         "overcommitted_nodes": results.overcommitted,
         "operator_rss_mib": round(gang_site.resident_mib(operator)),
-        "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
+        "loop_block_p99_ms": gang_site.p99_ms(operator),
     }
 
 

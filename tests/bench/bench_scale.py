@@ -79,11 +79,11 @@ def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
 
 def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     log_progress(f"idle for {IDLE_S:.0f} s")
-    writes, lags = _writes(site, operator), gang_site.lag_buckets(operator)
+    writes, lags = _writes(site, operator), gang_site.buckets(operator)
     _pass(IDLE_S)
     return {
         "idle_writes_per_second": round((_writes(site, operator) - writes) / IDLE_S, 2),
-        "idle_loop_block_p99_ms": gang_site.lag_p99_ms(operator, since=lags),
+        "idle_loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),
     }
 
 
@@ -108,7 +108,7 @@ def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     _pass(IDLE_S / 2)
     return {
         "restart_to_first_decision_seconds": round(decided_s, 2),
-        "loop_block_p99_ms": gang_site.lag_p99_ms(operator),
+        "loop_block_p99_ms": gang_site.p99_ms(operator),
         "rss_mib": round(gang_site.resident_mib(operator)),
     }
 

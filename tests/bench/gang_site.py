@@ -239,17 +239,23 @@ def _resident_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def lag_buckets(operator: OperatorProcess) -> dict[float, float]:
-    """How many times the event loop was no later than so many seconds, by its own count."""
+LAG, CYCLE = "railwright_loop_lag_seconds", "railwright_cycle_seconds"
+"""The operator's own histograms of how late its event loop was, and of the time of its cycles."""
+
+
+def buckets(operator: OperatorProcess, histogram: str = LAG) -> dict[float, float]:
+    """How often a value was at most so many seconds."""
     text = operator.probe("/metrics")[1]
-    found = re.findall(r'^railwright_loop_lag_seconds_bucket\{le="(\S+)"\} (\S+)$', text, re.M)
+    found = re.findall(rf'^{histogram}_bucket\{{le="(\S+)"\}} (\S+)$', text, re.M)
     return {float(edge): float(count) for edge, count in found}
 
 
-def lag_p99_ms(operator: OperatorProcess, *, since: Mapping[float, float] | None = None) -> float:
+def p99_ms(
+    operator: OperatorProcess, histogram: str = LAG, *, since: Mapping[float, float] | None = None
+) -> float:
     """The upper edge of the bucket that the 99th percentile falls into."""
     before = since or {}
-    now = lag_buckets(operator)
+    now = buckets(operator, histogram)
     counts = {edge: count - before.get(edge, 0.0) for edge, count in now.items()}
     total = counts[math.inf]
     return 1000 * next(edge for edge, count in counts.items() if count >= 0.99 * total)
