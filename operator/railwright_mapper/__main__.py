@@ -19,7 +19,7 @@ from railwright_scheduler.mapping.gang_mapping import map_ranks
 MEMORY_BYTES_MAX = 512 << 20
 """Of data, by which the kernel refuses more. A gang of 2,000 nodes takes a tenth."""
 
-ORPHANED_S = 10.0
+ORPHANED_S = 60.0
 """The operator ends a mapping long before; without an operator it ends by itself."""
 
 
@@ -30,9 +30,10 @@ def main() -> None:
     _send(READY)
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_REAL, ORPHANED_S)
-        found = map_ranks(decode_request(line))
+        number, request = decode_request(line)
+        found = map_ranks(request)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        _send(encode_reply(Reply(found)))
+        _send(encode_reply(Reply(number, found)))
 
 
 def _bound() -> None:

@@ -16,7 +16,7 @@ M = TypeVar("M")
 READY = b"ready\n"
 """What a process sends once it reads requests."""
 
-REPLY_BYTES_MAX = 4 << 20
+REPLY_BYTES_MAX = 1 << 20
 """The most of a reply that is read. One has some ten bytes for each node of a gang."""
 
 FAILURE_MAX = 4_000
@@ -28,9 +28,11 @@ class InvalidMessageError(ValueError):
 
 
 class RequestLine(msgspec.Struct, frozen=True):
-    """A gang to map. Its profile can have a million numbers, and its choices share it: so it is
-    sent once, and ``profiled`` has whether each choice compares, and is mapped, with it."""
+    """A gang to map, under a number that its reply has too. Its profile can have a million numbers,
+    and its choices share it: so it is sent once, and ``profiled`` has whether each choice compares,
+    and is mapped, with it."""
 
+    number: int
     request: MappingRequest
     profiled: tuple[tuple[bool, bool], ...]
     profile: Profile | None = None
@@ -39,11 +41,12 @@ class RequestLine(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """A result; without one, either the ``failure`` or too much work."""
 
+    number: int = 0
     result: MappingResult | None = None
     failure: str = ""
 
 
-def encode_request(request: MappingRequest) -> bytes:
+def encode_request(number: int, request: MappingRequest) -> bytes:
     """The line that requests this mapping."""
     its = [order for each in request.choices for order in (each.compared, each.mapped)]
     profile = next((each.workload.profile for each in its if each.workload.profile), None)
@@ -52,15 +55,16 @@ def encode_request(request: MappingRequest) -> bytes:
         for each in request.choices
     )
     bare = _with_profiles(request, None, profiled)
-    return msgspec.json.encode(RequestLine(bare, profiled, profile)) + b"\n"
+    return msgspec.json.encode(RequestLine(number, bare, profiled, profile)) + b"\n"
 
 
-def decode_request(line: bytes) -> MappingRequest:
-    """The request on this line. Raises InvalidMessageError."""
+def decode_request(line: bytes) -> tuple[int, MappingRequest]:
+    """The request on this line, and its number. Raises InvalidMessageError."""
     message = _decode(line, RequestLine)
     if len(message.profiled) != len(message.request.choices):
         raise InvalidMessageError(f"{len(message.profiled)} entries of profiled, expected one each")
-    return _with_profiles(message.request, message.profile, message.profiled)
+    request = _with_profiles(message.request, message.profile, message.profiled)
+    return message.number, request
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -76,7 +80,7 @@ def decode_reply(line: bytes) -> Reply:
 def _decode(line: bytes, kind: type[M]) -> M:
     try:
         return msgspec.json.decode(line, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMessageError(
             f"{len(line)} bytes that are no {kind.__name__}: {error}"
         ) from error

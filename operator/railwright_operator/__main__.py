@@ -121,6 +121,7 @@ async def _work(api: Api, parts: OperatorParts, kopf: KopfThread, leading: async
         for start in parts.tasks:
             tasks.create_task(start())
         await leading.wait()
+        tasks.create_task(parts.mapping_requests.run())  # They start while lists are read.
         await _persist(lambda: defaults.ensure(api))
         await _persist(parts.cycle.take_over)
         for informer in parts.informers.leading:

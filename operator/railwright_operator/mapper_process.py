@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
+import os
+import signal
 import socket
 import sys
 from asyncio import StreamReader, StreamWriter
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from railwright_mapper import messages
 from railwright_mapper.messages import InvalidMessageError, Reply
-from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
+from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult, fits
 from railwright_scheduler.policy.mappings import WAIT_S, Unmapped
 
 COMMAND = (sys.executable, "-I", "-m", "railwright_mapper")
@@ -41,6 +42,7 @@ class MapperProcess:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._requests = 0
 
     def __repr__(self) -> str:
         return f"<MapperProcess {self.pid}>"
@@ -59,7 +61,7 @@ class MapperProcess:
         """The mapping; None if finding any order is too much work. Raises MapperError."""
         try:
             async with asyncio.timeout(WAIT_S):
-                line = await self._ask(messages.encode_request(request))
+                line = await self._ask(request)
         except TimeoutError:
             raise MapperError(f"no answer for {WAIT_S:.0f} s", Unmapped.LATE) from None
         except (OSError, ValueError) as error:
@@ -67,12 +69,15 @@ class MapperProcess:
         reply = _read(line)
         if reply.failure:
             raise MapperError(reply.failure)
-        if reply.result is not None and not _fits(request, reply.result):
-            raise MapperError(f"the order is none of the nodes: {line[:200]!r}")
+        if reply.number != self._requests:
+            raise MapperError(f"the answer to request {reply.number} instead of {self._requests}")
+        if reply.result is not None and not fits(request, reply.result):
+            raise MapperError(f"no mapping of these nodes: {line[:200]!r}")
         return reply.result
 
-    async def _ask(self, line: bytes) -> bytes:
-        self._writer.write(line)
+    async def _ask(self, request: MappingRequest) -> bytes:
+        self._requests += 1
+        self._writer.write(messages.encode_request(self._requests, request))
         await self._writer.drain()
         return await self._reader.readline()
 
@@ -87,23 +92,39 @@ async def started(
     """
     # A socket can be closed with unread bytes in it, which asyncio's pipes of a process cannot.
     ours, its = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours, limit=messages.REPLY_BYTES_MAX)
-    try:
-        with its:
+    with ours, its:
+        reader, writer = await asyncio.open_connection(sock=ours, limit=messages.REPLY_BYTES_MAX)
+        try:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=its.fileno(), stdout=its.fileno(), env=ENVIRONMENT
             )
-        ended = asyncio.create_task(process.wait())
-        ended.add_done_callback(lambda _: on_end())
-        try:
-            await _wait_ready(reader)
-            yield MapperProcess(process, reader, writer)
+            its.close()
+            ended = asyncio.create_task(process.wait())
+            ended.add_done_callback(lambda _: on_end())
+            try:
+                await _wait_ready(reader)
+                yield MapperProcess(process, reader, writer)
+            finally:
+                _kill(process)
+                await _until_done(ended)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await ended
-    finally:
-        writer.close()
+            writer.transport.abort()
+
+
+def _kill(process: Process) -> None:
+    """``Process.kill`` would take the exit status away from asyncio's own watcher."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+async def _until_done(ended: asyncio.Task[int]) -> None:
+    """Wait also when cancelled: a process that was killed is about to end."""
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.wait({ended})
+        raise
 
 
 async def _wait_ready(reader: StreamReader) -> None:
@@ -125,15 +146,3 @@ def _read(line: bytes) -> Reply:
         return messages.decode_reply(line)
     except InvalidMessageError as error:
         raise MapperError(str(error)) from error
-
-
-def _fits(request: MappingRequest, result: MappingResult) -> bool:
-    """Whether the plan can start the gang with it: all nodes of a choice once, and every tier."""
-    if not 0 <= result.choice < len(request.choices):
-        return False
-    mapped, found = request.choices[result.choice].mapped, result.order
-    return (
-        sorted(found.order) == list(range(mapped.nodes))
-        and len(found.crossing) == len(mapped.tiers)
-        and math.isfinite(found.distance)
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -101,8 +102,10 @@ class MappingRequests:
     async def _keep_process(self) -> None:
         failures = 0
         while True:
+            ready_s = math.inf
             try:
                 async with self._start(self._changed.set) as process:
+                    ready_s = self._clock()
                     while (taken := await self._next(process)) is not None:
                         await self._compute(*taken, process)
                         failures = 0
@@ -111,6 +114,8 @@ class MappingRequests:
                 reason = str(error)
             logger.error("a process of the mapper is replaced", extra={"reason": reason})
             self._metrics.processes_lost.inc()
+            if self._clock() - ready_s > BACKOFF_CAP_S:
+                failures = 0
             wait_s = backoff.delay_s(
                 failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
             )

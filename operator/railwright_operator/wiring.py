@@ -93,7 +93,6 @@ class OperatorParts:
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
-            self.mapping_requests.run,
             self.informers.follow_pulls,
             self.verification.run,
             self.informers.discovery.run,

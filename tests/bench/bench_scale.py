@@ -31,6 +31,7 @@ SPARE_NODES = 8
 QUEUED = 1_000
 CONCURRENCY = 64
 LEASE_S = 1_200
+START_TIMEOUT_S = 86_400
 IDLE_S = 60.0
 QUIET_S = 10.0
 SETTLED_DEADLINE_S = 1_800.0
@@ -167,7 +168,10 @@ def _others(nodes: int) -> Iterable[Json]:
 
 def _running(count: int) -> Iterable[Json]:
     for number in range(count):
-        yield gang_site.job("bench", f"running-{number:04d}", nodes=GANG, gpus=GANG_GPUS)
+        job = gang_site.job("bench", f"running-{number:04d}", nodes=GANG, gpus=GANG_GPUS)
+        # Simulated pods have no launcher that reports a start, and a slow machine takes long.
+        job["spec"]["startTimeoutSeconds"] = START_TIMEOUT_S
+        yield job
 
 
 def _waiting() -> Iterable[Json]:

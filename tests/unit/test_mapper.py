@@ -15,7 +15,7 @@ from railwright_operator.mapper_process import COMMAND, ENVIRONMENT
 from railwright_scheduler.mapping.gang_mapping import map_ranks
 from unit.test_mappings import gang, request, world
 
-LINE = messages.encode_request(request(world(gang())).request)
+LINE = messages.encode_request(7, request(world(gang())).request)
 
 PLANTED = """
 import sys, time
@@ -43,7 +43,8 @@ def test_each_line_is_answered_until_there_are_no_more() -> None:
     done = run(*COMMAND, lines=LINE * 3)
     ready, *replies = done.stdout.splitlines(keepends=True)
     assert (ready, done.returncode, done.stderr) == (READY, 0, b"")
-    expected = Reply(map_ranks(messages.decode_request(LINE)))
+    number, asked = messages.decode_request(LINE)
+    expected = Reply(number, map_ranks(asked))
     assert list(map(messages.decode_reply, replies)) == [expected] * 3
 
 
@@ -60,6 +61,25 @@ def test_more_memory_than_the_bound_is_a_failure() -> None:
 def test_a_mapping_that_hangs_ends_without_an_operator(instead: str) -> None:
     done = planted(instead)
     assert (done.returncode, done.stdout) == (-signal.SIGALRM, READY)
+
+
+def test_an_idle_process_goes_on() -> None:
+    """Longer than a mapping may take, and whatever is typed in its terminal."""
+    program = PLANTED.format(instead="return None")
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == READY
+        process.send_signal(signal.SIGINT)
+        for _ in range(2):
+            process.stdin.write(LINE)
+            process.stdin.flush()
+            assert messages.decode_reply(process.stdout.readline()) == Reply(7)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=1.0)
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
 
 
 def test_the_first_to_go_where_memory_is_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -14,16 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from railwright_mapper import messages
+from railwright_kube import backoff
 from railwright_mapper.messages import Reply
-from railwright_operator import mapper_process
+from railwright_operator import mapper_process, mapping_requests
 from railwright_operator.mapper_process import COMMAND, MapperProcess
-from railwright_operator.mapping_requests import PROCESSES, MappingRequests
+from railwright_operator.mapping_requests import BACKOFF_CAP_S, PROCESSES, MappingRequests
 from railwright_operator.metrics import MappingMetrics
 from railwright_scheduler.mapping import gang_mapping
+from railwright_scheduler.model.placement_score import PredictedStep
 from railwright_scheduler.policy.mappings import RequestedMapping, Unmapped
 from unit.test_mappings import gang, request, world
 
@@ -32,12 +35,29 @@ DEADLINE_S = 20.0
 
 def process(then: str) -> Sequence[str]:
     """A process that says it is ready, and then does this."""
-    return sys.executable, "-c", f"import sys, time\nprint('ready', flush=True)\n{then}"
+    return (
+        sys.executable,
+        "-c",
+        f"import sys, time\nflush = sys.stdout.flush\nprint('ready')\nflush()\n{then}",
+    )
 
 
-def answering(line: bytes) -> Sequence[str]:
-    """A process that answers each request with this line."""
-    return process(f"for _ in sys.stdin: print({line.decode().strip()!r}, flush=True)")
+def saying(line: bytes) -> Sequence[str]:
+    """A process that says this to each request."""
+    return process(
+        f"for _ in sys.stdin.buffer: sys.stdout.buffer.write({line!r} + b'\\n'); flush()"
+    )
+
+
+def answering(reply: Reply, *, again: bool = False) -> Sequence[str]:
+    """A process that answers each request with this; with ``again``, twice."""
+    told = json.dumps(json.dumps(msgspec.to_builtins(reply)))
+    return process(
+        f"import json\nreply = json.loads({told})\n"
+        "for number, _ in enumerate(sys.stdin, 1):\n"
+        "    line = json.dumps(reply | {'number': number}) + '\\n'\n"
+        f"    print(line * {1 + again}, end='', flush=True)"
+    )
 
 
 HANGS = process("time.sleep(1000)")
@@ -172,11 +192,21 @@ async def test_a_mapping_that_raises_has_failed_and_the_next_has_not(
 
 
 async def test_too_much_work_is_an_outcome(requested: RequestedMapping) -> None:
-    too_much = answering(messages.encode_reply(Reply()))
+    too_much = answering(Reply())
     desk = Desk(too_much, too_much)
     async with desk.running():
         assert (await desk.request(requested)).outcome is Unmapped.OVER_BUDGET
         assert desk.lost == 0.0
+
+
+def predicted(machines: tuple[str, ...], placed_us: int = 5) -> PredictedStep:
+    return PredictedStep(machines, placed_us, 6, 7)
+
+
+def ours(right: gang_mapping.MappingResult) -> tuple[str, ...]:
+    """The machines of a right result."""
+    assert right.order.predicted is not None
+    return right.order.predicted.machines
 
 
 @pytest.mark.parametrize("order", [(0,) * 8, tuple(range(1, 9)), tuple(range(7))])
@@ -185,9 +215,7 @@ async def test_an_order_that_is_none_has_failed(
 ) -> None:
     right = gang_mapping.map_ranks(requested.request)
     assert right is not None
-    wrong = answering(
-        messages.encode_reply(Reply(replace(right, order=replace(right.order, order=order))))
-    )
+    wrong = answering(Reply(result=replace(right, order=replace(right.order, order=order))))
     await fails_and_recovers(Desk(wrong, wrong), requested)
 
 
@@ -197,7 +225,17 @@ async def test_an_order_that_is_none_has_failed(
         lambda right: replace(right, choice=99),
         lambda right: replace(right, choice=-1),
         lambda right: replace(right, order=replace(right.order, crossing=())),
-        lambda right: replace(right, order=replace(right.order, distance=float("nan"))),
+        lambda right: replace(right, order=replace(right.order, distance=-1.0)),
+        lambda right: replace(right, order=replace(right.order, crossing=((-1, -5),))),
+        lambda right: replace(right, order=replace(right.order, crossing=((1 << 54, 0),))),
+        lambda right: replace(right, order=replace(right.order, predicted=predicted(("x" * 65,)))),
+        lambda right: replace(right, order=replace(right.order, predicted=predicted(("x",) * 17))),
+        lambda right: replace(
+            right, order=replace(right.order, predicted=predicted(ours(right), 1 << 63))
+        ),
+        lambda right: replace(
+            right, order=replace(right.order, predicted=predicted(ours(right), -1))
+        ),
     ],
 )
 async def test_a_result_that_no_plan_can_use_has_failed(
@@ -206,7 +244,7 @@ async def test_a_result_that_no_plan_can_use_has_failed(
 ) -> None:
     right = gang_mapping.map_ranks(requested.request)
     assert right is not None
-    wrong = answering(messages.encode_reply(Reply(change(right))))
+    wrong = answering(Reply(result=change(right)))
     await fails_and_recovers(Desk(wrong, wrong), requested)
 
 
@@ -223,8 +261,16 @@ async def fails_and_recovers(desk: Desk, requested: RequestedMapping) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [ENDS, BABBLES, answering(b"no"), answering(b'{"result": 1}'), answering(b"[" * 100_000)],
-    ids=["ends", "babbles", "words", "number", "nested"],
+    [
+        ENDS,
+        BABBLES,
+        saying(b"no"),
+        saying(b'{"result": 1}'),
+        saying(b'{"x": ' + b"[" * 100_000),
+        saying(b'{"failure": "\xff"}'),
+        saying(b'{"number": 2}'),
+    ],
+    ids=["ends", "babbles", "words", "number", "nested", "no UTF-8", "of another request"],
 )
 async def test_a_process_that_does_not_answer_is_replaced(
     requested: RequestedMapping, command: Sequence[str]
@@ -271,6 +317,51 @@ async def test_a_process_that_gets_no_more_memory_is_replaced(
         assert outcomes.count(Unmapped.FAILED) >= 1
 
 
+async def test_a_second_answer_to_one_request_is_none_to_the_next(
+    requested: RequestedMapping,
+) -> None:
+    right = gang_mapping.map_ranks(requested.request)
+    twice = answering(Reply(result=right), again=True)
+    desk = Desk(twice, twice)
+    async with desk.running():
+        desk.mappings.update({key: request(world(gang())) for key in "abc"})
+        outcomes = [(await desk.outcome(key)).outcome for key in "abc"]
+        assert outcomes.count(Unmapped.FAILED) == 1
+        assert outcomes.count(right) == 2
+
+
+async def test_a_cycle_begins_when_a_mapping_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapping_requests, "WAIT_S", 0.1)
+    desk = Desk()
+    desk.mappings.update({"a": request(world(gang()))})
+    async with asyncio.timeout(DEADLINE_S):
+        await desk.woken.wait()
+    assert desk.mappings.state()["a"].outcome is None
+
+
+async def test_what_ran_for_long_is_started_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its failures before are forgotten."""
+    tries = list[int]()
+
+    def delay_s(attempt: int, **bounds: object) -> float:
+        tries.append(attempt)
+        return 0.0
+
+    monkeypatch.setattr(backoff, "delay_s", delay_s)
+    desk = Desk(*[NEVER_READY] * 6)
+    async with desk.running():
+        assert max(tries) == len(tries) // PROCESSES - 1 > 0
+        desk.now_s += BACKOFF_CAP_S + 1.0
+        os.kill(desk.processes[0].pid, signal.SIGKILL)
+        await desk.until(lambda: len(desk.processes) == PROCESSES + 1)
+        assert tries[-1] == 0
+        os.kill(desk.processes[-1].pid, signal.SIGKILL)
+        await desk.until(lambda: len(desk.processes) == PROCESSES + 2)
+        assert tries[-1] == 1
+
+
 async def test_what_cannot_be_started_is_tried_again(requested: RequestedMapping) -> None:
     desk = Desk(MISSING, NEVER_READY, MISSING)
     async with desk.running():
@@ -281,6 +372,19 @@ async def test_what_cannot_be_started_is_tried_again(requested: RequestedMapping
 
 def environment_of(process: MapperProcess) -> bytes:
     return Path(f"/proc/{process.pid}/environ").read_bytes()
+
+
+async def test_cancelled_at_any_moment_no_process_is_left() -> None:
+    for steps in range(60):
+        desk = Desk(*[ENDS] * PROCESSES)
+        task = asyncio.create_task(desk.mappings.run())
+        desk.mappings.update({"a": request(world(gang()))})
+        for _ in range(steps):
+            await asyncio.sleep(0.01 if steps % 2 else 0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert all(process.has_ended for process in desk.processes)
 
 
 async def test_processes_have_nothing_of_the_operators_environment(

@@ -38,16 +38,10 @@ def render(score: PlacementScore) -> dict[str, Any]:
     if score.truncated:
         fields["truncated"] = score.truncated
     if (predicted := score.predicted) is not None:
-        times_us = (
-            predicted.placed_us,
-            predicted.network_order_us,
-            predicted.next_best_us,
-            predicted.others_us,
-            predicted.slow_us,
-        )
         fields["predicted"] = {"machines": list(predicted.machines)}
         fields["predicted"] |= {
-            name: str(time_us / _MICRO) for name, time_us in zip(_SECONDS, times_us, strict=True)
+            name: str(time_us / _MICRO)
+            for name, time_us in zip(_SECONDS, predicted.times_us, strict=True)
         }
     return fields
 

@@ -22,6 +22,7 @@ without a result, in the network's order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
-from railwright_scheduler.mapping.evaluation import WORTH, EvaluatedOrder, OrderEvaluator
+from railwright_scheduler.mapping.evaluation import BYTES_MAX, WORTH, EvaluatedOrder, OrderEvaluator
 from railwright_scheduler.mapping.minimal_movement import minimize_movement
 from railwright_scheduler.mapping.request import OrderRequest
 from railwright_scheduler.model.placement_score import PredictedStep
@@ -102,6 +103,26 @@ class OrderResult:
     def sends_less_than(self, other: OrderResult) -> bool:
         """Whether it sends less far away, and no step is longer for it by so much."""
         return self.distance < other.distance and not other.is_shorter_than(self)
+
+
+def fits(request: MappingRequest, result: MappingResult) -> bool:
+    """Whether a gang can start with it, wherever it was computed: an order has all nodes of a
+    choice once, and no number is out of range."""
+    if not 0 <= result.choice < len(request.choices):
+        return False
+    mapped, found = request.choices[result.choice].mapped, result.order
+    if len(found.order) != mapped.nodes or len(found.crossing) != len(mapped.tiers):
+        return False
+    numbers = [each for tier in found.crossing for each in tier]
+    if found.predicted is not None:
+        if found.predicted.machines != tuple(each.name for each in mapped.machines):
+            return False
+        numbers += found.predicted.times_us
+    return (
+        sorted(found.order) == list(range(mapped.nodes))
+        and all(0 <= each <= BYTES_MAX for each in numbers)
+        and 0 <= found.distance < math.inf
+    )
 
 
 def map_ranks(request: MappingRequest) -> MappingResult | None:

@@ -20,6 +20,12 @@ class PredictedStep:
     others_us: int = 0
     slow_us: int = 0
 
+    @property
+    def times_us(self) -> tuple[int, ...]:
+        """All of them, in this order."""
+        order_us = self.placed_us, self.network_order_us, self.next_best_us
+        return *order_us, self.others_us, self.slow_us
+
 
 @dataclass(frozen=True, slots=True)
 class CrossDomainBytes:
