@@ -63,6 +63,13 @@ def test_a_mapping_that_hangs_ends_without_an_operator(instead: str) -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGALRM, READY)
 
 
+def test_of_a_long_failure_the_end_is_sent() -> None:
+    done = planted("raise ValueError('x' * 10_000 + 'the reason')")
+    failure = messages.decode_reply(done.stdout.splitlines()[1]).failure
+    assert failure.endswith("the reason\n")
+    assert len(failure) == messages.FAILURE_MAX
+
+
 def test_an_idle_process_goes_on() -> None:
     """Longer than a mapping may take, and whatever is typed in its terminal."""
     program = PLANTED.format(instead="return None")

@@ -4,134 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
-import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
+from fixtures.mapper_desk import DEADLINE_S, ENDS, HANGS, MISSING, NEVER_READY, Desk, answering
 from railwright_kube import backoff
 from railwright_mapper.messages import Reply
 from railwright_operator import mapper_process, mapping_requests
-from railwright_operator.mapper_process import COMMAND, MapperProcess
-from railwright_operator.mapping_requests import BACKOFF_CAP_S, PROCESSES, MappingRequests
-from railwright_operator.metrics import MappingMetrics
+from railwright_operator.mapper_process import MapperProcess
+from railwright_operator.mapping_requests import BACKOFF_CAP_S, PROCESSES
 from railwright_scheduler.mapping import gang_mapping
-from railwright_scheduler.model.placement_score import PredictedStep
 from railwright_scheduler.policy.mappings import RequestedMapping, Unmapped
 from unit.test_mappings import gang, request, world
-
-DEADLINE_S = 20.0
-
-
-def process(then: str) -> Sequence[str]:
-    """A process that says it is ready, and then does this."""
-    return (
-        sys.executable,
-        "-c",
-        f"import sys, time\nflush = sys.stdout.flush\nprint('ready')\nflush()\n{then}",
-    )
-
-
-def saying(line: bytes) -> Sequence[str]:
-    """A process that says this to each request."""
-    return process(
-        f"for _ in sys.stdin.buffer: sys.stdout.buffer.write({line!r} + b'\\n'); flush()"
-    )
-
-
-def answering(reply: Reply, *, again: bool = False) -> Sequence[str]:
-    """A process that answers each request with this; with ``again``, twice."""
-    told = json.dumps(json.dumps(msgspec.to_builtins(reply)))
-    return process(
-        f"import json\nreply = json.loads({told})\n"
-        "for number, _ in enumerate(sys.stdin, 1):\n"
-        "    line = json.dumps(reply | {'number': number}) + '\\n'\n"
-        f"    print(line * {1 + again}, end='', flush=True)"
-    )
-
-
-HANGS = process("time.sleep(1000)")
-ENDS = process("sys.stdin.readline()")
-BABBLES = process("while True: print('x' * 10_000, end='')")
-NEVER_READY = ("echo", "hello")
-MISSING = ("/no/such/program",)
-
-
-class Desk:
-    """The mappings of an operator, the time, and whether a cycle was woken.
-
-    Its processes run these commands, one after the other, and then the mapper.
-    """
-
-    def __init__(self, *commands: Sequence[str]) -> None:
-        self.now_s = 100.0
-        self.woken = asyncio.Event()
-        self.registry = CollectorRegistry()
-        self.processes: list[MapperProcess] = []
-        self._commands = list(commands)
-        self.mappings = MappingRequests(
-            metrics=MappingMetrics(self.registry),
-            clock=lambda: self.now_s,
-            wake=self.woken.set,
-            rng=Random(0),
-            start=self._start,
-        )
-
-    def _start(self, on_end: Callable[[], None]) -> AbstractAsyncContextManager[MapperProcess]:
-        return self._started(on_end, self._commands.pop(0) if self._commands else COMMAND)
-
-    @contextlib.asynccontextmanager
-    async def _started(
-        self, on_end: Callable[[], None], command: Sequence[str]
-    ) -> AsyncIterator[MapperProcess]:
-        async with mapper_process.started(on_end, command=command) as process:
-            self.processes.append(process)
-            yield process
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.mappings.run())
-        await self.until(lambda: len(self.processes) >= PROCESSES)
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not is_so():  # noqa: ASYNC110 (of the state of processes)
-                await asyncio.sleep(0.01)
-
-    async def request(self, requested: RequestedMapping) -> RequestedMapping:
-        """Request it, and wait for what becomes of it."""
-        self.mappings.update({"a": requested})
-        return await self.outcome("a")
-
-    async def outcome(self, key: str) -> RequestedMapping:
-        """Wait for what becomes of this request. A cycle is woken then."""
-        async with asyncio.timeout(DEADLINE_S):
-            while self.mappings.state()[key].outcome is None:
-                self.woken.clear()
-                await self.woken.wait()
-        return self.mappings.state()[key]
-
-    def counted(self, outcome: str) -> float | None:
-        labels = {"outcome": outcome}
-        return self.registry.get_sample_value("railwright_mappings_total", labels)
-
-    @property
-    def lost(self) -> float | None:
-        return self.registry.get_sample_value("railwright_mapper_processes_lost_total")
 
 
 @pytest.fixture
@@ -161,6 +50,7 @@ async def test_a_mapping_is_part_of_the_next_state_with_its_age(
         desk.now_s += 1.5
         assert desk.mappings.state()["a"].age_s == 1.5
         assert (desk.counted("Mapped"), desk.lost) == (1.0, 0.0)
+        assert desk.registry.get_sample_value("railwright_mapping_seconds_count") == 1.0
         desk.mappings.update({})
         assert desk.mappings.state() == {}
 
@@ -197,85 +87,6 @@ async def test_too_much_work_is_an_outcome(requested: RequestedMapping) -> None:
     async with desk.running():
         assert (await desk.request(requested)).outcome is Unmapped.OVER_BUDGET
         assert desk.lost == 0.0
-
-
-def predicted(machines: tuple[str, ...], placed_us: int = 5) -> PredictedStep:
-    return PredictedStep(machines, placed_us, 6, 7)
-
-
-def ours(right: gang_mapping.MappingResult) -> tuple[str, ...]:
-    """The machines of a right result."""
-    assert right.order.predicted is not None
-    return right.order.predicted.machines
-
-
-@pytest.mark.parametrize("order", [(0,) * 8, tuple(range(1, 9)), tuple(range(7))])
-async def test_an_order_that_is_none_has_failed(
-    requested: RequestedMapping, order: tuple[int, ...]
-) -> None:
-    right = gang_mapping.map_ranks(requested.request)
-    assert right is not None
-    wrong = answering(Reply(result=replace(right, order=replace(right.order, order=order))))
-    await fails_and_recovers(Desk(wrong, wrong), requested)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda right: replace(right, choice=99),
-        lambda right: replace(right, choice=-1),
-        lambda right: replace(right, order=replace(right.order, crossing=())),
-        lambda right: replace(right, order=replace(right.order, distance=-1.0)),
-        lambda right: replace(right, order=replace(right.order, crossing=((-1, -5),))),
-        lambda right: replace(right, order=replace(right.order, crossing=((1 << 54, 0),))),
-        lambda right: replace(right, order=replace(right.order, predicted=predicted(("x" * 65,)))),
-        lambda right: replace(right, order=replace(right.order, predicted=predicted(("x",) * 17))),
-        lambda right: replace(
-            right, order=replace(right.order, predicted=predicted(ours(right), 1 << 63))
-        ),
-        lambda right: replace(
-            right, order=replace(right.order, predicted=predicted(ours(right), -1))
-        ),
-    ],
-)
-async def test_a_result_that_no_plan_can_use_has_failed(
-    requested: RequestedMapping,
-    change: Callable[[gang_mapping.MappingResult], gang_mapping.MappingResult],
-) -> None:
-    right = gang_mapping.map_ranks(requested.request)
-    assert right is not None
-    wrong = answering(Reply(result=change(right)))
-    await fails_and_recovers(Desk(wrong, wrong), requested)
-
-
-async def fails_and_recovers(desk: Desk, requested: RequestedMapping) -> None:
-    """The first process, whichever it is, fails; another one takes its place."""
-    async with desk.running():
-        assert (await desk.request(requested)).outcome is Unmapped.FAILED
-        await desk.until(lambda: desk.lost == 1.0)
-        assert (await desk.request(request(world(gang())))).outcome is Unmapped.FAILED
-        await desk.until(lambda: len(desk.processes) == 4)
-        mapped = (await desk.request(request(world(gang())))).outcome
-        assert mapped == gang_mapping.map_ranks(requested.request)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ENDS,
-        BABBLES,
-        saying(b"no"),
-        saying(b'{"result": 1}'),
-        saying(b'{"x": ' + b"[" * 100_000),
-        saying(b'{"failure": "\xff"}'),
-        saying(b'{"number": 2}'),
-    ],
-    ids=["ends", "babbles", "words", "number", "nested", "no UTF-8", "of another request"],
-)
-async def test_a_process_that_does_not_answer_is_replaced(
-    requested: RequestedMapping, command: Sequence[str]
-) -> None:
-    await fails_and_recovers(Desk(command, command), requested)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -317,19 +128,6 @@ async def test_a_process_that_gets_no_more_memory_is_replaced(
         assert outcomes.count(Unmapped.FAILED) >= 1
 
 
-async def test_a_second_answer_to_one_request_is_none_to_the_next(
-    requested: RequestedMapping,
-) -> None:
-    right = gang_mapping.map_ranks(requested.request)
-    twice = answering(Reply(result=right), again=True)
-    desk = Desk(twice, twice)
-    async with desk.running():
-        desk.mappings.update({key: request(world(gang())) for key in "abc"})
-        outcomes = [(await desk.outcome(key)).outcome for key in "abc"]
-        assert outcomes.count(Unmapped.FAILED) == 1
-        assert outcomes.count(right) == 2
-
-
 async def test_a_cycle_begins_when_a_mapping_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapping_requests, "WAIT_S", 0.1)
     desk = Desk()
@@ -339,17 +137,21 @@ async def test_a_cycle_begins_when_a_mapping_is_late(monkeypatch: pytest.MonkeyP
     assert desk.mappings.state()["a"].outcome is None
 
 
-async def test_what_ran_for_long_is_started_again_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its failures before are forgotten."""
-    tries = list[int]()
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The failures in a row before each start of a process that replaces one."""
+    found = list[int]()
 
     def delay_s(attempt: int, **bounds: object) -> float:
-        tries.append(attempt)
+        found.append(attempt)
         return 0.0
 
     monkeypatch.setattr(backoff, "delay_s", delay_s)
+    return found
+
+
+async def test_what_ran_for_long_is_started_again_at_once(tries: list[int]) -> None:
+    """Its failures before are forgotten."""
     desk = Desk(*[NEVER_READY] * 6)
     async with desk.running():
         assert max(tries) == len(tries) // PROCESSES - 1 > 0
@@ -360,6 +162,24 @@ async def test_what_ran_for_long_is_started_again_at_once(
         os.kill(desk.processes[-1].pid, signal.SIGKILL)
         await desk.until(lambda: len(desk.processes) == PROCESSES + 2)
         assert tries[-1] == 1
+
+
+async def test_failures_before_a_mapping_are_forgotten(
+    requested: RequestedMapping,
+    poison: RequestedMapping,
+    tries: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mapping_requests, "PROCESSES", 1)
+    desk = Desk()
+    async with desk.running():
+        for number in range(1, 4):
+            desk.mappings.update({"poison": poison})
+            await desk.outcome("poison")
+            await desk.until(lambda n=number: desk.lost == n)  # type: ignore[misc]
+            desk.mappings.update({})
+            await desk.request(requested)
+    assert tries == [0, 0, 0]
 
 
 async def test_what_cannot_be_started_is_tried_again(requested: RequestedMapping) -> None:
@@ -375,12 +195,13 @@ def environment_of(process: MapperProcess) -> bytes:
 
 
 async def test_cancelled_at_any_moment_no_process_is_left() -> None:
-    for steps in range(60):
+    now_s = asyncio.get_running_loop().time
+    for hundredths in range(60):
+        until_s = now_s() + hundredths / 100
         desk = Desk(*[ENDS] * PROCESSES)
         task = asyncio.create_task(desk.mappings.run())
         desk.mappings.update({"a": request(world(gang()))})
-        for _ in range(steps):
-            await asyncio.sleep(0.01 if steps % 2 else 0)
+        await desk.until(lambda until_s=until_s: now_s() >= until_s)  # type: ignore[misc]
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
