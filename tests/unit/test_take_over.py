@@ -18,7 +18,7 @@ from railwright_operator.settings import Settings
 from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.write import defaults, pods
 
-TOOK_OVER, CYCLE = "took over", "cycle"
+TOOK_OVER, MAPPER, CYCLE = "took over", "mapper", "cycle"
 SETTINGS = Settings(
     launcher_image="launcher",
     heartbeat_url="http://operator",
@@ -81,7 +81,17 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         rng=lambda: Random(0),
     )
     warm = [copy.run for copy in watched.warm]
-    parts = SimpleNamespace(cycle=Cycle(order), informers=watched, tasks=warm, leading=())
+
+    async def map_ranks() -> None:
+        order.append(MAPPER)
+
+    parts = SimpleNamespace(
+        cycle=Cycle(order),
+        informers=watched,
+        tasks=warm,
+        leading=(),
+        mapping_requests=SimpleNamespace(run=map_ranks),
+    )
     kopf, leading = SimpleNamespace(start=lambda: None), asyncio.Event()
     leading.set()
     async with asyncio.timeout(10):
@@ -92,4 +102,5 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     assert {"Pod", "TrainingJob", "Placement", "Queue", "Fabric"} <= {*order[taken:]} - {
         *order[:taken]
     }
+    assert MAPPER in order[:taken]  # Its processes start meanwhile.
     assert order[-1] == CYCLE
