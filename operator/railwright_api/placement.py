@@ -83,7 +83,9 @@ class RankMapping(Part):
     """Why the search for nodes and an order of ranks ended early. WorkBudgetExceeded: planning the
     job would take more work than one job may take in a scheduling cycle, or choosing nodes for all
     jobs more than one cycle may take. The best order found by then is used, and the network's order
-    where there is no prediction. None if it was complete."""
+    where there is no prediction. MappingLate: the order of ranks was not computed within two
+    seconds. MappingFailed: its computation failed. The ranks are in the network's order then. None
+    if it was complete."""
 
 
 class PlacedRole(Part):

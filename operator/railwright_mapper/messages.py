@@ -28,9 +28,9 @@ class InvalidMessageError(ValueError):
 
 
 class RequestLine(msgspec.Struct, frozen=True):
-    """A gang to map, under a number that its reply has too. Its profile can have a million numbers,
-    and its choices share it: so it is sent once, and ``profiled`` has whether each choice compares,
-    and is mapped, with it."""
+    """A gang to map, under a number that its reply has too. Its profile can have half a million
+    numbers, and its choices share it: so it is sent once, and ``profiled`` has whether each choice
+    compares, and is mapped, with it."""
 
     number: int
     request: MappingRequest

@@ -13,7 +13,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from railwright_mapper import messages
-from railwright_mapper.messages import InvalidMessageError, Reply
+from railwright_mapper.messages import Reply
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult, fits
 from railwright_scheduler.policy.mappings import WAIT_S, Unmapped
 
@@ -21,7 +21,6 @@ COMMAND = (sys.executable, "-I", "-m", "railwright_mapper")
 
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 """Nothing of the operator's own: neither credentials nor the address of the API server."""
-
 
 START_S = 30.0
 """No gang waits for a start in particular: one that is not begun is mapped by any process."""
@@ -61,12 +60,12 @@ class MapperProcess:
         """The mapping; None if finding any order is too much work. Raises MapperError."""
         try:
             async with asyncio.timeout(WAIT_S):
-                line = await self._ask(request)
+                line = await self._send(request)
+            reply = _read(line)
         except TimeoutError:
             raise MapperError(f"no answer for {WAIT_S:.0f} s", Unmapped.LATE) from None
         except (OSError, ValueError) as error:
             raise MapperError(f"no answer: {error}") from error
-        reply = _read(line)
         if reply.failure:
             raise MapperError(reply.failure)
         if reply.number != self._requests:
@@ -75,7 +74,7 @@ class MapperProcess:
             raise MapperError(f"no mapping of these nodes: {line[:200]!r}")
         return reply.result
 
-    async def _ask(self, request: MappingRequest) -> bytes:
+    async def _send(self, request: MappingRequest) -> bytes:
         self._requests += 1
         self._writer.write(messages.encode_request(self._requests, request))
         await self._writer.drain()
@@ -142,7 +141,4 @@ async def _wait_ready(reader: StreamReader) -> None:
 def _read(line: bytes) -> Reply:
     if not line.endswith(b"\n"):
         raise MapperError("the process ended")
-    try:
-        return messages.decode_reply(line)
-    except InvalidMessageError as error:
-        raise MapperError(str(error)) from error
+    return messages.decode_reply(line)

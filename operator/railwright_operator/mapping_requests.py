@@ -102,17 +102,23 @@ class MappingRequests:
     async def _keep_process(self) -> None:
         failures = 0
         while True:
-            ready_s = math.inf
+            ready_s, job_uid = math.inf, ""
             try:
                 async with self._start(self._changed.set) as process:
                     ready_s = self._clock()
                     while (taken := await self._next(process)) is not None:
-                        await self._compute(*taken, process)
-                        failures = 0
+                        job_uid, mapping = taken
+                        await self._compute(mapping, process)
+                        failures, job_uid = 0, ""
                 reason = "it ended"
             except (MapperError, OSError) as error:
                 reason = str(error)
-            logger.error("a process of the mapper is replaced", extra={"reason": reason})
+            except Exception as error:
+                # One request must not end the mappings of all others, nor this operator.
+                reason = repr(error)
+                logger.exception("mapping raised", extra={"job_uid": job_uid})
+            fields = {"job_uid": job_uid, "reason": reason}
+            logger.error("mapper process replaced", extra=fields)
             self._metrics.processes_lost.inc()
             if self._clock() - ready_s > BACKOFF_CAP_S:
                 failures = 0
@@ -133,7 +139,7 @@ class MappingRequests:
             await self._changed.wait()
         return None
 
-    async def _compute(self, key: str, mapping: _Mapping, process: MapperProcess) -> None:
+    async def _compute(self, mapping: _Mapping, process: MapperProcess) -> None:
         """Raises MapperError, with an outcome, if the process is of no use any more."""
         started_s = self._clock()
         outcome: Outcome = Unmapped.FAILED
@@ -141,7 +147,6 @@ class MappingRequests:
             outcome = await process.map_ranks(mapping.requested.request) or Unmapped.OVER_BUDGET
         except MapperError as error:
             outcome = error.outcome
-            logger.error("mapping failed", extra={"job_uid": key})
             raise
         finally:
             mapping.outcome = outcome

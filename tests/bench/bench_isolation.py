@@ -2,10 +2,11 @@
 
 On a cluster of simulated nodes where gangs run, jobs arrive one by one, without a workload and with
 one, first without a fault, then while each fault lasts. The delay of a case is that of the job that
-waited longest for its attempt, beyond the slowest job without a fault. In the last case two
-operators run and the leader is killed.
+waited longest for its attempt, beyond the slowest job without a fault. In one case nothing fails,
+but a gang of 2,000 nodes is mapped and bound meanwhile. In the last case two operators run and the
+leader is killed.
 
-A fact is lost if the Fabric says less or other things about the network behind a case, and an
+A fact is lost if the Fabric's status of the network differs after a case, and an
 attempt ended if a gang that ran before has another one. Progress goes to stderr, one JSON object to
 stdout; the command fails where a figure is above its bound.
 """
@@ -216,7 +217,7 @@ def _attempts(site: GangSite, namespace: str) -> dict[str, int]:
 
 
 def _facts(site: GangSite) -> dict[str, Any]:
-    """What the Fabric says of the network and the nodes."""
+    """The network and the nodes in the status of the Fabric."""
     status = site.get(f"/apis/{names.API_VERSION}/{names.FABRICS}")["items"][0]["status"]
     kept = ("nodes", "summary", "domains", "networks", "rails", "sources", "hardware")
     return {key: status[key] for key in (*kept, "measuredNodes") if key in status}

@@ -20,7 +20,7 @@ LINE = messages.encode_request(7, request(world(gang())).request)
 PLANTED = """
 import sys, time
 from railwright_mapper import __main__ as mapper
-mapper.ORPHANED_S = 0.5
+mapper.ORPHANED_S = {orphaned_s}
 def map_ranks(request):
     {instead}
 mapper.map_ranks = map_ranks
@@ -34,17 +34,19 @@ def run(*command: str, lines: bytes = LINE) -> CompletedProcess[bytes]:
     )
 
 
-def planted(instead: str) -> CompletedProcess[bytes]:
-    """A process that does this instead of mapping, asked twice."""
-    return run(sys.executable, "-c", PLANTED.format(instead=instead), lines=LINE * 2)
+def planted(instead: str, *, orphaned_s: float = 60.0) -> CompletedProcess[bytes]:
+    """A process that does this instead of mapping, with two requests."""
+    return run(
+        sys.executable, "-c", PLANTED.format(instead=instead, orphaned_s=orphaned_s), lines=LINE * 2
+    )
 
 
 def test_each_line_is_answered_until_there_are_no_more() -> None:
     done = run(*COMMAND, lines=LINE * 3)
     ready, *replies = done.stdout.splitlines(keepends=True)
     assert (ready, done.returncode, done.stderr) == (READY, 0, b"")
-    number, asked = messages.decode_request(LINE)
-    expected = Reply(number, map_ranks(asked))
+    number, sent = messages.decode_request(LINE)
+    expected = Reply(number, map_ranks(sent))
     assert list(map(messages.decode_reply, replies)) == [expected] * 3
 
 
@@ -59,7 +61,7 @@ def test_more_memory_than_the_bound_is_a_failure() -> None:
 
 @pytest.mark.parametrize("instead", ["time.sleep(60)", "while True: pass"])
 def test_a_mapping_that_hangs_ends_without_an_operator(instead: str) -> None:
-    done = planted(instead)
+    done = planted(instead, orphaned_s=0.5)
     assert (done.returncode, done.stdout) == (-signal.SIGALRM, READY)
 
 
@@ -72,7 +74,7 @@ def test_of_a_long_failure_the_end_is_sent() -> None:
 
 def test_an_idle_process_goes_on() -> None:
     """Longer than a mapping may take, and whatever is typed in its terminal."""
-    program = PLANTED.format(instead="return None")
+    program = PLANTED.format(instead="return None", orphaned_s=2.0)
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -84,7 +86,7 @@ def test_an_idle_process_goes_on() -> None:
             process.stdin.flush()
             assert messages.decode_reply(process.stdout.readline()) == Reply(7)
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(timeout=1.0)
+                process.wait(timeout=2.5)
         process.stdin.close()
         assert process.wait(timeout=20) == 0
 
