@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import resource
@@ -73,7 +74,7 @@ def main() -> int:
             waiting.until(
                 lambda: len(_attempts(site, "running")) == RUNNING, "gangs", deadline_s=DEADLINE_S
             )
-            usual_s = _slowest_s(site, "without a fault", lambda: _nothing(operator))
+            usual_s, _ = _slowest_s(site, "without a fault", lambda: _nothing(operator))
             faults: dict[str, Fault] = {
                 "mapper killed": _each_mapper(lambda pid: os.kill(pid, signal.SIGKILL)),
                 "mapper hung": _each_mapper(lambda pid: os.kill(pid, signal.SIGSTOP)),
@@ -81,7 +82,8 @@ def main() -> int:
                 "agents flooding": _flooded,
             }
             cases = [
-                _case_of(site, operator, name, usual_s, fault) for name, fault in faults.items()
+                _case(site, name, usual_s, functools.partial(fault, operator))
+                for name, fault in faults.items()
             ]
             cases.append(_large_gang(site, operator, usual_s))
             with _standby(site):
@@ -128,23 +130,6 @@ def _mappings(operator: OperatorProcess) -> tuple[float, float]:
     return float(found["count"]), float(found["sum"])
 
 
-def _case_of(
-    site: GangSite, operator: OperatorProcess, name: str, usual_s: float, fault: Fault
-) -> Json:
-    """Also counts the processes of the mapper that were lost: without one there was no fault."""
-    before = _processes_lost(operator)
-    case = _case(site, name, usual_s, lambda: fault(operator))
-    lost = int(_processes_lost(operator) - before)
-    assert lost or not name.startswith("mapper"), f"{name}: no process of the mapper was lost"
-    return case | {"mapper_processes_lost": lost}
-
-
-def _processes_lost(operator: OperatorProcess) -> float:
-    lines = operator.probe("/metrics")[1].splitlines()
-    name = "railwright_mapper_processes_lost_total "
-    return next(float(line.removeprefix(name)) for line in lines if line.startswith(name))
-
-
 def _within_bounds(case: Json) -> bool:
     bound_s = OPERATOR_S_MAX if case["fault"] == "operator killed" else OTHERS_S_MAX
     lost: int = case["facts_lost"] + case["attempts_ended"]
@@ -160,12 +145,15 @@ def _case(
     has_mapped: bool = True,
 ) -> Json:
     facts, attempts = _facts(site), _attempts(site, "running")
-    slowest_s = _slowest_s(site, name, fault, has_mapped=has_mapped)
+    slowest_s, unmapped = _slowest_s(site, name, fault, has_mapped=has_mapped)
+    # Without one there was no fault.
+    assert unmapped or not name.startswith("mapper"), f"{name}: every gang was mapped"
     now, after = _facts(site), _attempts(site, "running")
     return {
         "fault": name,
         "others_delay_seconds": round(max(0.0, slowest_s - usual_s), 2),
         "facts_lost": sum(1 for key, fact in facts.items() if now.get(key) != fact),
+        "gangs_unmapped": unmapped,
         "attempts_ended": sum(1 for key, number in attempts.items() if after.get(key) != number),
     }
 
@@ -176,8 +164,9 @@ def _slowest_s(
     fault: Callable[[], AbstractContextManager[None]],
     *,
     has_mapped: bool = True,
-) -> float:
-    """The longest from the creation of a job to its attempt, of jobs that arrive meanwhile."""
+) -> tuple[float, int]:
+    """The longest from the creation of a job to its attempt, of jobs that arrive meanwhile; and how
+    many of those got the network's order instead of a mapping."""
     log_progress(name)
     waits_s = list[float]()
     with fault():
@@ -196,8 +185,10 @@ def _slowest_s(
             waits_s.append(time.monotonic() - began_s)
             time.sleep(max(0.0, EVERY_S - waits_s[-1]))
     log_progress(f"  {' '.join(f'{each:.2f}' for each in waits_s)} s")
+    placements = site.get(_path("bench", names.PLACEMENTS))["items"]
+    unmapped = sum(1 for each in placements if "truncated" in each["spec"].get("mapping", {}))
     site.clear("bench")
-    return max(waits_s)
+    return max(waits_s), unmapped
 
 
 def _job(namespace: str, number: int, nodes: int, *, workload: Json | None = None) -> Json:
@@ -208,10 +199,13 @@ def _job(namespace: str, number: int, nodes: int, *, workload: Json | None = Non
     return job
 
 
+def _path(namespace: str, plural: str) -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}"
+
+
 def _attempts(site: GangSite, namespace: str) -> dict[str, int]:
     """The attempts of the jobs there that have one."""
-    path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
-    found = site.get(path)["items"]
+    found = site.get(_path(namespace, names.TRAINING_JOBS))["items"]
     numbers = ((each["metadata"]["name"], each.get("status", {}).get("attempt")) for each in found)
     return {name: number for name, number in numbers if number}
 
