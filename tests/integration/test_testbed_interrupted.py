@@ -42,7 +42,7 @@ def interrupt():
         pass
     os.kill(os.getpid(), signal.SIGINT)
 for _ in range(int(sys.argv[2])):
-    watcher = threading.Thread(target=interrupt)
+    watcher = threading.Thread(target=interrupt, daemon=True)
     watcher.start()
     try:
         with ControlPlane.start(name="interrupted"):
