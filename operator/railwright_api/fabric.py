@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
+from railwright_api.interconnect import LEVEL_LENGTH_MAX, LEVELS_MAX, Level, SchedulingTopology
 from railwright_api.schema import (
     AGE,
     LABEL_KEY_LENGTH_MAX,
@@ -23,7 +24,6 @@ from railwright_api.schema import (
     singleton,
 )
 
-LEVELS_MAX = 8
 PROBLEMS_MAX = 16
 CONFLICTS_MAX = 16
 FAULTS_MAX = 16
@@ -33,7 +33,6 @@ HARDWARE_MAX = 16
 SLOW_MAX = 16
 AGE_HOURS_MAX = 8760
 
-LEVEL_LENGTH_MAX = 1024
 CIDR_LENGTH_MAX = 43
 
 LabelKey = Annotated[
@@ -44,8 +43,6 @@ LabelKey = Annotated[
         pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
     ),
 ]
-Level = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]
-"""Name of a topology level: the node label that it is read from, or the name in its source."""
 
 
 class Probing(Part):
@@ -271,6 +268,8 @@ class FabricStatus(Part):
     """Number of domains of each level, the coarsest first, and of rails."""
     domains: Annotated[tuple[LevelDomains, ...], Field(max_length=LEVELS_MAX)] = ()
     """The levels, the coarsest first."""
+    topology: SchedulingTopology | None = None
+    """Domain of each node and the links between domains, which jobs are placed by."""
     scale_up_domains: ScaleUpDomains | None = None
     """Domains of device links, such as NVLink, that reach beyond one node."""
     networks: Annotated[tuple[NetworkFound, ...], Field(max_length=NETWORKS_MAX)] = ()

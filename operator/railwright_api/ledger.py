@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.fabric import LEVELS_MAX, Span
+from railwright_api.fabric import Span
+from railwright_api.interconnect import LEVELS_MAX
 from railwright_api.placement import RankMapping
 from railwright_api.schema import (
     AGE,

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.fabric import LEVELS_MAX, Level, Span
+from railwright_api.fabric import Span
+from railwright_api.interconnect import LEVELS_MAX, Level
 from railwright_api.schema import (
     AGE,
     ROLE_NAME_LENGTH_MAX,

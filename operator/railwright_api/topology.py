@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from railwright_api.fabric import LEVEL_LENGTH_MAX
+from railwright_api.interconnect import LEVEL_LENGTH_MAX
 from railwright_api.schema import NODES_MAX, Json, Part, Rule, rules
 
 Tier = Annotated[str, Field(min_length=1, max_length=LEVEL_LENGTH_MAX)]

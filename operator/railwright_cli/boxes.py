@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from railwright_cli.tree import count, domains_at, in_order
-from railwright_topology.fabric import UNKNOWN, Fabric, short
+from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
+from railwright_topology.interconnect import UNKNOWN
 
 GAP = 8
 CELL_GAP = 4

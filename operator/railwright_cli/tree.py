@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from rich.tree import Tree
 
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
-from railwright_topology.fabric import UNKNOWN, Fabric, short
+from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.grouping import group
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 from railwright_topology.port_assignment import natural
 from railwright_topology.source_reports import SCALE_UP

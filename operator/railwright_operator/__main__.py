@@ -31,6 +31,9 @@ LEASE = "railwright-operator"
 STUCK_S = 60.0
 """A leader that completes no cycle for this long reports itself as not alive, to be restarted."""
 
+FIRST_TOPOLOGY_S = 10.0
+"""How long jobs of a new installation wait until the Fabric has a topology to place them by."""
+
 RELEASE_S, GIVE_UP_S = 20.0, 2.0
 """How long the release of the Lease may take: when the process stops, when its cycle hangs."""
 
@@ -128,11 +131,11 @@ async def _work(api: Api, parts: OperatorParts, kopf: KopfThread, leading: async
             tasks.create_task(informer.run())
         for informer in (*parts.informers.leading, *parts.informers.warm):
             await informer.wait_synced()
-        await parts.informers.discovery.read_first_files()
         garbage.keep_for_good()
         kopf.start()
         for start in parts.leading:
             tasks.create_task(start())
+        await parts.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)
         await parts.cycle.run()
 
 

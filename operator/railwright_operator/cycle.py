@@ -103,7 +103,6 @@ class Cycle:
     async def _run_once(self) -> None:
         started_s = self.clock()
         self.executor.cycle_begins()
-        await self.state_builder.refresh_network()
         isolation = Isolation(self.faults.set_aside(self.ledger.ledger))
         with self.watchdog.watch(isolation):
             state = await self._build(isolation)

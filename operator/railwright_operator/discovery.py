@@ -1,9 +1,8 @@
 """Discovery: assemble the fabric from its sources, again whenever one of them changes.
 
 There are three kinds of sources: the labels of nodes, the files of the site, and the reports of
-node agents about hardware and benchmarks. Files and reports are parsed between scheduling cycles,
-as large ones take seconds. The fabric is assembled between two cycles, so that a cycle has the
-current labels of all nodes. Both run in threads and do not block the event loop.
+node agents about hardware and benchmarks. Files are parsed and the fabric is assembled in threads,
+as either can take seconds. Scheduling waits for neither: it uses what the Fabric object has.
 
 A file that breaks a rule is refused, with its line and the rule. Its last valid content stays in
 use for the life of this process. A new leader has only what it can read itself, and new reports.
@@ -12,6 +11,7 @@ use for the life of this process. A new leader has only what it can read itself,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,12 @@ logger = logging.getLogger(__name__)
 AGAIN_S = 60.0
 """The pause before a failed assembly is tried again."""
 
-PATIENCE_S = 10.0
-"""How long a scheduling cycle waits for the fabric to be assembled, and a new leader for files to
-be read. After that both use the last fabric, and the new one as soon as it is complete."""
+PAUSE_S, PAUSE_FACTOR = 0.2, 2.0
+"""The shortest pause between two assemblies, in seconds, so that nodes that change one by one are
+one change; and as a multiple of the time of the last assembly."""
+
+TICK_S = 1.0
+"""How often the levels that the site configured are compared with those of the last assembly."""
 
 GATHERED_S = 3.0
 """How long reports are gathered before an assembly: agents of a whole site report one by one."""
@@ -116,25 +119,25 @@ class _Agent:
 
 
 class Discovery:
-    """The fabric, as of the last ``refresh``."""
+    """The fabric, as of the last ``refresh``. ``due`` is set when a source changed, and
+    ``refreshed`` after an assembly, for the part that publishes it. Before ``is_assembled`` there
+    is nothing to publish."""
 
-    def __init__(self, site: Site, wake: Callable[[], None], *, clock: Callable[[], float]) -> None:
+    def __init__(self, site: Site, *, clock: Callable[[], float]) -> None:
         self._site = site
-        self._wake = wake
         self._clock = clock
         self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._files_by_uid: dict[str, FilesRecord] = {}
-        self._news = asyncio.Event()
+        self.due = asyncio.Event()
+        self.refreshed = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
         self._configured: tuple[str, ...] = ()
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self._began_s: float | None = None
         self._expected = 0
-        self._assembly: asyncio.Task[None] | None = None
-        self._is_slow = False
-        self._reading = asyncio.Lock()
+        self.is_assembled = False
         self.found = FabricState(Fabric())
 
     def __repr__(self) -> str:
@@ -148,7 +151,8 @@ class Discovery:
                 self._agents.pop(old.name, None)
         if new is not None:
             self._nodes[new.uid] = new
-        self._stale |= self._labels_read(old) != self._labels_read(new)
+        if self._labels_read(old) != self._labels_read(new):
+            self._again()
 
     def _labels_read(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
         return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
@@ -159,7 +163,7 @@ class Discovery:
             self._files_by_uid.pop(old.uid, None)
         if new is not None:
             self._files_by_uid[new.uid] = new
-        self._news.set()
+        self.due.set()
 
     def is_given(self, name: str) -> bool:
         """Whether a ConfigMap with files has this name."""
@@ -181,7 +185,7 @@ class Discovery:
             return False
         if self._agents.setdefault(node, agent).take(report) and self._gathering is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_later(GATHERED_S, self._again)
+            self._gathering = loop.call_later(GATHERED_S, self._gathered)
         return True
 
     async def _parse(self, document: str) -> _Report:
@@ -215,59 +219,36 @@ class Discovery:
         return len(self._agents) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
 
     async def run(self) -> None:
-        """Read files as they change, until cancelled."""
+        """Read files and assemble the fabric as sources change, until cancelled."""
         while True:
-            await self._news.wait()
-            await self.read_files()
-            self._wake()
-
-    async def read_first_files(self) -> None:
-        """Read all files for a new leader; go on after ``PATIENCE_S`` even if some are not read
-        yet."""
-        reading = asyncio.create_task(self.read_files())
-        done, _ = await asyncio.wait({reading}, timeout=PATIENCE_S)
-        if done:
-            reading.result()
-        else:
-            reading.add_done_callback(self._read_late)
-
-    def _read_late(self, reading: asyncio.Task[None]) -> None:
-        if not reading.cancelled() and reading.exception() is not None:
-            self._news.set()  # The next read raises again, in the task that logs it.
-        self._wake()
+            started_s = self._clock()
+            if self.due.is_set():
+                await self.read_files()
+            await self.refresh()
+            await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * (self._clock() - started_s)))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.due.wait(), TICK_S)
 
     async def read_files(self) -> None:
-        """Read the files that changed. Reads run one after the other."""
-        async with self._reading:
-            self._news.clear()
-            files_given = self._files_by_uid.values()
-            files = [(file, record.time) for record in files_given for file in record.files]
-            read = await asyncio.to_thread(_read_all, files, self._read)
-            self._stale |= read != self._read
-            self._read = read
+        """Read the files that changed."""
+        self.due.clear()
+        files_given = self._files_by_uid.values()
+        files = [(file, record.time) for record in files_given for file in record.files]
+        read = await asyncio.to_thread(_read_all, files, self._read)
+        self._stale |= read != self._read
+        self._read = read
 
     async def refresh(self) -> None:
-        """Assemble the fabric again if a source changed. If this fails or takes too long, the last
-        fabric stays and ``problem`` says so. After a slow assembly the next is not waited for."""
+        """Assemble the fabric again if a source changed. If this fails, the last fabric stays, and
+        ``problem`` says so."""
         if self._began_s is None:
             self._began_s, self._expected = self._clock(), self._site.agents
         configured = self._site.levels
-        if self._assembly is not None or not (self._stale or self._configured != configured):
-            return
-        self._stale, self._configured = False, configured
-        self._assembly = asyncio.create_task(self._assemble(configured))
-        patience_s = 0.0 if self._is_slow else PATIENCE_S
-        _, late = await asyncio.wait({self._assembly}, timeout=patience_s)
-        if late:
-            logger.error("fabric assembly is slow", extra={"seconds": PATIENCE_S})
-            problem = (
-                f"the last fabric stays in use: the assembly takes more than {PATIENCE_S:.0f} s"
-            )
-            self.found = replace(self.found, problem=problem)
-            self._assembly.add_done_callback(lambda _: self._wake())
+        if self._stale or self._configured != configured:
+            self._stale, self._configured = False, configured
+            await self._assemble(configured)
 
     async def _assemble(self, configured: tuple[str, ...]) -> None:
-        began_s = self._clock()
         nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
         agents = HardwareReports(
             AGENTS,
@@ -288,14 +269,17 @@ class Discovery:
             self.found = replace(self.found, problem=problem)
             # A lack of memory or threads may be gone by then.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)
-        finally:
-            self._is_slow = self._clock() - began_s > PATIENCE_S
-            self._assembly = None
+        else:
+            self.is_assembled = True
+        self.refreshed.set()
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._again()
 
     def _again(self) -> None:
-        self._gathering = None
         self._stale = True
-        self._wake()
+        self.due.set()
 
 
 def _put_together(

@@ -20,6 +20,7 @@ from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
 from railwright_operator.watch import files, job_objects, owned, records, site
 from railwright_operator.watch.files import FilesRecord
+from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
@@ -49,6 +50,7 @@ class Informers:
     site: Site
     pod_index: PodIndex
     discovery: Discovery
+    interconnect: InterconnectCache
     job_objects: Reflector[JobObject]
     placement_objects: Reflector[PlacementRecord]
     profiles: Reflector[ProfileRecord]
@@ -147,7 +149,7 @@ def assemble(
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of, jobs.layout_of)
-    discovery = Discovery(chosen, wake, clock=clock)
+    discovery, interconnect = Discovery(chosen, clock=clock), InterconnectCache()
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
     reflected = watching.reflect(
         paths.PODS,
@@ -163,15 +165,13 @@ def assemble(
         site=chosen,
         pod_index=pod_index,
         discovery=discovery,
+        interconnect=interconnect,
         job_objects=_job_objects(watching, jobs),
         placement_objects=_placement_objects(watching, jobs),
         profiles=watching.reflect(
-            routes.kind(names.PROFILES),
-            owned.PROFILES,
-            owned.profile,
-            jobs.profile_changed,
+            routes.kind(names.PROFILES), owned.PROFILES, owned.profile, jobs.profile_changed
         ),
-        site_objects=_kopf_informers(watching, chosen),
+        site_objects=_kopf_informers(watching, chosen, interconnect),
         classes=_classes(watching, chosen),
         pods=reflected,
         nodes=watching.reflect(
@@ -227,14 +227,19 @@ def _classes(watching: _Watching, chosen: Site) -> tuple[Reflector[SiteObject], 
     )
 
 
-def _kopf_informers(watching: _Watching, chosen: Site) -> Mapping[str, KopfInformer]:
+def _kopf_informers(
+    watching: _Watching, chosen: Site, interconnect: InterconnectCache
+) -> Mapping[str, KopfInformer]:
+    beside = {names.QUEUES: (), names.FABRICS: (interconnect.fabric_changed,)}
     return {
         plural: KopfInformer(
             watching.api,
             site.PATHS[plural],
             projection=site.PROJECTIONS[plural],
             parse=site.site_object,
-            on_change=watching.on_change((partial(chosen.change, plural),), site.is_decisive),
+            on_change=watching.on_change(
+                (partial(chosen.change, plural), *beside[plural]), site.is_decisive
+            ),
             metrics=watching.series,
             clock=watching.clock,
             rng=watching.rng(),

@@ -15,7 +15,7 @@ from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Node, Unavailable
 from railwright_scheduler.usage import NodeUsage, capped, with_usage
-from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import Interconnect
 from railwright_topology.relative_speed import EVEN
 
 CONDITION_TAINTS = frozenset(
@@ -49,18 +49,18 @@ class Machines:
         self._made: dict[str, _Made] = {}
         self._racks: dict[tuple[str, ...], int | None] = {}
         self._domains: dict[str, tuple[str, ...]] = {}
-        self.fabric = Fabric()
+        self.interconnect = Interconnect()
         self.by_name: dict[str, NodeRecord] = {}
 
     def __repr__(self) -> str:
-        return f"<Machines {len(self.by_name)} levels={self.fabric.levels}>"
+        return f"<Machines {len(self.by_name)} levels={self.interconnect.levels}>"
 
-    def build_nodes(self, fabric: Fabric) -> tuple[Node, ...]:
-        """Build all nodes, sorted by name, with the domains and relative speeds in this fabric."""
+    def build_nodes(self, interconnect: Interconnect) -> tuple[Node, ...]:
+        """Build all nodes, sorted by name, with the domains and relative speeds they have here."""
         self.by_name = {record.name: record for record in self._records.values()}
         before, usage_on = self._made, self._pods.usage
-        if fabric is not self.fabric:
-            self.fabric, before = fabric, {}
+        if interconnect is not self.interconnect:
+            self.interconnect, before = interconnect, {}
             self._racks.clear()
             self._domains.clear()
         made: dict[str, _Made] = {}
@@ -75,8 +75,8 @@ class Machines:
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         """The number of domains of the nearest level that these nodes are in."""
         if nodes not in self._racks:
-            nearest = self.fabric.nearest
-            stood_in = self.fabric.sizes(nodes, nearest) if nearest >= 0 else ()
+            nearest = self.interconnect.nearest
+            stood_in = self.interconnect.sizes(nodes, nearest) if nearest >= 0 else ()
             self._racks[nodes] = len(stood_in) or None
         return self._racks[nodes]
 
@@ -89,14 +89,14 @@ class Machines:
         """The domains of a node, with its scale-up domain resolved."""
         if name not in self._domains:
             self._domains[name] = scale_up_domains.resolve_domains(
-                self.fabric.levels, self.fabric.place(name)
+                self.interconnect.levels, self.interconnect.place(name)
             )
         return self._domains[name]
 
     def _build_node(self, name: str) -> _Made:
-        record, usage, fabric = self.by_name[name], self._pods.usage(name), self.fabric
-        place, rails = self._place(name), fabric.rails.get(name)
-        relative_speed = fabric.relative_speeds.get(name, EVEN)
+        record, usage, interconnect = self.by_name[name], self._pods.usage(name), self.interconnect
+        place, rails = self._place(name), interconnect.rails.get(name)
+        relative_speed = interconnect.relative_speeds.get(name, EVEN)
         held = self._made.get(name)
         if held is None or not held.is_of(record, usage):
             found = replace(_node(record, place), rails=rails, relative_speed=relative_speed)

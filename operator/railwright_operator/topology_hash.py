@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import orjson
 
 from railwright_scheduler.model.snapshot import Node
-from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
@@ -21,14 +21,14 @@ TWENTIETHS = 20
 
 
 class TopologyHash:
-    """Caches the digest until the fabric object or a relative speed changes."""
+    """Caches the digest until the interconnect or a relative speed changes."""
 
     def __init__(self) -> None:
-        self._fabric: Fabric | None = None
+        self._interconnect: Interconnect | None = None
         self._relative_speeds: tuple[tuple[str, RelativeSpeed], ...] = ()
         self._digest = ""
 
-    def digest(self, fabric: Fabric, nodes: Iterable[Node]) -> str:
+    def digest(self, interconnect: Interconnect, nodes: Iterable[Node]) -> str:
         """The digest of all links, and of the nodes with a relative speed other than 1.0, by
         name."""
         relative_speeds = tuple(
@@ -36,16 +36,16 @@ class TopologyHash:
             for node in nodes
             if node.relative_speed is not EVEN and node.relative_speed != EVEN
         )
-        if fabric is not self._fabric or relative_speeds != self._relative_speeds:
-            self._fabric, self._relative_speeds = fabric, relative_speeds
-            self._digest = _digest(fabric, relative_speeds)
+        if interconnect is not self._interconnect or relative_speeds != self._relative_speeds:
+            self._interconnect, self._relative_speeds = interconnect, relative_speeds
+            self._digest = _digest(interconnect, relative_speeds)
         return self._digest
 
 
-def _digest(fabric: Fabric, relative_speeds: tuple[tuple[str, RelativeSpeed], ...]) -> str:
+def _digest(network: Interconnect, relative_speeds: tuple[tuple[str, RelativeSpeed], ...]) -> str:
     links = [
         [level, _rough(its.oversubscription), _rooms(its), sorted(its.reducing)]
-        for level, its in zip(fabric.levels, fabric.links, strict=bool(fabric.links))
+        for level, its in zip(network.levels, network.links, strict=bool(network.links))
     ]
     uneven = [
         [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(relative_speed))]

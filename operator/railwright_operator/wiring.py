@@ -169,6 +169,7 @@ class OperatorParts:
             jobs=jobs,
             site=informers.site,
             pods=informers.pod_index,
+            fabric=informers.interconnect,
             discovery=informers.discovery,
             machines=Machines(informers.nodes.records, informers.pod_index),
             pulls=informers.pulls,

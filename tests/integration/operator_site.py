@@ -20,6 +20,7 @@ from fixtures.proxy import FaultProxy
 from fixtures.training import LiveJob, Training
 from history import recorded
 from railwright_api import names
+from railwright_conversion import interconnects
 from railwright_kube.paths import NODES
 from railwright_testbed import (
     ControlPlane,
@@ -42,6 +43,7 @@ LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
     f"/leases/{operator_process.SERVICE_ACCOUNT}"
 )
+FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 LEDGER = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
@@ -180,22 +182,25 @@ class Site:
             self.admin.post(POLICIES, {"metadata": {"name": name}, "spec": held["spec"]})
 
     def until_nodes_heard(self) -> None:
-        """Wait until the operator has all changes of nodes: a watch delivers in order, so after the
-        creation and deletion of a last node it has delivered all changes before.
+        """Wait until the operator and the Fabric have all changes of nodes: a watch delivers in
+        order, so after the creation and deletion of a last node it has delivered all before.
 
         A job arrives by another watch, and could be placed on the old nodes otherwise.
         """
-        self._until_all_nodes_held()  # A deleted one may still count.
         name = f"heard-{next(_numbers)}"
         self.admin.post(NODES, {"metadata": {"name": name}})
-        self._until_all_nodes_held()
+        self.until_all_nodes_held()
         self.admin.delete(f"{NODES}/{name}")
-        self._until_all_nodes_held()
+        self.until_all_nodes_held()
 
-    def _until_all_nodes_held(self) -> None:
+    def until_all_nodes_held(self) -> None:
+        """Wait until the operator and the Fabric have all nodes, and no other."""
+
         def held() -> bool:
+            nodes = {each["metadata"]["name"] for each in self.admin.get(NODES)["items"]}
             (count,) = self.metrics('railwright_watch_records{kind="Node"').values()
-            return count == len(self.admin.get(NODES)["items"])
+            topology = self.admin.get(FABRIC).get("status", {}).get("topology", {})
+            return count == len(nodes) and nodes == interconnects.parse(topology).places.keys()
 
         waiting.until(held, "all nodes, and no other", deadline_s=30)
 
@@ -227,7 +232,7 @@ class Floor:
             for number in range(first, first + count)
         ]
         self.site.kwok.add_nodes(specs)
-        self.site.until_nodes_heard()
+        self.site.until_all_nodes_held()
         self.nodes.extend(made := [spec.name for spec in specs])
         return made
 
@@ -325,11 +330,7 @@ def start_again(site: Site) -> None:
 
 
 def replica(
-    plane: ControlPlane,
-    name: str,
-    *,
-    through: FaultProxy,
-    module: str = "railwright_operator",
+    plane: ControlPlane, name: str, *, through: FaultProxy, module: str = "railwright_operator"
 ) -> OperatorProcess:
     """One more operator process, not started yet."""
     return OperatorProcess(
@@ -371,10 +372,9 @@ def created(site: Site, *objects: tuple[str, Json]) -> Iterator[None]:
 
 def _account(admin: ApiClient, namespace: str) -> None:
     """The service account of every pod; its controller can be late after an outage."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     try:
-        admin.post(
-            f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}}
-        )
+        admin.post(path, {"metadata": {"name": "default"}})
     except ApiError as error:
         if error.status != 409:
             raise

@@ -15,13 +15,12 @@ import pytest
 
 from fixtures.clos import Clos
 from integration import command_line, operator_site
-from integration.operator_site import Floor, Json, Site
+from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
 from railwright_kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import NAMESPACE
 
-FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 AWS = "topology.k8s.aws/network-node-layer-"
 FAMILIES = {
     "railwright": (names.LABEL_BLOCK, names.LABEL_RACK),

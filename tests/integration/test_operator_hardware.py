@@ -12,13 +12,11 @@ import pytest
 from fixtures import machines
 from integration import command_line
 from integration.node_agents import NodeAgents
-from integration.operator_site import Floor, Json, Site
-from railwright_api import names
+from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_testbed import waiting
 from railwright_topology.parts import DeviceBenchmark
 from railwright_topology.sources.hardware_documents import Document
 
-FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 MACHINE = machines.planted(Random(3))
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from integration.operator_site import Floor, Json, Site
+from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
 from railwright_kube.paths import NODES
 from railwright_testbed import waiting
@@ -15,7 +15,6 @@ from railwright_testbed.api_client import ApiError
 GPU = "nvidia.com/gpu"
 BEYOND = "10E"
 """More than 63 bits hold; the API server takes it."""
-FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 
 
 def _problems(site: Site, node: str) -> dict[str, str]:

@@ -16,14 +16,13 @@ import pytest
 from fixtures import local_network, machines
 from integration import command_line, node_agents, operator_site
 from integration.node_agents import NodeAgents
-from integration.operator_site import Floor, Json, Site
+from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import NAMESPACE
 
-FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"
 SOURCE = f"{names.PROBES}/probes"
 MACHINE = machines.planted(Random(3))

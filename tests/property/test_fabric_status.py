@@ -54,7 +54,9 @@ def chain(length: int) -> list[tuple[str, str]]:
 
 
 def accepted(found: Fabric, *files: FileRead) -> None:
-    FabricStatus.model_validate(report.summary_status(FabricState(found, files)))
+    summary = report.summarize(FabricState(found, files))
+    FabricStatus.model_validate(summary.status | {"topology": summary.topology})
+    assert not summary.problems
 
 
 @settings(max_examples=examples(60))

@@ -47,9 +47,6 @@ class Replaced:
         self.watched: list[bool] = []
         self._world = world
 
-    async def refresh_network(self) -> None:
-        """There is no news of the network."""
-
     def set_aside(self, ledger: object) -> dict[Any, str]:
         return {}
 
@@ -177,7 +174,7 @@ class Recorded(Idle):
 
 
 STEPS = (
-    *("cycle_begins", "refresh_network", "set_aside", "build", "write", "confirm"),
+    *("cycle_begins", "set_aside", "build", "write", "confirm"),
     *("sync_sessions", "record", "start", "start_requests", "report", "forget_all_but"),
 )
 
@@ -189,7 +186,7 @@ async def test_cycle_acts_under_the_written_ledger() -> None:
     await _until_deposed(shell)
     watched = ("sync_sessions", "record", "start")
     cycle_of = [
-        *("cycle_begins", "refresh_network", "set_aside", "build, watched", "write"),
+        *("cycle_begins", "set_aside", "build, watched", "write"),
         *(f"{step}, watched" for step in watched),
         *("report", "forget_all_but"),
     ]
@@ -202,7 +199,7 @@ async def test_failures_count_until_a_cycle_succeeds(monkeypatch: pytest.MonkeyP
     class Failing(Idle):
         outcomes = iter([True, True, False, True])
 
-        async def refresh_network(self) -> None:
+        def cycle_begins(self) -> None:
             if next(self.outcomes, False):
                 raise Unreachable("no answer")
 

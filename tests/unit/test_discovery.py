@@ -50,10 +50,9 @@ class Site4:
     """Four nodes, and a ConfigMap named site."""
 
     def __init__(self, **labelled: str) -> None:
-        self.awake = asyncio.Event()
         self.now_s = 0.0
         self.site = Site()
-        self.discovery = Discovery(self.site, wake=self.awake.set, clock=lambda: self.now_s)
+        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -73,8 +72,8 @@ class Site4:
 
     async def gathered(self) -> None:
         """Wait until the gathered reports count."""
-        await self.awake.wait()
-        self.awake.clear()
+        await self.discovery.due.wait()
+        self.discovery.due.clear()
         await self.discovery.refresh()
 
     async def places(self) -> dict[str, tuple[str, ...]]:
@@ -274,7 +273,7 @@ async def test_a_device_that_is_measured_as_good_as_before_is_no_news() -> None:
     await site.told_rates(n0=1005)
     for _ in range(3):  # What is due at once is done by then.
         await asyncio.sleep(0)
-    assert not site.awake.is_set()
+    assert not site.discovery.due.is_set()
     await site.discovery.refresh()
     assert site.discovery.found is before
     await site.told_rates(OTHER, n0=1005)
@@ -307,17 +306,17 @@ async def test_invalid_document_leaves_earlier_facts() -> None:
 
 
 async def test_documents_that_come_one_after_the_other_count_together() -> None:
-    wakes: list[bool] = []
-    discovered = Discovery(Site(), wake=lambda: wakes.append(True), clock=time.monotonic)
+    discovered = Discovery(Site(), clock=time.monotonic)
     for name in ("n0", "n1"):
         discovered.node_changed(None, observing.node_record(name))
     await discovered.refresh()
+    discovered.due.clear()
     before = discovered.found
     for name in ("n0", "n1"):
         await discovered.receive_report(name, document(LOOK))
     await discovered.refresh()
     assert discovered.found is before
-    assert not wakes
+    assert not discovered.due.is_set()
 
 
 async def test_reporting_agents_count_and_silent_ones_are_named() -> None:

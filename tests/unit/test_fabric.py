@@ -6,7 +6,8 @@ import pytest
 
 from fixtures.clos import Clos, wiring
 from railwright_topology import fabric, networks
-from railwright_topology.fabric import UNKNOWN, Fabric, Facts
+from railwright_topology.fabric import Fabric, Facts
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.links import Links
 from railwright_topology.source_reports import SCALE_UP, Provenance, SourceReport
 from railwright_topology.sources import labels

@@ -11,7 +11,8 @@ import pytest
 from fixtures.planted_network import planted, survey, truths
 from fixtures.remarks import remarks
 from railwright_topology import fabric
-from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.probing import findings
 from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import formats, labels, probes

@@ -11,17 +11,21 @@ from typing import Any, cast
 import pytest
 
 from fixtures import observing, reporting
+from fixtures.clos import wiring
 from fixtures.reporting import Raw, Store
 from railwright_api import names, routes
 from railwright_kube import errors, paths
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
-from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery
+from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery, FabricState, FileRead
+from railwright_operator.report import fabric as reports
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
+from railwright_topology import networks
+from railwright_topology.fabric import Fabric
 from railwright_topology.parts import HardwareReport, Kind, Part
 from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import hardware_documents
@@ -45,7 +49,7 @@ class Office:
         self.nodes: dict[str, NodeRecord] = {}
         self.now_s = 0.0
         self.unsurveyed: tuple[str, ...] = ()
-        self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
+        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
         self.reporter = SiteReporter(
             cast("Api", self.store),
             site=self.site,
@@ -90,7 +94,7 @@ async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None
     office = Office()
     gone = reporting.raw_object("b")
     office.while_patching(QUEUES, "a", lambda: office.remove(QUEUES, gone))
-    await office.reporter.report()
+    await office.report()
     assert office.site.queues == ("a",)
     assert office.store.count("patch", "fabrics") == 1
 
@@ -108,10 +112,11 @@ async def test_levels_that_a_person_sets_during_the_write_stay() -> None:
     office = Office()
     newer = fabric("new", version=2)
     office.while_patching(FABRICS, "default", lambda: cast("None", office.add(FABRICS, newer)))
+    await office.discovery.refresh()
     await office.reporter.report()
     assert office.site.levels == ("new",)
     office.store.meanwhile.clear()
-    await office.reporter.report()
+    await office.report()
     assert office.store.objects[routes.one(FABRICS, "default")]["status"]["nodes"] == 0
 
 
@@ -119,7 +124,7 @@ async def test_levels_that_a_person_sets_during_the_write_stay() -> None:
 async def test_a_write_that_fails_leaves_the_others(fault: RequestFailed) -> None:
     office = Office()
     office.store.refusals["patch", paths.status(routes.one(QUEUES, "a"))] = fault
-    await office.reporter.report()
+    await office.report()
     assert office.store.objects[routes.one(QUEUES, "b")]["status"] == {
         "waiting": 0,
         "running": 0,
@@ -131,16 +136,16 @@ async def test_unreadable_object_does_not_affect_others() -> None:
     del office.store.objects[routes.one(QUEUES, "a")]
     strange: Any = reporting.raw_object("c", status="none")
     reporting.set_object(office.site, QUEUES, strange)
-    await office.reporter.report()
+    await office.report()
     assert "status" in office.store.objects[routes.one(QUEUES, "b")]
     assert "status" in office.store.objects[routes.one(FABRICS, "default")]
 
 
 async def test_unchanged_statuses_are_not_written_again() -> None:
     office = Office()
-    await office.reporter.report()
+    await office.report()
     assert office.store.count("patch") == 3
-    await office.reporter.report()
+    await office.report()
     assert office.store.count("patch") == 3
 
 
@@ -265,6 +270,67 @@ async def test_each_source_is_published_with_its_time() -> None:
         "site/probes": "2026-01-01T00:00:00Z",
     }
     assert None not in [value for each in status["sources"] for value in each.values()]
+
+
+CABLES = [("n0 mlx5_0", "leaf"), ("n1 mlx5_0", "leaf")]
+
+
+async def test_fabric_has_the_topology_that_jobs_are_placed_by() -> None:
+    office = Office()
+    for name in ("n0", "n1", "n2"):
+        office.node(name, old="r0" if name != "n2" else "")
+    places = [{"domains": [""], "nodes": "n2"}, {"domains": ["r0"], "nodes": "n[0-1]"}]
+    level = {"level": "old", "oversubscription": "1.0", "domains": []}
+    assert (await office.report())["topology"] == {"levels": [level], "places": places}
+
+
+@pytest.mark.parametrize(("source", "is_kept"), [("cables", True), ("labels", False)])
+async def test_new_leader_keeps_topology_that_agents_take_part_in(
+    monkeypatch: pytest.MonkeyPatch, source: str, *, is_kept: bool
+) -> None:
+    """Only with their reports are front-end cables told from rails."""
+    office = Office()
+    kept = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
+    status = {"agents": {"nodes": 2, "silent": 0}, "topology": kept}
+    office.add(FABRICS, fabric("old", version=2) | {"status": status})
+    for name in ("n0", "n1"):
+        office.node(name, old="r0")
+    if source == "cables":
+        read = FileRead(File("site", "x", ""), (networks.of(wiring(CABLES)),))
+        monkeypatch.setattr(office.discovery, "_read", (read,))
+    assert ((await office.report())["topology"] == kept) is is_kept
+    for name in ("n0", "n1"):
+        await office.discovery.receive_report(name, hardware_documents.written(Document()))
+    (place,) = (await office.report())["topology"]["places"]
+    assert place["nodes"] == "n[0-1]"
+
+
+async def test_new_leader_writes_no_fabric_before_it_has_assembled_one() -> None:
+    """A large file takes longer to read than the interval of reports."""
+    office = Office()
+    await office.reporter.report()
+    assert office.store.count("patch", "fabrics") == 0
+    office.discovery.found = FabricState(Fabric(), problem="out of memory")
+    await office.reporter.report()
+    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
+    assert {"key": "fabric", "message": "out of memory"} in status["problems"]
+    assert not {"topology", "nodes"} & status.keys()
+    await office.report()
+    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
+    assert {"topology", "nodes"} <= status.keys()
+
+
+async def test_levels_that_do_not_fit_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    office.node("n0", old="r0")
+    monkeypatch.setattr(reports, "TOPOLOGY_BYTES_MAX", 90)
+    status = await office.report()
+    assert status["topology"] == {"levels": [], "places": [{"domains": [], "nodes": "n0"}]}
+    (problem,) = status["problems"]
+    assert problem["key"] == "topology"
+    assert problem["message"].startswith(
+        "levels are left out, as the Fabric would be too large: old"
+    )
 
 
 async def test_second_take_over_waits_for_agents_again() -> None:

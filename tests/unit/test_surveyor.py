@@ -66,7 +66,7 @@ class Office:
         self.site = Site()
         spec = {"levels": [], "probing": probing}
         reporting.set_object(self.site, names.FABRICS, reporting.raw_object("default", spec=spec))
-        self.discovery = Discovery(self.site, wake=lambda: None, clock=lambda: self.now_s)
+        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
         self.nodes = {name: observing.node_record(name) for name in self.network.paths}
         for node in self.nodes.values():
             self.discovery.node_changed(None, node)

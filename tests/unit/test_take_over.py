@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from railwright_kube.reflector import Reflector
 from railwright_operator import __main__ as operator
 from railwright_operator import garbage, informers, metrics
-from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
+from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.write import defaults, pods
 
@@ -63,7 +63,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Reflector, "run", lists)
     monkeypatch.setattr(KopfInformer, "run", lists)
-    monkeypatch.setattr(Discovery, "read_files", nothing)
+    monkeypatch.setattr(InterconnectCache, "wait_first", nothing)
     monkeypatch.setattr(defaults, "ensure", nothing)
     monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
     return happened

@@ -8,7 +8,6 @@ out with a remark.
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from railwright_topology.aligned import RailAssignment
 from railwright_topology.front_end import Nic
 from railwright_topology.grouping import group
 from railwright_topology.hardware_inventory import HardwareConflict, HardwareInventory
+from railwright_topology.interconnect import UNKNOWN, Interconnect
 from railwright_topology.links import Links
 from railwright_topology.miscabling import Rails
 from railwright_topology.networks import Network
@@ -42,7 +42,6 @@ from railwright_topology.slow_devices import Measured, Slow
 from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.topology_merge import MergedTopology
 
-UNKNOWN = ""
 Value = TypeVar("Value")
 
 Facts = SourceReport | Network | HardwareReports
@@ -50,50 +49,25 @@ Facts = SourceReport | Network | HardwareReports
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
-    """The topology of a cluster. ``levels`` runs from the coarsest to the finest, and so do each
-    node's domains in ``places``; a domain's name is unique within its level, and UNKNOWN if no
-    source gives one. ``links`` are the links of each level; oversubscription never decreases
-    outwards.
+class Fabric(Interconnect):
+    """The interconnect of a cluster with all that it was derived from.
 
     ``inventories`` are merged from ``hardware_reports``, by node. ``remarks`` list hosts that are
-    no nodes of the cluster, and what sources of hardware left out. ``rails`` has the nodes with
-    known rails.
+    no nodes of the cluster, and what sources of hardware left out.
 
     ``benchmarks`` has the nodes with benchmarked devices, ``benchmark_conflicts`` those where a
-    second source differs, ``slow`` the devices that are slower than most of their kind, and
-    ``relative_speeds`` the nodes with slow devices or miscabled rails.
+    second source differs, and ``slow`` the devices that are slower than most of their kind.
     """
 
-    levels: tuple[str, ...] = ()
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     merged_topology: MergedTopology = field(default_factory=lambda: topology_merge.of(()))
     source_reports: tuple[SourceReport, ...] = ()
     networks: tuple[Network, ...] = ()
-    links: tuple[Links, ...] = ()
     inventories: Mapping[str, HardwareInventory] = field(default_factory=dict)
     hardware_reports: Mapping[str, tuple[HardwareReport, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    rails: Mapping[str, Rails] = field(default_factory=dict)
     benchmarks: Mapping[str, Benchmarks] = field(default_factory=dict)
     benchmark_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
-    relative_speeds: Mapping[str, RelativeSpeed] = field(default_factory=dict)
-
-    @property
-    def nearest(self) -> int:
-        """The finest level of the network, without scale-up domains; -1 if there is none."""
-        found = [level for level, name in enumerate(self.levels) if name != SCALE_UP]
-        return max(found, default=-1)
-
-    def place(self, node: str) -> tuple[str, ...]:
-        """The node's domain at each level; UNKNOWN at all levels for a node without a source."""
-        return self.places.get(node) or (UNKNOWN,) * len(self.levels)
-
-    def sizes(self, nodes: Iterable[str], level: int) -> collections.Counter[str]:
-        """How many of these nodes are in each known domain of a level."""
-        domains = (self.place(node)[level] for node in nodes)
-        return collections.Counter(domain for domain in domains if domain != UNKNOWN)
 
     def inner_conflicts(self) -> Iterator[tuple[str, HardwareConflict]]:
         """Conflicts on the hardware of nodes, each with its node."""
@@ -123,23 +97,23 @@ def of(nodes: Collection[str], facts: Iterable[Facts], before: Fabric | None = N
     coarsest_first = merged.tiers[::-1]
     rails = _rails(wired, inventories, nodes)
     return Fabric(
-        tuple(tier.name for tier in coarsest_first),
-        {
+        levels=tuple(tier.name for tier in coarsest_first),
+        places={
             node: tuple(tier.domains.get(node, UNKNOWN) for tier in coarsest_first)
             for node in sorted(nodes)
         },
-        merged,
-        reports,
-        tuple(sorted(wired, key=lambda network: network.wiring.source)),
-        _links(merged, reports, wired, nodes)[::-1],
-        inventories,
-        hardware_reports,
-        remarks,
-        rails,
-        benchmarks,
-        benchmark_conflicts,
-        slow,
-        _relative_speeds(slow_devices.of(slow), rails),
+        links=_links(merged, reports, wired, nodes)[::-1],
+        rails=rails,
+        relative_speeds=_relative_speeds(slow_devices.of(slow), rails),
+        merged_topology=merged,
+        source_reports=reports,
+        networks=tuple(sorted(wired, key=lambda network: network.wiring.source)),
+        inventories=inventories,
+        hardware_reports=hardware_reports,
+        remarks=remarks,
+        benchmarks=benchmarks,
+        benchmark_conflicts=benchmark_conflicts,
+        slow=slow,
     )
 
 

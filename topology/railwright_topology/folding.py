@@ -1,4 +1,7 @@
-"""Many names in few characters: ``node-[0000-0015,0020]``, ``leaf-[0-1]-[0-7]``."""
+"""Many names in few characters: ``node-[0000-0015,0020]``, ``leaf-[0-1]-[0-7]``.
+
+`sources.hostlist` expands it, if no name has a bracket, a comma or a space.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,16 @@ from collections.abc import Collection, Iterable
 
 from railwright_topology.grouping import group
 
+DIGITS_MAX = 18
+"""Longer numbers are not folded, as nothing expands them."""
+
 
 def fold(names: Iterable[str]) -> str:
     """These names; those that differ in one number alone become one, with a pair of brackets.
 
     The last number of a name goes first, then the one before it, over what is left.
     """
-    left = {tuple(re.split(r"(\d+)", name)) for name in names}
+    left = {tuple(re.split(r"([0-9]+)", name)) for name in names}
     longest = max(map(len, left), default=0)
     for place in range(longest - 2, 0, -2):
         left = _folded(left, place)
@@ -23,16 +29,20 @@ def fold(names: Iterable[str]) -> str:
 
 def _folded(names: Collection[tuple[str, ...]], place: int) -> set[tuple[str, ...]]:
     # Short names have no number at this place.
-    short = {parts for parts in names if place >= len(parts)}
+    kept = {parts for parts in names if not _is_foldable(parts, place)}
     equal = group(
         ((parts[:place], len(parts[place]), parts[place + 1 :]), parts[place])
         for parts in names
-        if place < len(parts)
+        if _is_foldable(parts, place)
     )
-    return short | {
+    return kept | {
         (*before, _ranges(sorted(numbers, key=int), width), *after)
         for (before, width, after), numbers in equal.items()
     }
+
+
+def _is_foldable(parts: tuple[str, ...], place: int) -> bool:
+    return place < len(parts) and len(parts[place]) <= DIGITS_MAX
 
 
 def _ranges(numbers: list[str], width: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import networkx as nx
 
 from railwright_topology import speeds
-from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,18 +12,20 @@ from railwright_api.fabric import (
     CONFLICTS_MAX,
     FAULTS_MAX,
     HARDWARE_MAX,
-    LEVELS_MAX,
     NETWORKS_MAX,
     PROBLEMS_MAX,
     SLOW_MAX,
     SOURCES_MAX,
 )
+from railwright_api.interconnect import LEVELS_MAX
+from railwright_conversion import interconnects
 from railwright_kube.yielding import TimeSlice
 from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, FileRead
 from railwright_operator.report import bounds
 from railwright_operator.watch.records import NodeRecord
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
-from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.sources import probes
@@ -30,12 +33,35 @@ from railwright_topology.topology_merge import LocationConflict
 
 Status = dict[str, Any]
 
+TOPOLOGY_BYTES_MAX = 1_000_000
+"""The API server stores objects of up to 1.5 MiB. The rest of a Fabric is smaller than that."""
+
 NAMED = 3
 """The most nodes that a message names."""
 
 
-def summary_status(found: FabricState) -> Status:
-    """The topology and the conflicts of sources, bounded so that the schema accepts any content."""
+@dataclass(frozen=True, slots=True)
+class FabricSummary:
+    """What one assembly of the fabric gives: ``status`` for people, ``topology`` for scheduling,
+    and problems of the topology."""
+
+    status: Status = field(default_factory=dict)
+    topology: Status = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def summarize(found: FabricState) -> FabricSummary:
+    """Render a fabric, bounded so that the schema accepts any content."""
+    topology, left_out = interconnects.render_bounded(found.fabric, TOPOLOGY_BYTES_MAX)
+    problems = (
+        f"levels are left out, as the Fabric would be too large: {', '.join(left_out)}; shorter "
+        "names of nodes and domains would fit",
+    )
+    return FabricSummary(_summary_status(found), topology, problems if left_out else ())
+
+
+def _summary_status(found: FabricState) -> Status:
+    """The topology and the conflicts of sources for people."""
     fabric = found.fabric
     conflicts = fabric.merged_topology.conflicts
     return {
@@ -76,9 +102,11 @@ async def problems(
     clock: Callable[[], float],
     *,
     agents: AgentSummary,
-    unsurveyed: Iterable[str],
+    unsurveyed: Iterable[str] = (),
+    unfit: Iterable[str] = (),
 ) -> Status:
-    """Problems of files and nodes, silent agents, and what prevents surveys."""
+    """Problems of files and nodes, silent agents, what prevents surveys, and parts of the topology
+    that do not fit the Fabric."""
     found_problems = [_problem("probing", message) for message in unsurveyed]
     if agents.silent:
         message = (
@@ -91,6 +119,7 @@ async def problems(
         (node, why), more = agents.refused[0], len(agents.refused) - 1
         message = f"the report of {node} is invalid: {why}" + (f"; {more} more" if more else "")
         found_problems.append(_problem("agents", message))
+    found_problems.extend(_problem("topology", message) for message in unfit)
     if found.problem:
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)

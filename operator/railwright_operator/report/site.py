@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -14,6 +15,7 @@ from railwright_kube import bodies, errors, paths
 from railwright_kube.client import Api
 from railwright_operator.discovery import Discovery, FabricState
 from railwright_operator.report import fabric
+from railwright_operator.report.fabric import FabricSummary
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site, SiteObject
@@ -22,6 +24,9 @@ from railwright_scheduler.attempt.phases import FINAL
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
+"""A changed fabric is published at once, everything else at this interval."""
+PAUSE_S = 0.5
+"""The shortest pause between two reports, so that a burst of changes is one write."""
 
 Status = dict[str, Any]
 
@@ -43,7 +48,7 @@ class SiteReporter:
 
     def __post_init__(self) -> None:
         self._summarized: FabricState | None = None
-        self._summary: Status = {}
+        self._summary = FabricSummary()
 
     def __repr__(self) -> str:
         return f"<SiteReporter {self.site!r}>"
@@ -51,7 +56,10 @@ class SiteReporter:
     async def run(self) -> None:
         """Report until cancelled."""
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.discovery.refreshed.wait(), INTERVAL_S - PAUSE_S)
+            self.discovery.refreshed.clear()
             await self.report()
 
     async def report(self) -> None:
@@ -77,16 +85,35 @@ class SiteReporter:
         }
 
     async def _fabric(self) -> Status:
-        found = self.discovery.found
-        if found is not self._summarized:
-            self._summary = await asyncio.to_thread(fabric.summary_status, found)
+        found, is_assembled = self.discovery.found, self.discovery.is_assembled
+        if not is_assembled and not found.problem:
+            return {}
+        if is_assembled and found is not self._summarized:
+            self._summary = await asyncio.to_thread(fabric.summarize, found)
             self._summarized = found
         agents = self.discovery.agents()
         problems = await fabric.problems(
-            found, self.nodes, self.clock, agents=agents, unsurveyed=self.unsurveyed()
+            found,
+            self.nodes,
+            self.clock,
+            agents=agents,
+            unsurveyed=self.unsurveyed(),
+            unfit=self._summary.problems,
         )
         agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
-        return self._summary | agents_status | problems
+        return self._summary.status | self._topology(found) | agents_status | problems
+
+    def _topology(self, found: FabricState) -> Status:
+        """The topology for scheduling. A new leader keeps that of the last one until it has
+        assembled its own; if cables are among the sources, until agents have reported, as these
+        determine which adapters are front-end."""
+        if not self.discovery.is_assembled:
+            return {}
+        held = self.site.fabric
+        is_kept = held is not None and "topology" in held.status
+        if is_kept and found.fabric.networks and not self.discovery.is_caught_up:
+            return {}
+        return {"topology": self._summary.topology}
 
     async def _write(self, plural: str, held: SiteObject | None, status: Status) -> None:
         """Write a status if it differs from the one held. Logs failures."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from railwright_api.fabric import Probing
-from railwright_topology.fabric import UNKNOWN, Fabric
+from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.source_reports import Provenance
 
 NEVER, WHEN_UNKNOWN = "Never", "WhenUnknown"

@@ -85,12 +85,13 @@ def answered(raw: Mapping[str, Any]) -> SiteObject:
 
 
 def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
-    """Whether a change is more than a status, which the operator itself writes."""
+    """Whether a change affects decisions: a status does so only with the topology in it."""
     return old is None or new is None or _decisive(old) != _decisive(new)
 
 
 def _decisive(found: SiteObject) -> tuple[Any, ...]:
-    return found.spec, found.value, found.is_default, found.overhead, found.scheduling
+    topology = found.status.get("topology")
+    return found.spec, topology, found.value, found.is_default, found.overhead, found.scheduling
 
 
 class Site:

@@ -1,0 +1,46 @@
+"""The interconnect as the Fabric object has it: all that decisions use of the network's topology.
+
+So a new leader decides by what the last one found, and whoever discovers the topology may be down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from railwright_api import names
+from railwright_conversion import interconnects
+from railwright_operator.watch.site import SiteObject
+from railwright_topology.interconnect import Interconnect
+
+logger = logging.getLogger(__name__)
+
+
+class InterconnectCache:
+    """The last interconnect of the Fabric that could be read. It stays if the Fabric is deleted."""
+
+    def __init__(self) -> None:
+        self.interconnect = Interconnect()
+        self._first = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<InterconnectCache levels={self.interconnect.levels}>"
+
+    def fabric_changed(self, old: SiteObject | None, new: SiteObject | None) -> None:
+        """Take in a change of a Fabric; None means absent."""
+        if new is None or new.name != names.SINGLETON:
+            return
+        raw = new.status.get("topology")
+        if raw is None or (old is not None and raw == old.status.get("topology")):
+            return
+        try:
+            self.interconnect = interconnects.parse(raw)
+        except ValueError as error:
+            logger.exception("topology of fabric not read", extra={"error": str(error)})
+        self._first.set()
+
+    async def wait_first(self, timeout_s: float) -> None:
+        """Wait until the Fabric has a topology, at most this long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first.wait(), timeout_s)
