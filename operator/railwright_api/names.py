@@ -12,6 +12,7 @@ FABRICS = "fabrics"
 PLACEMENTS = "placements"
 PROFILES = "profiles"
 LEDGERS = "ledgers"
+NODE_HEALTHS = "nodehealths"
 
 SCHEDULER = "railwright"
 """``schedulerName`` of our pods: no other scheduler touches them."""

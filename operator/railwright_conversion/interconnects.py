@@ -1,7 +1,4 @@
-"""The interconnect: domains and links in the status of the Fabric, values in the scheduler.
-
-Rails and relative speeds are not part of it in the Fabric, as they belong to single nodes.
-"""
+"""The interconnect: domains and links in the status of the Fabric, values in the scheduler."""
 
 from __future__ import annotations
 

@@ -203,6 +203,10 @@ class Discovery:
     def _has_node(self, name: str) -> bool:
         return any(each.name == name for each in self._nodes.values())
 
+    def has_report(self, node: str) -> bool:
+        """Whether the node's agent has reported to this leader."""
+        return node in self._agents
+
     def agents(self) -> AgentSummary:
         """Summarize which agents have reported, are silent, or had a document refused."""
         oldest_s = self._clock() - SILENT_S

@@ -18,12 +18,13 @@ from railwright_kube.reflector import Record, Reflector
 from railwright_kube.verified import VerifiedReflector
 from railwright_operator.discovery import Discovery
 from railwright_operator.settings import Settings
-from railwright_operator.watch import files, job_objects, owned, records, site
+from railwright_operator.watch import files, job_objects, node_healths, owned, records, site
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.kinds import KopfInformer
+from railwright_operator.watch.node_healths import HealthRecord, NodeHealths
 from railwright_operator.watch.owned import PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
@@ -51,6 +52,7 @@ class Informers:
     pod_index: PodIndex
     discovery: Discovery
     interconnect: InterconnectCache
+    healths: NodeHealths
     job_objects: Reflector[JobObject]
     placement_objects: Reflector[PlacementRecord]
     profiles: Reflector[ProfileRecord]
@@ -58,6 +60,7 @@ class Informers:
     classes: tuple[Reflector[SiteObject], ...]
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
+    health_objects: Reflector[HealthRecord]
     files: Reflector[FilesRecord]
     pulls: Pulls
     pull_events: tuple[Reflector[Any], ...]
@@ -65,7 +68,7 @@ class Informers:
     @property
     def warm(self) -> tuple[Reflector[Any], ...]:
         """The informers that run from the start, on standbys too."""
-        return self.nodes, self.files
+        return self.nodes, self.health_objects, self.files
 
     @property
     def leading(self) -> tuple[Reflector[Any], ...]:
@@ -149,23 +152,17 @@ def assemble(
     watching = _Watching(api, series, wake, clock, rng)
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of, jobs.layout_of)
-    discovery, interconnect = Discovery(chosen, clock=clock), InterconnectCache()
+    interconnect, healths = InterconnectCache(), NodeHealths()
+    discovery = Discovery(chosen, clock=clock)
     pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
-    reflected = watching.reflect(
-        paths.PODS,
-        protobuf.POD,
-        records.pod,
-        pod_index.change,
-        pulls.pod_changed,
-        wakes=records.is_decisive,
-        lasting=records.still_bound,
-    )
+    reflected = _pod_objects(watching, pod_index, pulls)
     return Informers(
         jobs=jobs,
         site=chosen,
         pod_index=pod_index,
         discovery=discovery,
         interconnect=interconnect,
+        healths=healths,
         job_objects=_job_objects(watching, jobs),
         placement_objects=_placement_objects(watching, jobs),
         profiles=watching.reflect(
@@ -181,6 +178,7 @@ def assemble(
             discovery.node_changed,
             lasting=records.with_held_amounts,
         ),
+        health_objects=_health_objects(watching, healths),
         files=watching.reflect(
             paths.config_maps(settings.namespace),
             files.CONFIG_MAPS,
@@ -190,6 +188,20 @@ def assemble(
         ),
         pulls=pulls,
         pull_events=_pull_events(watching, pulls),
+    )
+
+
+def _pod_objects(
+    watching: _Watching, pod_index: PodIndex, pulls: Pulls
+) -> VerifiedReflector[PodRecord]:
+    return watching.reflect(
+        paths.PODS,
+        protobuf.POD,
+        records.pod,
+        pod_index.change,
+        pulls.pod_changed,
+        wakes=records.is_decisive,
+        lasting=records.still_bound,
     )
 
 
@@ -211,6 +223,16 @@ def _placement_objects(watching: _Watching, jobs: Jobs) -> Reflector[PlacementRe
         owned.placement,
         jobs.placement_changed,
         wakes=lambda old, new: False,
+    )
+
+
+def _health_objects(watching: _Watching, healths: NodeHealths) -> Reflector[HealthRecord]:
+    return watching.reflect(
+        routes.kind(names.NODE_HEALTHS),
+        node_healths.PROJECTION,
+        node_healths.record,
+        healths.change,
+        wakes=node_healths.is_decisive,
     )
 
 

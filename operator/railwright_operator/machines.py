@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from railwright_conversion import machines
+from railwright_operator.watch.node_healths import HealthRecord
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.model import scale_up_domains
@@ -33,6 +34,7 @@ and its ``unschedulable`` field count instead."""
 class _Made:
     record: NodeRecord
     usage: NodeUsage
+    health: HealthRecord | None
     node: Node
 
     def is_of(self, record: NodeRecord, usage: NodeUsage) -> bool:
@@ -55,8 +57,11 @@ class Machines:
     def __repr__(self) -> str:
         return f"<Machines {len(self.by_name)} levels={self.interconnect.levels}>"
 
-    def build_nodes(self, interconnect: Interconnect) -> tuple[Node, ...]:
-        """Build all nodes, sorted by name, with the domains and relative speeds they have here."""
+    def build_nodes(
+        self, interconnect: Interconnect, healths: Mapping[str, HealthRecord]
+    ) -> tuple[Node, ...]:
+        """Build all nodes, sorted by name, with the domains, rails and relative speeds they have
+        here. A record of an earlier node of the same name does not count."""
         self.by_name = {record.name: record for record in self._records.values()}
         before, usage_on = self._made, self._pods.usage
         if interconnect is not self.interconnect:
@@ -65,9 +70,11 @@ class Machines:
             self._domains.clear()
         made: dict[str, _Made] = {}
         for name in sorted(self.by_name):
-            held = before.get(name)
-            if held is None or not held.is_of(self.by_name[name], usage_on(name)):
-                held = self._build_node(name)
+            record, health, held = self.by_name[name], healths.get(name), before.get(name)
+            if health is not None and health.node_uid != record.uid:
+                health = None
+            if held is None or held.health is not health or not held.is_of(record, usage_on(name)):
+                held = self._build_node(name, health)
             made[name] = held
         self._made = made
         return tuple(each.node for each in made.values())
@@ -93,25 +100,27 @@ class Machines:
             )
         return self._domains[name]
 
-    def _build_node(self, name: str) -> _Made:
-        record, usage, interconnect = self.by_name[name], self._pods.usage(name), self.interconnect
-        place, rails = self._place(name), interconnect.rails.get(name)
-        relative_speed = interconnect.relative_speeds.get(name, EVEN)
+    def _build_node(self, name: str, health: HealthRecord | None) -> _Made:
+        record, usage = self.by_name[name], self._pods.usage(name)
+        rails = None if health is None else health.rails
+        relative_speed = EVEN if health is None else health.relative_speed
         held = self._made.get(name)
         if held is None or not held.is_of(record, usage):
-            found = replace(_node(record, place), rails=rails, relative_speed=relative_speed)
+            found = replace(
+                _node(record, self._place(name)), rails=rails, relative_speed=relative_speed
+            )
             is_same = held is not None and held.record.uid == record.uid
             before = held.node if held is not None and is_same else None
             found = with_usage(found, usage, before=before, capacity=record.capacity)
-            return _Made(record, usage, found)
-        if (held.node.domains, held.node.rails, held.node.relative_speed) != (
-            place,
-            rails,
-            relative_speed,
-        ):
-            changed = replace(held.node, domains=place, rails=rails, relative_speed=relative_speed)
-            return replace(held, node=changed)
-        return held
+            return _Made(record, usage, health, found)
+        changed = {
+            "domains": self._place(name),
+            "rails": rails,
+            "relative_speed": relative_speed,
+        }
+        is_same = all(getattr(held.node, fact) == value for fact, value in changed.items())
+        node = held.node if is_same else replace(held.node, **changed)  # type: ignore[arg-type]
+        return replace(held, health=health, node=node)
 
 
 def _node(record: NodeRecord, place: tuple[str, ...]) -> Node:

@@ -14,7 +14,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from railwright import protocol
 from railwright_conversion import failure_policies
 from railwright_operator import placed_pods
-from railwright_operator.discovery import Discovery
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.liveness import Liveness
@@ -26,6 +25,7 @@ from railwright_operator.watch import job_roles
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
+from railwright_operator.watch.node_healths import NodeHealths
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex, gang_pod
 from railwright_operator.watch.pulls import Pulls
@@ -51,8 +51,6 @@ from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
-from railwright_topology.fabric import Fabric
-from railwright_topology.interconnect import Interconnect
 
 FORGET_S = 60.0
 """How long after the end of a job messages of its launchers are accepted."""
@@ -61,14 +59,14 @@ FORGET_S = 60.0
 @dataclass(eq=False)
 class StateBuilder:
     """Builds the state of a cycle from what the other parts of the operator hold. The domains of
-    nodes are those in the Fabric; their rails and relative speeds are those of ``discovery``."""
+    nodes are those in the Fabric, their rails and relative speeds those in ``healths``."""
 
     _: KW_ONLY
     jobs: Jobs
     site: Site
     pods: PodIndex
     fabric: InterconnectCache
-    discovery: Discovery
+    healths: NodeHealths
     machines: Machines
     pulls: Pulls
     sessions: Sessions
@@ -91,8 +89,6 @@ class StateBuilder:
             reception_clock=self.reception_clock,
         )
         self._suspected = SuspectedNodes(self.lease_checker, clock=self.clock)
-        self._merged = Interconnect()
-        self._interconnect_parts: tuple[Interconnect, Fabric] = self._merged, Fabric()
         self._ranks: dict[str, tuple[ObservedRank, ...]] = {}
         self._cycle_jobs: dict[str, CachedJob] = {}
         self._plan: Plan | None = None
@@ -108,7 +104,8 @@ class StateBuilder:
         """
         self._ages.begin_cycle()
         self._reception_ages.begin_cycle()
-        nodes = self._with_grace(self.machines.build_nodes(self._interconnect()))
+        interconnect = self.fabric.interconnect
+        nodes = self._with_grace(self.machines.build_nodes(interconnect, self.healths.by_node))
         self._cycle_jobs = {cached.uid: cached for cached in self.jobs.all()}
         in_flight = {entry.key: entry for entry in ledger.entries}
         attempts = self._attempts(ledger)
@@ -123,19 +120,18 @@ class StateBuilder:
         self._liveness.forget_all_but(self._ranks)
         held_jobs = self._core_jobs.items()
         self._core_jobs = {uid: held for uid, held in held_jobs if uid in self._cycle_jobs}
-        digest = self._topology_hash.digest(self.machines.interconnect, nodes)
+        digest = self._topology_hash.digest(interconnect, nodes)
         last = self._plan
         state = ClusterState(
             ledger=ledger,
-            levels=self.machines.interconnect.levels,
+            levels=interconnect.levels,
             nodes=nodes,
             queues=self.site.queues,
             jobs=tuple(jobs),
             attempts=attempts,
-            links=self.machines.interconnect.links,
+            links=interconnect.links,
             topology_hash=digest,
-            # Until agents have reported to a new leader, all nodes count as equally fast.
-            topology_age_s=self._ages.of("known", digest) if self.discovery.is_caught_up else 0.0,
+            topology_age_s=self._ages.of("known", digest),
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
@@ -146,16 +142,6 @@ class StateBuilder:
         self._ages.end_cycle()
         self._reception_ages.end_cycle()
         yield state
-
-    def _interconnect(self) -> Interconnect:
-        """The same object until a part of it changes, as nodes are built again for another."""
-        parts = self.fabric.interconnect, self.discovery.found.fabric
-        if any(new is not old for new, old in zip(parts, self._interconnect_parts, strict=True)):
-            topology, fabric = self._interconnect_parts = parts
-            self._merged = replace(
-                topology, rails=fabric.rails, relative_speeds=fabric.relative_speeds
-            )
-        return self._merged
 
     def job(self, job_uid: str) -> CachedJob | None:
         """The version of a job in the last state, from which the plan was made."""

@@ -45,6 +45,7 @@ from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events
 from railwright_operator.report.loop_lag import ListeningClock
+from railwright_operator.report.node_healths import NodeHealthReporter
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
@@ -137,6 +138,9 @@ class OperatorParts:
             wall_clock=time.time,
             rng=rng(),
         )
+        healths = NodeHealthReporter(
+            self.api, healths=informers.health_objects, discovery=informers.discovery, nodes=nodes
+        )
         self.site_reporter = SiteReporter(
             self.api,
             site=informers.site,
@@ -144,6 +148,7 @@ class OperatorParts:
             discovery=informers.discovery,
             unsurveyed=lambda: surveyor.problems,
             absorb=informers.absorb,
+            healths=healths,
             nodes=nodes,
             clock=clock,
         )
@@ -170,7 +175,7 @@ class OperatorParts:
             site=informers.site,
             pods=informers.pod_index,
             fabric=informers.interconnect,
-            discovery=informers.discovery,
+            healths=informers.healths,
             machines=Machines(informers.nodes.records, informers.pod_index),
             pulls=informers.pulls,
             sessions=self.received.sessions,

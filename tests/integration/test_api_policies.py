@@ -207,6 +207,12 @@ def test_a_ledger_is_written_by_the_operator_alone(site: Site) -> None:
     site.admin.patch(f"{path}/{names.SINGLETON}", annotations, content_type=MERGE_PATCH)
 
 
+def test_health_of_a_node_is_written_by_the_operator_alone(site: Site) -> None:
+    forged = manifests.cluster_object("NodeHealth", "n", slow=["it is not"])
+    with pytest.raises(ApiError, match="nodehealths: the operator alone writes it"):
+        site.admin.post(manifests.path(names.NODE_HEALTHS), forged)
+
+
 @pytest.mark.parametrize(
     ("kind", "plural", "spec"),
     [

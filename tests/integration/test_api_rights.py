@@ -55,6 +55,7 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
         ("patch", OURS, "queues/status", ""),
         ("list watch create", OURS, "fabrics", ""),
         ("patch", OURS, "fabrics/status", ""),
+        ("list watch create patch", OURS, "nodehealths", ""),
         ("get list watch create", OURS, "placements", "default"),
         ("list watch create patch", OURS, "profiles", "default"),
         ("get create update", OURS, "ledgers", ""),

@@ -13,6 +13,7 @@ from fixtures import machines
 from integration import command_line
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
+from railwright_api import names
 from railwright_testbed import waiting
 from railwright_topology.parts import DeviceBenchmark
 from railwright_topology.sources.hardware_documents import Document
@@ -30,6 +31,12 @@ def agents(site: Site, tmp_path: Path) -> Iterator[NodeAgents]:
 def _status(site: Site) -> Json:
     found: Json = site.admin.get(FABRIC).get("status", {})
     return found
+
+
+def _health(site: Site, node: str) -> Json:
+    path = f"/apis/{names.API_VERSION}/{names.NODE_HEALTHS}"
+    found = [each for each in site.admin.get(path)["items"] if each["metadata"]["name"] == node]
+    return found[0]["spec"] if found else {}
 
 
 def test_agent_inventory_and_its_conflicts_are_on_fabric(
@@ -58,6 +65,11 @@ def test_agent_inventory_and_its_conflicts_are_on_fabric(
     (kind,) = status["hardware"]
     assert kind["found"] == "8 accelerators 10de:2330, 8 rails at 200 Gb/s, 2 front-end at 200 Gb/s"
     assert kind["unknown"] == ["how accelerators are linked beside PCIe"]
+    health = _health(site, one)
+    assert health["hardware"] == kind["found"]
+    assert health["sources"] == ["agents"]
+    assert health["rails"] == {"order": [*range(8)], "miscabled": []}
+    assert f"{one} " in site.plane.kubectl("get", "nodehealths")
     (conflict,) = [each for each in status["conflicts"] if each["node"] == other]
     assert conflict["level"] == "numa"
     assert conflict["source"] == "description"
@@ -82,10 +94,21 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     assert status["slow"] == [{"node": name, "message": reported}]
     assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
     assert f"- {name}: {reported}\n" in command_line.topology(site)
+    speed = {"products": "0.61", "memory": "1.0"}
+    waiting.until(
+        lambda: _health(site, name).get("relativeSpeed") == speed, "its health", deadline_s=20
+    )
+    assert _health(site, name)["slow"] == [reported]
     agents.report_document(name, Document(benchmarks=(usual,)))
     waiting.until(
         lambda: _status(site)["slowCount"] == 0,
         "nobody slow any more",
         deadline_s=40,
         evidence=lambda: str(_status(site)),
+    )
+    waiting.until(
+        lambda: not _health(site, name).keys() & {"relativeSpeed", "slow"},
+        "its health as usual",
+        deadline_s=20,
+        evidence=lambda: str(_health(site, name)),
     )

@@ -25,6 +25,10 @@ STORING_PROFILES = {
     Right(verb, names.GROUP, names.PROFILES, "", ANYWHERE) for verb in ("create", "patch")
 }
 """After a recording. ``test_operator_profile`` makes one, with an operator of the same rights."""
+WRITING_HEALTHS = {
+    Right(verb, names.GROUP, names.NODE_HEALTHS, "", ANYWHERE) for verb in ("create", "patch")
+}
+"""Of nodes with agents, as in ``test_operator_hardware``."""
 DISCOVERED = re.compile(r"/apis?(/[^/]+){0,2}|/version")
 """Which kinds there are: Kubernetes lets every account ask (its role ``system:discovery``)."""
 
@@ -37,7 +41,7 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
     measures is of all nodes, so there is an operator for that alone (``test_operator_surveys``)."""
     granted = rights(ROOT / "deploy/operator.yaml")
     assert KEEPING_SURVEYS in granted
-    granted -= {KEEPING_SURVEYS, *STORING_PROFILES}
+    granted -= {KEEPING_SURVEYS, *STORING_PROFILES, *WRITING_HEALTHS}
     with SimulatedLaunchers(site.plane, PLAYED) as launchers:
         finished = floor.apply("finished", ttlSecondsAfterFinished=1)
         lost = floor.apply("lost", nodes=1)
@@ -57,7 +61,7 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
         evidence=lambda: f"never used: {sorted(granted - _used(site, granted))}",
     )
     used = _used(site, granted)
-    assert used - STORING_PROFILES == granted, (
+    assert used - STORING_PROFILES - WRITING_HEALTHS == granted, (
         f"asked for without a right: {sorted(used - granted)}"
     )
     asked = audit.paths_used(site.plane.audit_log, audit.OPERATOR)

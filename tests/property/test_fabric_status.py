@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from fixtures.clos import wiring
 from fixtures.examples import examples
 from railwright_api.fabric import FabricStatus
+from railwright_api.node_health import NodeHealthSpec
+from railwright_conversion import node_healths as conversion
 from railwright_operator.discovery import AgentSummary, FabricState, FileRead
 from railwright_operator.report import fabric as report
+from railwright_operator.report import node_healths
 from railwright_topology import fabric, networks
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import (
@@ -57,6 +60,10 @@ def accepted(found: Fabric, *files: FileRead) -> None:
     summary = report.summarize(FabricState(found, files))
     FabricStatus.model_validate(summary.status | {"topology": summary.topology})
     assert not summary.problems
+    for spec in node_healths.contents(found).values():
+        health = NodeHealthSpec.model_validate(spec)
+        rails = conversion.parse_rails(spec.get("rails"))
+        assert health.relative_speed is None or conversion.parse_speed(spec["relativeSpeed"], rails)
 
 
 @settings(max_examples=examples(60))

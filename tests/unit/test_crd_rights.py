@@ -166,6 +166,7 @@ def test_rights_in_all_namespaces_only_read_what_is_of_users() -> None:
         "queues/status",
         "fabrics/status",
         "ledgers",
+        "nodehealths",
     }
 
 

@@ -128,12 +128,12 @@ def test_double_booking_is_found_and_ends_with_the_pod() -> None:
     first, second = pod("p0", "a", 8), pod("p1", "b", 8)
     index.change(None, first)
     index.change(None, pod("p2", None, 8))
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, second)
-    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available, found.attempts) == (16, 8, (A, B))
     index.change(second, replace(second, phase="Succeeded"))
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
 
 
 def test_node_that_shrinks_is_no_double_booking() -> None:
@@ -143,11 +143,11 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     machines = Machines(records, index)
     index.change(None, pod("p0", "a", 4))
     index.change(None, pod("p1", "b", 4))
-    machines.build_nodes(Fabric())
+    machines.build_nodes(Fabric(), {})
     records["u0"] = machine(6)
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -156,9 +156,9 @@ def test_failed_device_is_no_double_booking_to_a_new_leader() -> None:
     machines = Machines({"u0": machine(6)}, index)
     index.change(None, pod("p0", "a", 4))
     index.change(None, pod("p1", "b", 4))
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -170,10 +170,10 @@ def test_shrunk_node_is_no_double_booking_to_a_new_leader(resource: str) -> None
     machines = Machines({"u0": shrunk}, index)
     for uid, job_uid in (("p0", "a"), ("p1", "b"), ("p2", None)):
         index.change(None, replace(pod(uid, job_uid, 0), requests={resource: 4}))
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
-    assert not double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, replace(pod("p3", "c", 0), requests={resource: 1}))
-    (found,) = double_booking.find(machines.build_nodes(Fabric()), index.observed())
+    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 

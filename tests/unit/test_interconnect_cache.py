@@ -99,7 +99,6 @@ async def test_new_installation_waits_for_its_first_topology() -> None:
 
 
 def test_decisions_take_domains_from_the_fabric_object() -> None:
-    """Rails and relative speeds are still those of the leader's own discovery."""
     seen = Watched(num_nodes=3)
     speed = RelativeSpeed(products=0.5)
     seen.fabric(Fabric(("block",), {"n0": ("b9",)}, (Links(),), relative_speeds={"n1": speed}))

@@ -19,10 +19,7 @@ from railwright_api import names
 from railwright_kube import errors
 from railwright_kube.client import Api, Decode
 from railwright_operator import informers, metrics
-from railwright_operator.settings import Settings
 from railwright_operator.watch import kinds
-
-SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")
 
 
 class Server:
@@ -49,7 +46,7 @@ class Watched:
         self.woken = 0
         self.caches = informers.assemble(
             cast(Api, server),
-            SETTINGS,
+            reporting.SETTINGS,
             launcher=reporting.LAUNCHER,
             series=metrics.Metrics(CollectorRegistry()).watch,
             wake=self._wake,

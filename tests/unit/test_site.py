@@ -19,6 +19,7 @@ from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
 from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery, FabricState, FileRead
 from railwright_operator.report import fabric as reports
+from railwright_operator.report.node_healths import NodeHealthReporter
 from railwright_operator.report.site import SiteReporter
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.jobs import Jobs
@@ -50,11 +51,18 @@ class Office:
         self.now_s = 0.0
         self.unsurveyed: tuple[str, ...] = ()
         self.discovery = Discovery(self.site, clock=lambda: self.now_s)
+        self.watched = reporting.informers_of(self.store)
         self.reporter = SiteReporter(
             cast("Api", self.store),
             site=self.site,
             jobs=self.jobs,
             discovery=self.discovery,
+            healths=NodeHealthReporter(
+                cast("Api", self.store),
+                healths=self.watched.health_objects,
+                discovery=self.discovery,
+                nodes=self.nodes,
+            ),
             absorb=lambda plural, raw: reporting.set_object(self.site, plural, dict(raw)),
             unsurveyed=lambda: self.unsurveyed,
             nodes=self.nodes,

@@ -36,6 +36,7 @@ from railwright_scheduler.model.profile import Profile
 from railwright_scheduler.model.reasons import PodNamesTaken, QueueNotFound, TooLarge
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import Interconnect
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 from railwright_topology.source_reports import SCALE_UP
@@ -52,16 +53,26 @@ def entry(cause: Cause | None = None) -> Entry:
 
 def test_node_speed_follows_fabric_and_is_rebuilt_on_change() -> None:
     seen = Watched()
-    machines = Machines(seen.nodes, seen.pods)
-    before = machines.build_nodes(Fabric())
-    after = machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))
+    machines, network = Machines(seen.nodes, seen.pods), Interconnect()
+    slow = Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)})
+    before = machines.build_nodes(network, {})
+    health = observing.health_record("n1", slow)
+    after = machines.build_nodes(network, {"n1": health})
     assert [node.relative_speed for node in after] == [EVEN, RelativeSpeed(products=0.61)]
     assert after[0] is before[0]
-    assert (
-        machines.build_nodes(Fabric(relative_speeds={"n1": RelativeSpeed(products=0.61)}))[1]
-        is after[1]
+    assert machines.build_nodes(network, {"n1": health})[1] is after[1]
+    written_again = replace(health, rv=2)
+    assert machines.build_nodes(network, {"n1": written_again})[1] is after[1]
+    assert machines.build_nodes(network, {})[1].relative_speed == EVEN
+
+
+def test_health_of_an_earlier_node_of_the_name_does_not_count() -> None:
+    seen = Watched()
+    health = observing.health_record("n1", Fabric(relative_speeds={"n1": RelativeSpeed(0.61)}))
+    found = Machines(seen.nodes, seen.pods).build_nodes(
+        Interconnect(), {"n1": replace(health, node_uid="replaced")}
     )
-    assert machines.build_nodes(Fabric())[1].relative_speed == EVEN
+    assert found[1].relative_speed == EVEN
 
 
 def test_a_pod_that_claims_a_rank_beyond_the_gang_is_none_of_it() -> None:

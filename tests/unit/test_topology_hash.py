@@ -62,10 +62,9 @@ def test_hash_changes_with_a_relative_speed_and_back() -> None:
     assert digests[0] == digests[2] != digests[1]
 
 
-async def test_cycle_states_topology_age_and_job_progress() -> None:
+def test_cycle_states_topology_age_and_job_progress() -> None:
     """The state has the age of the topology hash and the steps of the job."""
     seen = Watched()
-    await seen.discovery.refresh()
     seen.run_cycle()
     seen.heartbeat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0

@@ -50,15 +50,20 @@ Facts = SourceReport | Network | HardwareReports
 
 @dataclass(frozen=True, slots=True)
 class Fabric(Interconnect):
-    """The interconnect of a cluster with all that it was derived from.
+    """The interconnect of a cluster, its nodes, and all that these were derived from. ``rails`` has
+    the nodes with known rails, ``relative_speeds`` those with slow devices or miscabled rails.
 
     ``inventories`` are merged from ``hardware_reports``, by node. ``remarks`` list hosts that are
     no nodes of the cluster, and what sources of hardware left out.
 
     ``benchmarks`` has the nodes with benchmarked devices, ``benchmark_conflicts`` those where a
     second source differs, and ``slow`` the devices that are slower than most of their kind.
+    ``fact_sources`` are the names of the sources that report the hardware, the benchmarks or the
+    cables of a node.
     """
 
+    rails: Mapping[str, Rails] = field(default_factory=dict)
+    relative_speeds: Mapping[str, RelativeSpeed] = field(default_factory=dict)
     merged_topology: MergedTopology = field(default_factory=lambda: topology_merge.of(()))
     source_reports: tuple[SourceReport, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -68,6 +73,7 @@ class Fabric(Interconnect):
     benchmarks: Mapping[str, Benchmarks] = field(default_factory=dict)
     benchmark_conflicts: Mapping[str, tuple[HardwareConflict, ...]] = field(default_factory=dict)
     slow: tuple[Slow, ...] = ()
+    fact_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def inner_conflicts(self) -> Iterator[tuple[str, HardwareConflict]]:
         """Conflicts on the hardware of nodes, each with its node."""
@@ -114,7 +120,22 @@ def of(nodes: Collection[str], facts: Iterable[Facts], before: Fabric | None = N
         benchmarks=benchmarks,
         benchmark_conflicts=benchmark_conflicts,
         slow=slow,
+        fact_sources=_fact_sources(everything, nodes),
     )
+
+
+def _fact_sources(facts: Iterable[Facts], nodes: Collection[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for each in facts:
+        if isinstance(each, SourceReport):
+            continue
+        if isinstance(each, Network):
+            source, hosts = each.wiring.source, frozenset(each.assignments)
+        else:
+            source, hosts = each.source, each.nodes
+        for node in _called(hosts, nodes).values():
+            found.setdefault(node, set()).add(source)
+    return {node: tuple(sorted(its)) for node, its in sorted(found.items())}
 
 
 def _hardware_reports(

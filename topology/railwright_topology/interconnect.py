@@ -1,5 +1,5 @@
-"""What decisions need of the network: the domains of nodes, the links between them, and how fast
-nodes are. `fabric` derives it from all sources, and the Fabric object has it."""
+"""What decisions need of the network: the domains of nodes, and the links between them. `fabric`
+derives it from all sources, and the Fabric object has it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from railwright_topology.links import Links
-from railwright_topology.miscabling import Rails
-from railwright_topology.relative_speed import RelativeSpeed
 from railwright_topology.source_reports import SCALE_UP
 
 UNKNOWN = ""
@@ -19,15 +17,11 @@ UNKNOWN = ""
 class Interconnect:
     """``levels`` runs from the coarsest to the finest, and so do each node's domains in ``places``;
     a domain's name is unique within its level, and UNKNOWN if no source gives one. ``links`` are
-    the links of each level; oversubscription never decreases outwards. ``rails`` has the nodes with
-    known rails, ``relative_speeds`` those with slow devices or miscabled rails.
-    """
+    the links of each level; oversubscription never decreases outwards."""
 
     levels: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: tuple[Links, ...] = ()
-    rails: Mapping[str, Rails] = field(default_factory=dict)
-    relative_speeds: Mapping[str, RelativeSpeed] = field(default_factory=dict)
 
     @property
     def nearest(self) -> int:

@@ -16,6 +16,7 @@ from railwright_kube.client import Api
 from railwright_operator.discovery import Discovery, FabricState
 from railwright_operator.report import fabric
 from railwright_operator.report.fabric import FabricSummary
+from railwright_operator.report.node_healths import NodeHealthReporter
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site, SiteObject
@@ -42,6 +43,7 @@ class SiteReporter:
     jobs: Jobs
     discovery: Discovery
     unsurveyed: Callable[[], Iterable[str]]
+    healths: NodeHealthReporter
     absorb: Callable[[str, Mapping[str, Any]], None]
     nodes: Mapping[str, NodeRecord]
     clock: Callable[[], float]
@@ -73,6 +75,11 @@ class SiteReporter:
             logger.exception("status rendering failed", extra=extra)
         else:
             await self._write(names.FABRICS, self.site.fabric, status)
+        try:
+            await self.healths.report()
+        except Exception as error:
+            extra = {"kind": names.NODE_HEALTHS, "error": str(error)}
+            logger.exception("status rendering failed", extra=extra)
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()

@@ -1,0 +1,88 @@
+"""NodeHealth: what is known of one node's hardware, and how fast it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from railwright_api import names
+from railwright_api.interconnect import Level
+from railwright_api.schema import AGE, Column, Count, Decimal, Definition, Part, Resource, Sentence
+
+RAILS_MAX = 256
+SENTENCES_MAX = 16
+SOURCES_MAX = 32
+
+
+class MiscabledAdapter(Part):
+    """An adapter that leads to another switch than those of neighbouring nodes on its rail."""
+
+    rail: Count
+    """Number of the rail."""
+    adapter: Sentence
+    """Name of the adapter."""
+    reason: Sentence
+    """Where it leads, and where it should."""
+
+
+class NodeRails(Part):
+    """Rails of the node's adapters."""
+
+    order: Annotated[tuple[Count, ...], Field(default_factory=tuple, max_length=RAILS_MAX)]
+    """Rail of each adapter of a node of this kind, in the order of the adapters."""
+    miscabled: Annotated[
+        tuple[MiscabledAdapter, ...], Field(default_factory=tuple, max_length=RAILS_MAX)
+    ]
+    """Adapters on the wrong switch."""
+
+
+class NodeSpeed(Part):
+    """Speed of the node's slowest device over that of most devices of its kind."""
+
+    products: Decimal
+    """In matrix products."""
+    memory: Decimal
+    """In memory copies."""
+
+
+class NodeHealthSpec(Part):
+    """Hardware of one node, and its speed."""
+
+    hardware: Sentence | None = None
+    """Accelerators and what links them, adapters that are rails, and those that are front-end."""
+    unknown: Annotated[tuple[Sentence, ...], Field(default_factory=tuple, max_length=SENTENCES_MAX)]
+    """Properties of the hardware that no source reports."""
+    rails: NodeRails | None = None
+    """Rails of the node; absent if unknown."""
+    relative_speed: NodeSpeed | None = None
+    """Relative speed of the node; absent if it is the usual one, or was not measured."""
+    slow: Annotated[tuple[Sentence, ...], Field(default_factory=tuple, max_length=SENTENCES_MAX)]
+    """Devices that are slower than most of their kind, with the measured and the usual speed."""
+    sources: Annotated[tuple[Level, ...], Field(default_factory=tuple, max_length=SOURCES_MAX)]
+    """Names of the sources of this information."""
+
+
+class NodeHealth(Resource):
+    """NodeHealth has the hardware of one node and its speed, by which jobs are placed. It has the
+    name of the node, and is deleted with it."""
+
+    kind: Literal["NodeHealth"] = "NodeHealth"
+    spec: NodeHealthSpec
+    """What was found. Written by the operator; read-only."""
+
+
+DEFINITION = Definition(
+    NodeHealth,
+    plural=names.NODE_HEALTHS,
+    scope="Cluster",
+    categories=("railwright",),
+    columns=(
+        Column("Hardware", ".spec.hardware"),
+        Column("Speed", ".spec.relativeSpeed.products"),
+        Column("Slow", ".spec.slow", wide=True),
+        AGE,
+    ),
+    short_names=("nh",),
+    has_status=False,
+)

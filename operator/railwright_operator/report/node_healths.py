@@ -1,0 +1,146 @@
+"""Publish what discovery found of single nodes, in a NodeHealth for each, when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from railwright_api import names, routes
+from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
+from railwright_conversion import node_healths
+from railwright_kube import bodies
+from railwright_kube.client import Api
+from railwright_kube.errors import RequestFailed
+from railwright_kube.reflector import Reflector
+from railwright_operator.discovery import AGENTS, Discovery
+from railwright_operator.report import bounds
+from railwright_operator.watch import node_healths as records
+from railwright_operator.watch.node_healths import HealthRecord
+from railwright_operator.watch.records import NodeRecord
+from railwright_topology import outline, slow_devices
+from railwright_topology.fabric import Fabric
+from railwright_topology.grouping import group
+from railwright_topology.miscabling import MiscabledRail, Rails
+from railwright_topology.relative_speed import EVEN
+
+logger = logging.getLogger(__name__)
+
+WRITES_MAX, AT_ONCE = 200, 8
+"""Writes of one report, so that other statuses are not late, and how many at a time."""
+
+Json = dict[str, Any]
+
+
+@dataclass(eq=False)
+class NodeHealthReporter:
+    """Writes NodeHealth objects. Objects of deleted nodes are left to the garbage collection."""
+
+    api: Api
+    _: KW_ONLY
+    healths: Reflector[HealthRecord]
+    discovery: Discovery
+    nodes: Mapping[str, NodeRecord]
+
+    def __post_init__(self) -> None:
+        self._fabric: Fabric | None = None
+        self._contents: Mapping[str, Json] = {}
+
+    def __repr__(self) -> str:
+        return f"<NodeHealthReporter {len(self._contents)} nodes>"
+
+    async def report(self) -> None:
+        """Write the objects that differ from what was found. A failed write is logged, and tried
+        again with the next report. What the last leader found stays until agents have reported: a
+        device is slow by comparison with those of other nodes."""
+        if not self.discovery.is_assembled or not self.discovery.is_caught_up:
+            return
+        fabric = self.discovery.found.fabric
+        if fabric is not self._fabric:
+            self._contents = await asyncio.to_thread(contents, fabric)
+            self._fabric = fabric
+        held = {each.name: each for each in self.healths.records.values()}
+        due = (node for node in self.nodes.values() if self._is_due(node, held.get(node.name)))
+        for _ in range(WRITES_MAX // AT_ONCE):
+            some = [*itertools.islice(due, AT_ONCE)]
+            await asyncio.gather(*(self._write(node, held.get(node.name)) for node in some))
+
+    def _is_due(self, node: NodeRecord, held: HealthRecord | None) -> bool:
+        found = self._contents.get(node.name, {})
+        if held is None:
+            return bool(found)
+        if held.node_uid != node.uid:
+            return False  # It belongs to an earlier node of this name, and is being deleted.
+        if AGENTS in held.content.get("sources", ()) and not self.discovery.has_report(node.name):
+            return False  # The agent is silent: its last report stays.
+        return held.content != found
+
+    async def _write(self, node: NodeRecord, held: HealthRecord | None) -> None:
+        content = self._contents.get(node.name, {})
+        try:
+            if held is None:
+                path, body = routes.kind(names.NODE_HEALTHS), _body(node, content)
+                answer = await self.api.create(path, body)
+            else:
+                patch = bodies.merge_patch(held.content, content)
+                body = {"metadata": {"resourceVersion": str(held.rv)}, "spec": patch}
+                answer = await self.api.patch(routes.one(names.NODE_HEALTHS, node.name), body)
+            self.healths.absorb(records.answered(answer))
+        except RequestFailed as error:
+            extra = {"node": node.name, "error": str(error)}
+            logger.info("health of node not written", extra=extra)
+
+
+def contents(fabric: Fabric) -> dict[str, Json]:
+    """The fields of each node of which anything is known, bounded so that the schema accepts any
+    content."""
+    slow = group((each.node, slow_devices.describe(each)) for each in fabric.slow)
+    hardware = {
+        node: bounds.sentence(text)
+        for text, nodes in outline.kinds(fabric.inventories)
+        for node in nodes
+    }
+    found = {*hardware, *fabric.rails, *fabric.relative_speeds, *fabric.benchmarks}
+    return {
+        node: _content(fabric, node, hardware.get(node), slow.get(node, ()))
+        for node in sorted(found & fabric.places.keys())
+    }
+
+
+def _content(fabric: Fabric, node: str, hardware: str | None, slow: Iterable[str]) -> Json:
+    inventory, rails = fabric.inventories.get(node), fabric.rails.get(node)
+    fields = {
+        "hardware": hardware,
+        "unknown": _sentences(inventory.unknown if inventory else ()),
+        "rails": node_healths.render_rails(_bounded(rails)) if rails else None,
+        "relativeSpeed": node_healths.render_speed(fabric.relative_speeds.get(node, EVEN)),
+        "slow": _sentences(slow),
+        "sources": [bounds.name(each) for each in fabric.fact_sources.get(node, ())][:SOURCES_MAX],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _sentences(texts: Iterable[str]) -> list[str]:
+    return [bounds.sentence(text) for text in texts][:SENTENCES_MAX]
+
+
+def _bounded(rails: Rails) -> Rails:
+    miscabled = (
+        MiscabledRail(each.rail, bounds.sentence(each.adapter), bounds.sentence(each.why))
+        for each in rails.miscabled[:RAILS_MAX]
+    )
+    return Rails(rails.order[:RAILS_MAX], tuple(miscabled))
+
+
+def _body(node: NodeRecord, content: Json) -> Json:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    metadata = {"name": node.name, "ownerReferences": [owner]}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "NodeHealth",
+        "metadata": metadata,
+        "spec": content,
+    }
