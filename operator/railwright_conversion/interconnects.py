@@ -17,6 +17,9 @@ from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
 from railwright_topology.sources import hostlist
 
+NODES_READ_MAX = 1 << 17
+"""More names of nodes than an object has room for, unless a host list is made to be large."""
+
 Json = dict[str, Any]
 
 
@@ -30,7 +33,8 @@ def parse(raw: Mapping[str, Any]) -> Interconnect:
                 f"places: {each.nodes[:80]} has {len(each.domains)} domains, "
                 f"expected one at each of {len(found.levels)} levels"
             )
-        places |= dict.fromkeys(hostlist.expand(each.nodes, NODES_MAX - len(places)), each.domains)
+        names = hostlist.expand(each.nodes, NODES_READ_MAX - len(places))
+        places |= dict.fromkeys(names, each.domains)
     return Interconnect(
         tuple(each.level for each in found.levels),
         dict(sorted(places.items())),
@@ -38,16 +42,20 @@ def parse(raw: Mapping[str, Any]) -> Interconnect:
     )
 
 
-def render_bounded(interconnect: Interconnect, bytes_max: int) -> tuple[Json, tuple[str, ...]]:
-    """As ``render``, without as many of the finest levels as it takes to stay below this size, and
-    the names of the levels that are left out. They are the largest and cost the least: domains with
-    long names of one node each, for example."""
+def render_bounded(
+    interconnect: Interconnect, bytes_max: int
+) -> tuple[Json | None, tuple[str, ...]]:
+    """As ``render``, without as many of the finest levels as it takes to fit an object of this
+    size, and the names of the levels that are left out. They are the largest and cost the least:
+    domains with long names of one node each, for example. None if even the names of the nodes do
+    not fit."""
     levels = interconnect.levels
     for count in range(len(levels), -1, -1):
         rendered = render(_with_levels(interconnect, count))
-        if len(json.dumps(rendered).encode()) <= bytes_max:
+        is_small = len(json.dumps(rendered).encode()) <= bytes_max
+        if is_small and len(rendered["places"]) <= NODES_MAX:
             return rendered, levels[count:]
-    return {}, levels
+    return None, levels
 
 
 def _with_levels(interconnect: Interconnect, count: int) -> Interconnect:

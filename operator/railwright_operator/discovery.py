@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from railwright_operator.watch.files import FilesRecord
 from railwright_operator.watch.records import NodeRecord
@@ -36,6 +36,9 @@ AGAIN_S = 60.0
 PAUSE_S, PAUSE_FACTOR = 0.2, 2.0
 """The shortest pause between two assemblies, in seconds, so that nodes that change one by one are
 one change; and as a multiple of the time of the last assembly."""
+
+SLOW_S = 60.0
+"""A read of files and an assembly that take longer are a problem of the Fabric."""
 
 TICK_S = 1.0
 """How often the levels that the site configured are compared with those of the last assembly."""
@@ -68,12 +71,15 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class FabricState:
-    """The fabric, and the files that it comes from. ``problem`` is why the fabric is not up to
-    date; empty if it is."""
+    """The fabric, and what it was assembled from: the files, the nodes by name with their UIDs, and
+    the nodes whose agents had reported. ``problem`` is why the fabric is not up to date; empty if
+    it is."""
 
     fabric: Fabric
     files: tuple[FileRead, ...] = ()
     problem: str = ""
+    node_uids: Mapping[str, str] = field(default_factory=dict)
+    reported: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,8 @@ class Discovery:
         self._stale = True
         self._began_s: float | None = None
         self._expected = 0
+        self._is_caught_up = False
+        self._busy_since_s: float | None = None
         self.is_assembled = False
         self.found = FabricState(Fabric())
 
@@ -203,10 +211,6 @@ class Discovery:
     def _has_node(self, name: str) -> bool:
         return any(each.name == name for each in self._nodes.values())
 
-    def has_report(self, node: str) -> bool:
-        """Whether the node's agent has reported to this leader."""
-        return node in self._agents
-
     def agents(self) -> AgentSummary:
         """Summarize which agents have reported, are silent, or had a document refused."""
         oldest_s = self._clock() - SILENT_S
@@ -216,19 +220,27 @@ class Discovery:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether as many agents have reported to this leader as to the one before it, or
-        ``CAUGHT_UP_S`` have passed."""
+        """Whether the fabric has had the reports of as many agents as reported to the leader before
+        this one, or ``CAUGHT_UP_S`` have passed."""
         if self._began_s is None:
             return False
-        return len(self._agents) >= self._expected or self._clock() - self._began_s > CAUGHT_UP_S
+        return self._is_caught_up or self._clock() - self._began_s > CAUGHT_UP_S
+
+    @property
+    def delay(self) -> str:
+        """Why the fabric may be out of date; empty if nothing takes unusually long."""
+        if self._busy_since_s is None or self._clock() - self._busy_since_s < SLOW_S:
+            return ""
+        return f"files are being read, or the fabric is assembled, for more than {SLOW_S:.0f} s"
 
     async def run(self) -> None:
         """Read files and assemble the fabric as sources change, until cancelled."""
         while True:
-            started_s = self._clock()
+            started_s = self._busy_since_s = self._clock()
             if self.due.is_set():
                 await self.read_files()
             await self.refresh()
+            self._busy_since_s = None
             await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * (self._clock() - started_s)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.due.wait(), TICK_S)
@@ -253,7 +265,8 @@ class Discovery:
             await self._assemble(configured)
 
     async def _assemble(self, configured: tuple[str, ...]) -> None:
-        nodes, read = {node.name: node.labels for node in self._nodes.values()}, self._read
+        nodes, read = {node.name: node for node in self._nodes.values()}, self._read
+        reported = frozenset(node for node, agent in self._agents.items() if agent.report)
         agents = HardwareReports(
             AGENTS,
             {
@@ -264,8 +277,13 @@ class Discovery:
             {node: agent.benchmarks for node, agent in self._agents.items() if agent.benchmarks},
         )
         try:
-            self.found = await asyncio.to_thread(
-                _put_together, nodes, read, agents, configured=configured, before=self.found
+            found = await asyncio.to_thread(
+                _put_together,
+                {name: node.labels for name, node in nodes.items()},
+                read,
+                agents,
+                configured=configured,
+                before=self.found,
             )
         except Exception as error:
             logger.exception("fabric assembly failed", extra={"error": str(error)})
@@ -274,7 +292,10 @@ class Discovery:
             # A lack of memory or threads may be gone by then.
             asyncio.get_running_loop().call_later(AGAIN_S, self._again)
         else:
+            node_uids = {name: node.uid for name, node in nodes.items()}
+            self.found = replace(found, node_uids=node_uids, reported=reported)
             self.is_assembled = True
+            self._is_caught_up |= len(reported) >= self._expected
         self.refreshed.set()
 
     def _gathered(self) -> None:

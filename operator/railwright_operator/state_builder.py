@@ -131,7 +131,7 @@ class StateBuilder:
             attempts=attempts,
             links=interconnect.links,
             topology_hash=digest,
-            topology_age_s=self._ages.of("known", digest),
+            topology_age_s=self._ages.of("known", digest) if self.fabric.is_known else 0.0,
             reservations=last.reservations if last else {},
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,

@@ -98,6 +98,7 @@ class OperatorParts:
             self.verification.run,
             self.informers.discovery.run,
             self.site_reporter.run,
+            self.health_reporter.run,
             self.surveyor.run,
         )
 
@@ -138,7 +139,7 @@ class OperatorParts:
             wall_clock=time.time,
             rng=rng(),
         )
-        healths = NodeHealthReporter(
+        self.health_reporter = NodeHealthReporter(
             self.api, healths=informers.health_objects, discovery=informers.discovery, nodes=nodes
         )
         self.site_reporter = SiteReporter(
@@ -148,7 +149,6 @@ class OperatorParts:
             discovery=informers.discovery,
             unsurveyed=lambda: surveyor.problems,
             absorb=informers.absorb,
-            healths=healths,
             nodes=nodes,
             clock=clock,
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fixtures.examples import examples
 from railwright_api.interconnect import SchedulingTopology
+from railwright_api.schema import NODES_MAX
 from railwright_conversion import interconnects
 from railwright_topology.folding import fold
 from railwright_topology.interconnect import Interconnect
@@ -102,6 +103,7 @@ def large(nodes: int, nodes_per_rack: int) -> Interconnect:
 def test_large_cluster_with_irregular_names_fits_an_object(nodes: int, nodes_per_rack: int) -> None:
     found = large(nodes, nodes_per_rack)
     rendered, left_out = interconnects.render_bounded(found, OBJECT_BYTES_MAX)
+    assert rendered is not None
     assert not left_out
     assert interconnects.parse(rendered) == found
 
@@ -110,9 +112,23 @@ def test_levels_that_fit_no_object_are_left_out() -> None:
     """5,000 racks of one node each, with names of 63 characters."""
     found = large(5_000, 1)
     rendered, left_out = interconnects.render_bounded(found, OBJECT_BYTES_MAX)
+    assert rendered is not None
     assert left_out == ("rack",)
     assert len(orjson.dumps(rendered)) <= OBJECT_BYTES_MAX
     back = interconnects.parse(rendered)
     assert back.levels == ("pod", "block")
     assert back.places == {node: domains[:2] for node, domains in found.places.items()}
-    assert interconnects.render_bounded(found, 1_000) == ({}, ("pod", "block", "rack"))
+    assert interconnects.render_bounded(found, 1_000) == (
+        None,
+        ("pod", "block", "rack"),
+    )
+
+
+def test_more_nodes_than_a_job_can_have_are_read() -> None:
+    """But not more places than the schema accepts."""
+    places = {f"n{number:05d}": (f"r{number}",) for number in range(NODES_MAX + 1)}
+    found = Interconnect(("rack",), places, (Links(),))
+    rendered, left_out = interconnects.render_bounded(found, 8 * OBJECT_BYTES_MAX)
+    assert rendered is not None
+    assert left_out == ("rack",)
+    assert interconnects.parse(rendered).places.keys() == places.keys()

@@ -80,9 +80,46 @@ SHELL_MUTANTS = (
     ShellMutant(
         "pods are kept current by a standby",
         "informers.py",
-        "return self.nodes, self.files",
-        "return self.nodes, self.files, self.pods",
+        "return self.nodes, self.health_objects, self.files",
+        "return self.nodes, self.health_objects, self.files, self.pods",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
+    ),
+    ShellMutant(
+        "the first jobs of an installation are placed without a topology",
+        "__main__.py",
+        "await parts.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)",
+        "pass",
+        "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
+    ),
+    ShellMutant(
+        "a new leader replaces the topology before agents reported",
+        "report/site.py",
+        "if is_kept and found.fabric.networks and not self.discovery.is_caught_up:",
+        "if False:",
+        "tests/unit/test_published_topology.py"
+        "::test_new_leader_keeps_topology_that_agents_take_part_in",
+    ),
+    ShellMutant(
+        "a report counts before it is in the fabric",
+        "report/node_healths.py",
+        "if node.name not in found.reported:",
+        "if not self.discovery.agents().reporting:",
+        "tests/unit/test_node_healths.py::test_report_counts_once_it_is_in_the_fabric",
+    ),
+    ShellMutant(
+        "facts of an earlier node of the name are written",
+        "report/node_healths.py",
+        "if found.node_uids.get(node.name) != node.uid:",
+        "if False:",
+        "tests/unit/test_node_healths.py::test_health_of_a_replaced_node_is_left_to_its_deletion",
+    ),
+    ShellMutant(
+        "the health of an earlier node of the name counts",
+        "machines.py",
+        "if health is not None and health.node_uid != record.uid:",
+        "if False:",
+        "tests/unit/test_state_builder.py"
+        "::test_health_of_an_earlier_node_of_the_name_does_not_count",
     ),
     ShellMutant(
         "no confirm before acting on what was planned",

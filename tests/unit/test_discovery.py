@@ -331,8 +331,10 @@ async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
     assert site.discovery.agents() == AgentSummary(2, ())
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
-    """It has caught up once as many agents have reported."""
+    """It has caught up once its fabric has the reports of as many agents."""
+    site = Site4()
     for reported, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": reported})
@@ -340,15 +342,31 @@ async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
         assert not site.discovery.is_caught_up
         await site.discovery.refresh()
         assert site.discovery.is_caught_up is expected
+        site.discovery.due.clear()
         await site.discovery.receive_report("n0", document(LOOK))
+        await site.gathered()
         assert site.discovery.is_caught_up is expected
-        site.now_s += discovery.CAUGHT_UP_S
-        assert site.discovery.is_caught_up is expected
-        await site.discovery.receive_report("n1", document(LOOK))
-        assert site.discovery.is_caught_up
+    site.now_s += discovery.CAUGHT_UP_S
+    with pytest.raises(WiringError):
+        await site.discovery.receive_report("n2", "{}")
+    await site.discovery.receive_report("n1", document(LOOK))
+    assert not site.discovery.is_caught_up
+    await site.gathered()
+    assert site.discovery.is_caught_up
+    assert site.discovery.found.reported == {"n0", "n1"}
+    # A node that is deleted makes no difference any more.
+    site.discovery.node_changed(site.nodes["n1"], None)
+    await site.discovery.refresh()
+    assert site.discovery.is_caught_up
+
+
+async def test_new_leader_waits_for_five_minutes_at_most() -> None:
     site = Site4()
+    agents = {"nodes": 2, "silent": 0}
+    raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": agents})
     reporting.set_object(site.site, names.FABRICS, raw)
     await site.discovery.refresh()
+    assert not site.discovery.is_caught_up
     site.now_s += discovery.CAUGHT_UP_S + 1
     assert site.discovery.is_caught_up
 

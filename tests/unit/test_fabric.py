@@ -9,6 +9,7 @@ from railwright_topology import fabric, networks
 from railwright_topology.fabric import Fabric, Facts
 from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.links import Links
+from railwright_topology.parts import HardwareReports
 from railwright_topology.source_reports import SCALE_UP, Provenance, SourceReport
 from railwright_topology.sources import labels
 
@@ -156,3 +157,16 @@ def test_the_order_of_sources_and_nodes_changes_nothing() -> None:
     nodes = {host: {RACK: f"r{at // 4}"} for at, host in enumerate(HOSTS)}
     reported: list[Facts] = [*labels.source_reports(nodes), NETWORK]
     assert fabric.of(HOSTS, reported) == fabric.of(HOSTS[::-1], reported[::-1])
+
+
+def test_sources_of_facts_about_a_node_are_named() -> None:
+    """Those of its cables, its hardware and its benchmarks, by the node's name in the cluster."""
+    first, second, *_ = HOSTS
+    nodes = [f"{first}.example.com", second, "measured", "bare"]
+    agents = HardwareReports("agents", {first: ()}, {"measured": ()})
+    cables = NETWORK.wiring.source
+    assert fabric.of(nodes, [NETWORK, agents]).fact_sources == {
+        f"{first}.example.com": tuple(sorted(("agents", cables))),
+        second: (cables,),
+        "measured": ("agents",),
+    }

@@ -13,18 +13,19 @@ from railwright_api import names, routes
 from railwright_api.node_health import NodeHealth
 from railwright_kube.client import Api
 from railwright_kube.errors import ConflictError
-from railwright_operator.discovery import AGENTS, Discovery, FabricState
-from railwright_operator.report import node_healths as reports
+from railwright_operator.discovery import AGENTS, CAUGHT_UP_S, Discovery
 from railwright_operator.report.node_healths import NodeHealthReporter
 from railwright_operator.watch import node_healths
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
+from railwright_topology.parts import DeviceBenchmark
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 from railwright_topology.slow_devices import Slow
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
+from railwright_topology.wiring import WiringError
 
 RAILS = Rails((0, 1), (MiscabledRail(1, "mlx5_1", "it has no cable"),))
 SPEED = RelativeSpeed(products=0.61, rails=RAILS.share)
@@ -36,6 +37,7 @@ FOUND: dict[str, Any] = {
     "relative_speeds": {"n1": SPEED},
     "slow": SLOW,
     "fact_sources": SOURCES,
+    "benchmarks": {"n1": (DeviceBenchmark("0000:3b:00.0", "H100", "torch", 400 * 10**12),)},
 }
 CONTENT = {
     "rails": {
@@ -75,12 +77,17 @@ class Leader:
         )
 
     async def report(self, **found: Any) -> None:
+        """Assemble what is due, and report that these facts were found in it."""
         await self.discovery.refresh()
-        self.discovery.found = FabricState(Fabric(**(FOUND | found)))
+        state = self.discovery.found
+        self.discovery.found = replace(state, fabric=Fabric(**(FOUND | found)))
         await self.reporter.report()
 
-    async def receive(self, node: str) -> None:
+    async def receive(self, node: str, *, is_assembled: bool = True) -> None:
+        """Receive a report of a node's agent."""
         await self.discovery.receive_report(node, hardware_documents.written(Document()))
+        if is_assembled:
+            self.discovery._again()
 
     def content(self, node: str = "n1") -> Raw:
         raw = self.store.objects[routes.one(names.NODE_HEALTHS, node)]
@@ -104,7 +111,6 @@ async def test_health_is_written_once_and_read_back(store: Store) -> None:
     assert owner == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}
     (record,) = leader.informers.healths.by_node.values()
     assert (record.node_uid, record.rails, record.relative_speed) == ("uid-n1", RAILS, SPEED)
-    await leader.receive("n1")
     await leader.report()
     assert len(store.requests) == 1
 
@@ -120,42 +126,118 @@ async def test_change_is_written_and_removes_what_no_longer_holds(store: Store) 
     }
     record = leader.informers.healths.by_node["n1"]
     assert (record.rails, record.relative_speed) == (Rails((0, 1)), EVEN)
-    await leader.report(rails={}, relative_speeds={}, slow=(), fact_sources={})
+    await leader.report(**NOTHING, fact_sources={})
     assert not leader.content()
     assert [verb for verb, _ in store.requests] == ["create", "patch", "patch"]
+
+
+NOTHING: dict[str, Any] = {"rails": {}, "relative_speeds": {}, "slow": (), "benchmarks": {}}
 
 
 async def test_new_leader_keeps_health_until_agents_reported(store: Store) -> None:
     """What agents reported to the last leader is lost, and slow is what others are not."""
     await Leader(store).report()
     leader = Leader(store, expected=2)
-    nothing: dict[str, Any] = {"rails": {}, "relative_speeds": {}}
-    await leader.report(**nothing, slow=())
+    await leader.report(**NOTHING)
     await leader.receive("n0")
-    await leader.report(**nothing, slow=())
+    await leader.report(**NOTHING)
     assert leader.content() == CONTENT
-    leader.now_s += 1_000.0
-    await leader.report(**nothing, slow=())
+    leader.now_s += CAUGHT_UP_S + 1
+    await leader.report(**NOTHING)
     assert leader.content() == CONTENT  # The agent of n1 is silent.
     await leader.receive("n1")
-    await leader.report(**nothing, slow=(), fact_sources={"n1": (AGENTS,)})
-    assert not leader.content()
+    await leader.report(**NOTHING, fact_sources={"n1": (AGENTS,)})
+    assert leader.content().keys() == {"relativeSpeed", "slow"}
+
+
+async def test_report_counts_once_it_is_in_the_fabric(store: Store) -> None:
+    """Reports are gathered before they are assembled, and some are refused."""
+    await Leader(store).report()
+    leader = Leader(store, expected=1)
+    await leader.report(**NOTHING)
+    for node in ("n0", "n1"):
+        await leader.receive(node, is_assembled=False)
+    await leader.report(**NOTHING)
+    assert leader.content() == CONTENT
+    leader = Leader(store, expected=1)
+    with pytest.raises(WiringError):
+        await leader.discovery.receive_report("n1", "{}")
+    await leader.report(**NOTHING)
+    leader.now_s += CAUGHT_UP_S + 1
+    await leader.report(**NOTHING)
+    assert leader.content() == CONTENT
+
+
+async def test_restarted_agent_leaves_the_speed_of_a_busy_node(store: Store) -> None:
+    """It measures no device before the training on it ends."""
+    await Leader(store).report()
+    leader = Leader(store)
+    await leader.receive("n1")
+    await leader.report(**NOTHING, fact_sources={"n1": (AGENTS,)})
+    assert leader.content() == {key: CONTENT[key] for key in ("relativeSpeed", "slow")}
+    usual = (DeviceBenchmark("0000:3b:00.0", "H100", "torch", 660 * 10**12),)
+    facts = NOTHING | {"fact_sources": {"n1": (AGENTS,)}, "benchmarks": {"n1": usual}}
+    await leader.report(**facts)
+    assert leader.content() == {"sources": [AGENTS]}
+
+
+async def test_nothing_is_written_before_the_first_assembly(store: Store) -> None:
+    await Leader(store).report(fact_sources={})
+    leader = Leader(store)
+    leader.discovery._began_s = 0.0
+    await leader.reporter.report()
+    assert "rails" in leader.content()
 
 
 async def test_health_without_agents_follows_its_files(store: Store) -> None:
     sources = {"n1": ("site/ibnetdiscover",)}
     await Leader(store).report(fact_sources=sources)
     leader = Leader(store)
-    await leader.report(rails={}, relative_speeds={}, slow=())
+    await leader.report(**NOTHING)
     assert not leader.content()
 
 
 async def test_health_of_a_replaced_node_is_left_to_its_deletion(store: Store) -> None:
+    """The next node of the name has none until then, nor one out of facts of the earlier node."""
     leader = Leader(store)
     await leader.report()
-    leader.nodes["n1"] = replace(leader.nodes["n1"], uid="another")
+    old, new = leader.nodes["n1"], replace(leader.nodes["n1"], uid="another")
+    leader.nodes["n1"] = new
     await leader.report(slow=())
     assert leader.content() == CONTENT
+    path = routes.one(names.NODE_HEALTHS, "n1")
+    del store.objects[path]
+    leader.informers.health_objects._records.clear()
+    await leader.report()
+    assert path not in store.objects
+    leader.discovery.node_changed(old, new)
+    leader.discovery._again()
+    await leader.report()
+    assert store.objects[path]["metadata"]["ownerReferences"][0]["uid"] == "another"
+
+
+async def test_health_that_lost_its_owner_gets_it_back(store: Store) -> None:
+    """A node was deleted without its dependents, and registered again."""
+    await Leader(store).report(fact_sources={})
+    metadata = store.objects[routes.one(names.NODE_HEALTHS, "n1")]["metadata"]
+    del metadata["ownerReferences"]
+    leader = Leader(store)
+    await leader.report(fact_sources={})
+    assert leader.informers.healths.by_node["n1"].node_uid == "uid-n1"
+
+
+def test_late_deletion_removes_no_newer_health() -> None:
+    healths = node_healths.NodeHealths()
+    old, new = (
+        node_healths.answered(reporting.raw_object("n1", metadata={"uid": uid}))
+        for uid in ("old", "new")
+    )
+    healths.change(None, old)
+    healths.change(None, new)
+    healths.change(old, None)
+    assert healths.by_node == {"n1": new}
+    healths.change(new, None)
+    assert not healths.by_node
 
 
 async def test_refused_write_is_tried_again(store: Store) -> None:
@@ -169,15 +251,13 @@ async def test_refused_write_is_tried_again(store: Store) -> None:
     assert leader.content() == CONTENT
 
 
-async def test_many_nodes_are_written_some_at_a_time(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "WRITES_MAX", 1)
-    monkeypatch.setattr(reports, "AT_ONCE", 1)
-    leader = Leader(store)
-    both = {"n0": RAILS, "n1": RAILS}
-    await leader.report(rails=both)
-    assert len(store.objects) == 1
+async def test_node_that_joins_during_a_report_ends_nothing(store: Store) -> None:
+    leader, both = Leader(store), {"n0": RAILS, "n1": RAILS}
+
+    def join() -> None:
+        leader.nodes[f"later-{len(leader.nodes)}"] = observing.node_record("later")
+
+    store.meanwhile["create", routes.kind(names.NODE_HEALTHS)] = join
     await leader.report(rails=both)
     assert len(store.objects) == 2
 

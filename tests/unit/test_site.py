@@ -3,99 +3,24 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from fixtures import observing, reporting
-from fixtures.clos import wiring
-from fixtures.reporting import Raw, Store
-from railwright_api import names, routes
+from fixtures import reporting
+from fixtures.office import FABRICS, QUEUES, Office, fabric
+from railwright_api import routes
 from railwright_kube import errors, paths
-from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
-from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S, Discovery, FabricState, FileRead
-from railwright_operator.report import fabric as reports
-from railwright_operator.report.node_healths import NodeHealthReporter
-from railwright_operator.report.site import SiteReporter
+from railwright_operator.discovery import CAUGHT_UP_S, SILENT_S
 from railwright_operator.watch.files import FilesRecord
-from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site
-from railwright_topology import networks
-from railwright_topology.fabric import Fabric
 from railwright_topology.parts import HardwareReport, Kind, Part
 from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
-
-QUEUES, FABRICS = names.QUEUES, names.FABRICS
-
-
-def fabric(*levels: str, version: int = 1) -> Raw:
-    return reporting.raw_object("default", version=version, spec={"levels": list(levels)})
-
-
-class Office:
-    """A reporter of two queues and a fabric, which exist and were seen."""
-
-    def __init__(self) -> None:
-        self.store, self.site = Store(), Site()
-        self.jobs = Jobs(lambda raw, _: raw)
-        self.nodes: dict[str, NodeRecord] = {}
-        self.now_s = 0.0
-        self.unsurveyed: tuple[str, ...] = ()
-        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
-        self.watched = reporting.informers_of(self.store)
-        self.reporter = SiteReporter(
-            cast("Api", self.store),
-            site=self.site,
-            jobs=self.jobs,
-            discovery=self.discovery,
-            healths=NodeHealthReporter(
-                cast("Api", self.store),
-                healths=self.watched.health_objects,
-                discovery=self.discovery,
-                nodes=self.nodes,
-            ),
-            absorb=lambda plural, raw: reporting.set_object(self.site, plural, dict(raw)),
-            unsurveyed=lambda: self.unsurveyed,
-            nodes=self.nodes,
-            clock=time.monotonic,
-        )
-        for name in ("a", "b"):
-            self.add(QUEUES, reporting.raw_object(name))
-        self.add(FABRICS, fabric("old"))
-
-    def add(self, plural: str, raw: Raw) -> str:
-        reporting.set_object(self.site, plural, raw)
-        path = routes.one(plural, raw["metadata"]["name"])
-        self.store.put(path, raw)
-        return path
-
-    def remove(self, plural: str, raw: Raw) -> None:
-        reporting.set_object(self.site, plural, raw, gone=True)
-        del self.store.objects[routes.one(plural, raw["metadata"]["name"])]
-
-    def node(self, name: str, *, unread: dict[str, str] | None = None, **labels: str) -> None:
-        record = observing.node_record(name)
-        self.nodes[name] = record = replace(record, labels=labels, unread=unread or {})
-        self.discovery.node_changed(None, record)
-
-    async def report(self) -> Raw:
-        """Have it written; the fabric's status."""
-        await self.discovery.refresh()
-        await self.reporter.report()
-        status: Raw = self.store.objects[routes.one(FABRICS, "default")]["status"]
-        return status
-
-    def while_patching(self, plural: str, name: str, act: Callable[[], None]) -> None:
-        self.store.meanwhile["patch", paths.status(routes.one(plural, name))] = act
 
 
 async def test_a_queue_that_goes_while_another_is_written_ends_nothing() -> None:
@@ -278,67 +203,6 @@ async def test_each_source_is_published_with_its_time() -> None:
         "site/probes": "2026-01-01T00:00:00Z",
     }
     assert None not in [value for each in status["sources"] for value in each.values()]
-
-
-CABLES = [("n0 mlx5_0", "leaf"), ("n1 mlx5_0", "leaf")]
-
-
-async def test_fabric_has_the_topology_that_jobs_are_placed_by() -> None:
-    office = Office()
-    for name in ("n0", "n1", "n2"):
-        office.node(name, old="r0" if name != "n2" else "")
-    places = [{"domains": [""], "nodes": "n2"}, {"domains": ["r0"], "nodes": "n[0-1]"}]
-    level = {"level": "old", "oversubscription": "1.0", "domains": []}
-    assert (await office.report())["topology"] == {"levels": [level], "places": places}
-
-
-@pytest.mark.parametrize(("source", "is_kept"), [("cables", True), ("labels", False)])
-async def test_new_leader_keeps_topology_that_agents_take_part_in(
-    monkeypatch: pytest.MonkeyPatch, source: str, *, is_kept: bool
-) -> None:
-    """Only with their reports are front-end cables told from rails."""
-    office = Office()
-    kept = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
-    status = {"agents": {"nodes": 2, "silent": 0}, "topology": kept}
-    office.add(FABRICS, fabric("old", version=2) | {"status": status})
-    for name in ("n0", "n1"):
-        office.node(name, old="r0")
-    if source == "cables":
-        read = FileRead(File("site", "x", ""), (networks.of(wiring(CABLES)),))
-        monkeypatch.setattr(office.discovery, "_read", (read,))
-    assert ((await office.report())["topology"] == kept) is is_kept
-    for name in ("n0", "n1"):
-        await office.discovery.receive_report(name, hardware_documents.written(Document()))
-    (place,) = (await office.report())["topology"]["places"]
-    assert place["nodes"] == "n[0-1]"
-
-
-async def test_new_leader_writes_no_fabric_before_it_has_assembled_one() -> None:
-    """A large file takes longer to read than the interval of reports."""
-    office = Office()
-    await office.reporter.report()
-    assert office.store.count("patch", "fabrics") == 0
-    office.discovery.found = FabricState(Fabric(), problem="out of memory")
-    await office.reporter.report()
-    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
-    assert {"key": "fabric", "message": "out of memory"} in status["problems"]
-    assert not {"topology", "nodes"} & status.keys()
-    await office.report()
-    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
-    assert {"topology", "nodes"} <= status.keys()
-
-
-async def test_levels_that_do_not_fit_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    office = Office()
-    office.node("n0", old="r0")
-    monkeypatch.setattr(reports, "TOPOLOGY_BYTES_MAX", 90)
-    status = await office.report()
-    assert status["topology"] == {"levels": [], "places": [{"domains": [], "nodes": "n0"}]}
-    (problem,) = status["problems"]
-    assert problem["key"] == "topology"
-    assert problem["message"].startswith(
-        "levels are left out, as the Fabric would be too large: old"
-    )
 
 
 async def test_second_take_over_waits_for_agents_again() -> None:

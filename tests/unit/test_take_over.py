@@ -18,7 +18,7 @@ from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.write import defaults, pods
 
-TOOK_OVER, MAPPER, CYCLE = "took over", "mapper", "cycle"
+TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
 SETTINGS = Settings(
     launcher_image="launcher",
     heartbeat_url="http://operator",
@@ -61,9 +61,12 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def nothing(*_: object) -> None:
         """No API server is there."""
 
+    async def waits(cache: InterconnectCache, timeout_s: float) -> None:
+        happened.append(TOPOLOGY)
+
     monkeypatch.setattr(Reflector, "run", lists)
     monkeypatch.setattr(KopfInformer, "run", lists)
-    monkeypatch.setattr(InterconnectCache, "wait_first", nothing)
+    monkeypatch.setattr(InterconnectCache, "wait_first", waits)
     monkeypatch.setattr(defaults, "ensure", nothing)
     monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
     return happened
@@ -103,4 +106,5 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         *order[:taken]
     }
     assert MAPPER in order[:taken]  # Its processes start meanwhile.
-    assert order[-1] == CYCLE
+    assert {"Node", "NodeHealth"} <= {*order[:taken]}
+    assert order[-2:] == [TOPOLOGY, CYCLE]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fixtures import GPU, node
+from fixtures import GPU, node, reporting
 from fixtures.observing import JOB, Watched
 from railwright import protocol
 from railwright_operator.topology_hash import TopologyHash
+from railwright_operator.watch import site
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
@@ -63,8 +65,14 @@ def test_hash_changes_with_a_relative_speed_and_back() -> None:
 
 
 def test_cycle_states_topology_age_and_job_progress() -> None:
-    """The state has the age of the topology hash and the steps of the job."""
+    """The state has the age of the topology hash and the steps of the job. Without a topology in
+    the Fabric no running job is to migrate."""
     seen = Watched()
+    seen.run_cycle(after_s=40.0)
+    assert seen.world().topology_age_s == 0.0
+    status: dict[str, Any] = {"topology": {"levels": [], "places": []}}
+    raw = reporting.raw_object("default", status=status)
+    seen.interconnect.fabric_changed(None, site.answered(raw))
     seen.run_cycle()
     seen.heartbeat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0

@@ -42,22 +42,24 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class FabricSummary:
-    """What one assembly of the fabric gives: ``status`` for people, ``topology`` for scheduling,
-    and problems of the topology."""
+    """What one assembly of the fabric gives: ``status`` for people, ``topology`` for scheduling
+    (None: it fits no object), and problems of the topology."""
 
     status: Status = field(default_factory=dict)
-    topology: Status = field(default_factory=dict)
+    topology: Status | None = None
     problems: tuple[str, ...] = ()
 
 
 def summarize(found: FabricState) -> FabricSummary:
     """Render a fabric, bounded so that the schema accepts any content."""
     topology, left_out = interconnects.render_bounded(found.fabric, TOPOLOGY_BYTES_MAX)
-    problems = (
-        f"levels are left out, as the Fabric would be too large: {', '.join(left_out)}; shorter "
-        "names of nodes and domains would fit",
-    )
-    return FabricSummary(_summary_status(found), topology, problems if left_out else ())
+    problems = []
+    if topology is None:
+        problems = ["the last topology stays: the names of the nodes do not fit the Fabric"]
+    elif left_out:
+        names = ", ".join(left_out)
+        problems = [f"levels are left out, as the Fabric would be too large: {names}"]
+    return FabricSummary(_summary_status(found), topology, tuple(problems))
 
 
 def _summary_status(found: FabricState) -> Status:
@@ -103,10 +105,10 @@ async def problems(
     *,
     agents: AgentSummary,
     unsurveyed: Iterable[str] = (),
-    unfit: Iterable[str] = (),
+    unpublished: Iterable[str] = (),
 ) -> Status:
-    """Problems of files and nodes, silent agents, what prevents surveys, and parts of the topology
-    that do not fit the Fabric."""
+    """Problems of files and nodes, silent agents, what prevents surveys, and what prevents that the
+    topology is published as it is."""
     found_problems = [_problem("probing", message) for message in unsurveyed]
     if agents.silent:
         message = (
@@ -119,7 +121,7 @@ async def problems(
         (node, why), more = agents.refused[0], len(agents.refused) - 1
         message = f"the report of {node} is invalid: {why}" + (f"; {more} more" if more else "")
         found_problems.append(_problem("agents", message))
-    found_problems.extend(_problem("topology", message) for message in unfit)
+    found_problems.extend(_problem("topology", message) for message in unpublished)
     if found.problem:
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -16,7 +15,7 @@ from railwright_kube import bodies
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
 from railwright_kube.reflector import Reflector
-from railwright_operator.discovery import AGENTS, Discovery
+from railwright_operator.discovery import AGENTS, Discovery, FabricState
 from railwright_operator.report import bounds
 from railwright_operator.watch import node_healths as records
 from railwright_operator.watch.node_healths import HealthRecord
@@ -29,15 +28,18 @@ from railwright_topology.relative_speed import EVEN
 
 logger = logging.getLogger(__name__)
 
-WRITES_MAX, AT_ONCE = 200, 8
-"""Writes of one report, so that other statuses are not late, and how many at a time."""
+AT_ONCE = 4
+"""Writes at a time: half of those of cluster-scoped objects, as the ledger's are among these."""
+
+INTERVAL_S = 5.0
 
 Json = dict[str, Any]
 
 
 @dataclass(eq=False)
 class NodeHealthReporter:
-    """Writes NodeHealth objects. Objects of deleted nodes are left to the garbage collection."""
+    """Writes NodeHealth objects, in a task of its own. Objects of deleted nodes are left to the
+    garbage collection."""
 
     api: Api
     _: KW_ONLY
@@ -48,9 +50,20 @@ class NodeHealthReporter:
     def __post_init__(self) -> None:
         self._fabric: Fabric | None = None
         self._contents: Mapping[str, Json] = {}
+        self._measured: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<NodeHealthReporter {len(self._contents)} nodes>"
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.report()
+            except Exception as error:
+                extra = {"kind": names.NODE_HEALTHS, "error": str(error)}
+                logger.exception("status rendering failed", extra=extra)
 
     async def report(self) -> None:
         """Write the objects that differ from what was found. A failed write is logged, and tried
@@ -58,35 +71,47 @@ class NodeHealthReporter:
         device is slow by comparison with those of other nodes."""
         if not self.discovery.is_assembled or not self.discovery.is_caught_up:
             return
-        fabric = self.discovery.found.fabric
-        if fabric is not self._fabric:
-            self._contents = await asyncio.to_thread(contents, fabric)
-            self._fabric = fabric
+        found = self.discovery.found
+        if found.fabric is not self._fabric:
+            self._contents = await asyncio.to_thread(contents, found.fabric)
+            self._fabric = found.fabric
+            self._measured.update(found.fabric.benchmarks)
         held = {each.name: each for each in self.healths.records.values()}
-        due = (node for node in self.nodes.values() if self._is_due(node, held.get(node.name)))
-        for _ in range(WRITES_MAX // AT_ONCE):
-            some = [*itertools.islice(due, AT_ONCE)]
-            await asyncio.gather(*(self._write(node, held.get(node.name)) for node in some))
+        due = [
+            (node, held.get(node.name), content)
+            for node in self.nodes.values()
+            if (content := self._changed(node, held.get(node.name), found)) is not None
+        ]
+        for first in range(0, len(due), AT_ONCE):
+            await asyncio.gather(*(self._write(*each) for each in due[first : first + AT_ONCE]))
 
-    def _is_due(self, node: NodeRecord, held: HealthRecord | None) -> bool:
-        found = self._contents.get(node.name, {})
-        if held is None:
-            return bool(found)
-        if held.node_uid != node.uid:
-            return False  # It belongs to an earlier node of this name, and is being deleted.
-        if AGENTS in held.content.get("sources", ()) and not self.discovery.has_report(node.name):
-            return False  # The agent is silent: its last report stays.
-        return held.content != found
-
-    async def _write(self, node: NodeRecord, held: HealthRecord | None) -> None:
+    def _changed(
+        self, node: NodeRecord, held: HealthRecord | None, found: FabricState
+    ) -> Json | None:
+        """What is to be written for a node; None if that is nothing."""
         content = self._contents.get(node.name, {})
+        if found.node_uids.get(node.name) != node.uid:
+            return None  # What was found is of an earlier node of this name.
+        if held is None:
+            return content or None
+        if held.node_uid not in ("", node.uid):
+            return None  # So is the object, which is being deleted.
+        if AGENTS in held.content.get("sources", ()):
+            if node.name not in found.reported:
+                return None  # The agent is silent: its last report stays.
+            if node.name not in self._measured:
+                # An agent that restarted cannot measure a busy node before its training ends.
+                content = _measured(held.content) | content
+        return None if held.content == content and held.node_uid else content
+
+    async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> None:
         try:
             if held is None:
                 path, body = routes.kind(names.NODE_HEALTHS), _body(node, content)
                 answer = await self.api.create(path, body)
             else:
-                patch = bodies.merge_patch(held.content, content)
-                body = {"metadata": {"resourceVersion": str(held.rv)}, "spec": patch}
+                metadata = {"resourceVersion": str(held.rv), "ownerReferences": [_owner(node)]}
+                body = {"metadata": metadata, "spec": bodies.merge_patch(held.content, content)}
                 answer = await self.api.patch(routes.one(names.NODE_HEALTHS, node.name), body)
             self.healths.absorb(records.answered(answer))
         except RequestFailed as error:
@@ -135,9 +160,17 @@ def _bounded(rails: Rails) -> Rails:
     return Rails(rails.order[:RAILS_MAX], tuple(miscabled))
 
 
+def _measured(content: Mapping[str, Any]) -> Json:
+    """What follows from benchmarks alone."""
+    return {name: content[name] for name in ("relativeSpeed", "slow") if name in content}
+
+
+def _owner(node: NodeRecord) -> Json:
+    return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+
+
 def _body(node: NodeRecord, content: Json) -> Json:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-    metadata = {"name": node.name, "ownerReferences": [owner]}
+    metadata = {"name": node.name, "ownerReferences": [_owner(node)]}
     return {
         "apiVersion": names.API_VERSION,
         "kind": "NodeHealth",

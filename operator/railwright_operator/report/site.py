@@ -16,7 +16,6 @@ from railwright_kube.client import Api
 from railwright_operator.discovery import Discovery, FabricState
 from railwright_operator.report import fabric
 from railwright_operator.report.fabric import FabricSummary
-from railwright_operator.report.node_healths import NodeHealthReporter
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.records import NodeRecord
 from railwright_operator.watch.site import Site, SiteObject
@@ -43,7 +42,6 @@ class SiteReporter:
     jobs: Jobs
     discovery: Discovery
     unsurveyed: Callable[[], Iterable[str]]
-    healths: NodeHealthReporter
     absorb: Callable[[str, Mapping[str, Any]], None]
     nodes: Mapping[str, NodeRecord]
     clock: Callable[[], float]
@@ -65,9 +63,8 @@ class SiteReporter:
             await self.report()
 
     async def report(self) -> None:
-        """Write the changed statuses. A failure of one object is logged, not raised."""
-        for name, status in self._queues().items():
-            await self._write(names.QUEUES, self.site.queue(name), status)
+        """Write the changed statuses, the Fabric first, as decisions depend on it. A failure of one
+        object is logged, not raised."""
         try:
             status = await self._fabric()
         except Exception as error:
@@ -75,11 +72,8 @@ class SiteReporter:
             logger.exception("status rendering failed", extra=extra)
         else:
             await self._write(names.FABRICS, self.site.fabric, status)
-        try:
-            await self.healths.report()
-        except Exception as error:
-            extra = {"kind": names.NODE_HEALTHS, "error": str(error)}
-            logger.exception("status rendering failed", extra=extra)
+        for name, status in self._queues().items():
+            await self._write(names.QUEUES, self.site.queue(name), status)
 
     def _queues(self) -> dict[str, Status]:
         waiting: collections.Counter[str] = collections.Counter()
@@ -105,7 +99,7 @@ class SiteReporter:
             self.clock,
             agents=agents,
             unsurveyed=self.unsurveyed(),
-            unfit=self._summary.problems,
+            unpublished=(*self._summary.problems, *filter(None, [self.discovery.delay])),
         )
         agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
         return self._summary.status | self._topology(found) | agents_status | problems
@@ -119,6 +113,8 @@ class SiteReporter:
         held = self.site.fabric
         is_kept = held is not None and "topology" in held.status
         if is_kept and found.fabric.networks and not self.discovery.is_caught_up:
+            return {}
+        if self._summary.topology is None:
             return {}
         return {"topology": self._summary.topology}
 

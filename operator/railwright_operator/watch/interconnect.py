@@ -40,6 +40,11 @@ class InterconnectCache:
             logger.exception("topology of fabric not read", extra={"error": str(error)})
         self._first.set()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the Fabric has had a topology."""
+        return self._first.is_set()
+
     async def wait_first(self, timeout_s: float) -> None:
         """Wait until the Fabric has a topology, at most this long."""
         with contextlib.suppress(TimeoutError):

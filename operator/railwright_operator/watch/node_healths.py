@@ -30,7 +30,8 @@ PROJECTION = projections.of(HealthObject, "NodeHealth")
 
 @dataclass(frozen=True, slots=True)
 class HealthRecord:
-    """What is known of a node. ``content`` is the spec as the object has it."""
+    """What is known of the node with this UID; empty if the object has lost its owner. ``content``
+    is the spec as the object has it."""
 
     uid: str
     name: str
@@ -51,12 +52,12 @@ def record(found: HealthObject) -> HealthRecord:
     except ValueError as error:
         extra = {"node": metadata.name, "error": str(error)}
         logger.warning("health of node not read", extra=extra)
-    owner = metadata.owner_references[0].uid if metadata.owner_references else ""
+    owners = (each.uid for each in metadata.owner_references if each.kind == "Node")
     return HealthRecord(
         metadata.uid,
         metadata.name,
         int(metadata.resource_version),
-        node_uid=owner,
+        node_uid=next(owners, ""),
         rails=rails,
         relative_speed=relative_speed,
         content=found.spec,

@@ -1,0 +1,149 @@
+"""The Fabric has the topology that jobs are placed by, also that of the last leader."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from fixtures.clos import wiring
+from fixtures.office import FABRICS, Office, fabric
+from railwright_api import routes
+from railwright_operator import discovery
+from railwright_operator.discovery import CAUGHT_UP_S, SLOW_S, FileRead
+from railwright_operator.report import fabric as reports
+from railwright_topology import networks
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.hardware_documents import Document
+from railwright_topology.wiring import WiringError
+
+CABLES = [("n0 mlx5_0", "leaf"), ("n1 mlx5_0", "leaf")]
+
+
+async def test_fabric_has_the_topology_that_jobs_are_placed_by() -> None:
+    office = Office()
+    for name in ("n0", "n1", "n2"):
+        office.node(name, old="r0" if name != "n2" else "")
+    places = [{"domains": [""], "nodes": "n2"}, {"domains": ["r0"], "nodes": "n[0-1]"}]
+    level = {"level": "old", "oversubscription": "1.0", "domains": []}
+    assert (await office.report())["topology"] == {"levels": [level], "places": places}
+
+
+def wired(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes with cables."""
+    for name in ("n0", "n1"):
+        office.node(name, old="r0")
+    read = FileRead(File("site", "x", ""), (networks.of(wiring(CABLES)),))
+    monkeypatch.setattr(office.discovery, "_read", (read,))
+
+
+KEPT = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
+
+
+def with_kept_topology(office: Office) -> None:
+    status = {"agents": {"nodes": 2, "silent": 0}, "topology": KEPT}
+    office.add(FABRICS, fabric("old", version=2) | {"status": status})
+
+
+async def test_new_leader_keeps_topology_that_agents_take_part_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only with their reports are front-end cables told from rails, once these are assembled."""
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    office = Office()
+    with_kept_topology(office)
+    wired(office, monkeypatch)
+    assert (await office.report())["topology"] == KEPT
+    office.discovery.due.clear()
+    for name in ("n0", "n1"):
+        await office.discovery.receive_report(name, hardware_documents.written(Document()))
+    assert (await office.report())["topology"] == KEPT
+    await asyncio.wait_for(office.discovery.due.wait(), 5)
+    (place,) = (await office.report())["topology"]["places"]
+    assert place["nodes"] == "n[0-1]"
+
+
+async def test_refused_reports_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents of another version: the new leader has caught up after a time, not at once."""
+    monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
+    office = Office()
+    with_kept_topology(office)
+    wired(office, monkeypatch)
+    for name in ("n0", "n1"):
+        with pytest.raises(WiringError):
+            await office.discovery.receive_report(name, "{}")
+    assert (await office.report())["topology"] == KEPT
+    office.now_s += CAUGHT_UP_S + 1
+    assert (await office.report())["topology"] != KEPT
+
+
+async def test_new_leader_follows_labels_at_once() -> None:
+    office = Office()
+    with_kept_topology(office)
+    office.node("n0", old="r0")
+    (place,) = (await office.report())["topology"]["places"]
+    assert place == {"domains": ["r0"], "nodes": "n0"}
+
+
+async def test_first_topology_is_published_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    status = {"agents": {"nodes": 2, "silent": 0}}
+    office.add(FABRICS, fabric("old", version=2) | {"status": status})
+    wired(office, monkeypatch)
+    (place,) = (await office.report())["topology"]["places"]
+    assert place["nodes"] == "n[0-1]"
+
+
+async def test_new_leader_writes_no_fabric_before_it_has_assembled_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large file takes longer to read than the interval of reports."""
+    office = Office()
+    await office.reporter.report()
+    assert office.store.count("patch", "fabrics") == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(discovery, "_put_together", lambda *_, **__: 1 / 0)
+        status = await office.report()
+    (problem,) = status["problems"]
+    assert problem["message"] == "the last fabric stays in use: ZeroDivisionError"
+    assert not {"topology", "nodes"} & status.keys()
+    office.discovery._again()
+    await office.report()
+    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
+    assert {"topology", "nodes"} <= status.keys()
+
+
+async def test_levels_that_do_not_fit_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    office.node("n0", old="r0")
+    monkeypatch.setattr(reports, "TOPOLOGY_BYTES_MAX", 90)
+    status = await office.report()
+    assert status["topology"] == {"levels": [], "places": [{"domains": [], "nodes": "n0"}]}
+    (problem,) = status["problems"]
+    words = "levels are left out, as the Fabric would be too large: old"
+    assert problem == {"key": "topology", "message": words}
+    monkeypatch.setattr(reports, "TOPOLOGY_BYTES_MAX", 9)
+    office.node("n1", old="r0")
+    after = await office.report()
+    assert after["topology"] == status["topology"]
+    assert "do not fit the Fabric" in after["problems"][0]["message"]
+
+
+async def test_read_that_hangs_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    office, goes_on = Office(), threading.Event()
+    await office.report()
+    office.discovery.due.set()
+    monkeypatch.setattr(discovery, "_read_all", lambda *_: goes_on.wait(10))
+    running = asyncio.create_task(office.discovery.run())
+    try:
+        await asyncio.sleep(0)
+        office.now_s += SLOW_S + 1
+        await office.reporter.report()
+        status = office.store.objects[routes.one(FABRICS, "default")]["status"]
+        assert "for more than 60 s" in status["problems"][0]["message"]
+    finally:
+        goes_on.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
