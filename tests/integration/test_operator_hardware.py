@@ -65,6 +65,7 @@ def test_agent_inventory_and_its_conflicts_are_on_fabric(
     (kind,) = status["hardware"]
     assert kind["found"] == "8 accelerators 10de:2330, 8 rails at 200 Gb/s, 2 front-end at 200 Gb/s"
     assert kind["unknown"] == ["how accelerators are linked beside PCIe"]
+    waiting.until(lambda: "hardware" in _health(site, one), "its health", deadline_s=20)
     health = _health(site, one)
     assert health["hardware"] == kind["found"]
     assert health["sources"] == ["agents"]

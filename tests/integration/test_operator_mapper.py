@@ -65,12 +65,16 @@ def is_mapped_again(site: Site, floor: Floor) -> None:
 
 
 def test_killed_while_idle_no_mapping_is_lost(site: Site, floor: Floor) -> None:
+    """Others are started before a request comes. A busy machine can take longer for that than a
+    gang waits: that is late, and not lost."""
     before = until_all_run(site)
     for pid in before:
         kill(pid)
-    job = floor.apply("a", **GANG)
-    job.until_bound()
-    assert truncated(floor, "a") is None
+    waiting.until(
+        lambda: {*before}.isdisjoint(until_all_run(site)), "other processes", deadline_s=30
+    )
+    floor.apply("a", **GANG).until_bound()
+    assert truncated(floor, "a") in (None, "MappingLate")
     is_mapped_again(site, floor)
 
 
