@@ -180,7 +180,7 @@ bench-gang: binaries ## time until gangs run, compared with a plain client; abou
 	@cd tests && ../$(PYTHON) -m bench.bench_gang
 
 .PHONY: bench-scale
-bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; about 20 minutes
+bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; 20 to 45 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
 .PHONY: bench-bulk

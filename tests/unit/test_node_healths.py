@@ -185,6 +185,8 @@ async def test_nothing_is_written_before_the_first_assembly(store: Store) -> Non
     await Leader(store).report(fact_sources={})
     leader = Leader(store)
     leader.discovery._began_s = 0.0
+    leader.now_s += CAUGHT_UP_S + 1
+    assert leader.discovery.is_caught_up
     await leader.reporter.report()
     assert "rails" in leader.content()
 

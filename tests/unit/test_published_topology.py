@@ -50,7 +50,7 @@ def with_kept_topology(office: Office) -> None:
 async def test_new_leader_keeps_topology_that_agents_take_part_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only with their reports are front-end cables told from rails, once these are assembled."""
+    """Their reports, once assembled, separate front-end cables from rails."""
     monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
     office = Office()
     with_kept_topology(office)

@@ -69,7 +69,7 @@ class NodeHealthReporter:
         """Write the objects that differ from what was found. A failed write is logged, and tried
         again with the next report. What the last leader found stays until agents have reported: a
         device is slow by comparison with those of other nodes."""
-        if not self.discovery.is_assembled or not self.discovery.is_caught_up:
+        if not self.discovery.is_caught_up:
             return
         found = self.discovery.found
         if found.fabric is not self._fabric:
@@ -101,7 +101,7 @@ class NodeHealthReporter:
                 return None  # The agent is silent: its last report stays.
             if node.name not in self._measured:
                 # An agent that restarted cannot measure a busy node before its training ends.
-                content = _measured(held.content) | content
+                content = _benchmark_fields(held.content) | content
         return None if held.content == content and held.node_uid else content
 
     async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> None:
@@ -160,7 +160,7 @@ def _bounded(rails: Rails) -> Rails:
     return Rails(rails.order[:RAILS_MAX], tuple(miscabled))
 
 
-def _measured(content: Mapping[str, Any]) -> Json:
+def _benchmark_fields(content: Mapping[str, Any]) -> Json:
     """What follows from benchmarks alone."""
     return {name: content[name] for name in ("relativeSpeed", "slow") if name in content}
 

@@ -1,6 +1,6 @@
 """The interconnect as the Fabric object has it: all that decisions use of the network's topology.
 
-So a new leader decides by what the last one found, and whoever discovers the topology may be down.
+So a new leader decides by what the last one found, also before it has found anything itself.
 """
 
 from __future__ import annotations
