@@ -14,7 +14,8 @@ PYTEST := $(PYTHON) -m pytest
 SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
-TYPED := operator/railwright_api operator/railwright_cli operator/railwright_operator \
+TYPED := operator/railwright_api operator/railwright_cli operator/railwright_controllers \
+	operator/railwright_operator operator/railwright_process operator/railwright_watch \
 	operator/railwright_conversion operator/railwright_kube operator/railwright_mapper \
 	scheduler/railwright_scheduler topology/railwright_agent topology/railwright_topology \
 	worker/railwright $(wildcard testbed/railwright_testbed testbed/railwright_demo) tests

@@ -205,12 +205,21 @@ class SourceFound(Part):
 
 
 class AgentCounts(Part):
-    """Node agents that reported since the current leader started."""
+    """Node agents that reported since the controllers started."""
 
     nodes: Count
     """Number of nodes whose agent reported."""
     silent: Count = 0
     """Number of agents without a report for fifteen minutes."""
+
+
+class Freshness(Part):
+    """How recent this status is. It is written once a minute."""
+
+    checked: Time
+    """Time at which the controllers last compared the sources with this status."""
+    oldest_report: Time | None = None
+    """Time of the oldest one of the agents' last reports; absent if there are none."""
 
 
 class NodeHardware(Part):
@@ -280,6 +289,8 @@ class FabricStatus(Part):
     """Sources of topology information, the most trusted first."""
     agents: AgentCounts | None = None
     """Node agents."""
+    freshness: Freshness | None = None
+    """How recent this status is; old if the controllers are down."""
     hardware: Annotated[tuple[NodeHardware, ...], Field(max_length=HARDWARE_MAX)] = ()
     """Hardware of the nodes by kind; the most frequent kinds, if there are more."""
     measured_nodes: Count | None = None
@@ -308,7 +319,7 @@ class Fabric(Resource):
     spec: FabricSpec = FabricSpec()
     """Configuration of topology discovery."""
     status: FabricStatus | None = None
-    """Discovered topology; written by the operator."""
+    """Discovered topology; written by the controllers."""
 
 
 DEFINITION = Definition(
@@ -321,6 +332,7 @@ DEFINITION = Definition(
         Column("Domains", ".status.summary"),
         Column("Conflicts", ".status.conflictCount", "integer"),
         Column("Problems", ".status.problemCount", "integer"),
+        Column("Checked", ".status.freshness.checked", "date"),
         AGE,
     ),
 )

@@ -176,3 +176,14 @@ class ConfigMap(Struct, rename="camel", frozen=True):
 def written(quantity: Any) -> str:
     """An amount, as a string or a number."""
     return quantity if isinstance(quantity, str) else str(quantity.string)
+
+
+UNSAID = Condition()
+
+
+def condition(status: PodStatus | NodeStatus, kind: str) -> Condition:
+    """The condition of this type; an empty one if there is none."""
+    for each in status.conditions:
+        if each.type == kind:
+            return each
+    return UNSAID

@@ -20,7 +20,7 @@ from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pulls import Pulls
-from railwright_operator.watch.records import NodeRecord, PodRecord, Waiting
+from railwright_operator.watch.records import PodRecord, Waiting
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S
 from railwright_scheduler.attempt.hang import Watch
 from railwright_scheduler.attempt.phases import Phase
@@ -38,6 +38,7 @@ from railwright_scheduler.model.evidence import (
     PodState,
 )
 from railwright_scheduler.model.rank_layout import RankLayout
+from railwright_watch.nodes import NodeRecord
 
 OOM_KILLED = "OOMKilled"
 INVALID_NAME = "InvalidImageName"

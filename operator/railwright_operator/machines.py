@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from railwright_conversion import machines
-from railwright_operator.watch.node_healths import HealthRecord
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Node, Unavailable
 from railwright_scheduler.usage import NodeUsage, capped, with_usage
 from railwright_topology.interconnect import Interconnect
 from railwright_topology.relative_speed import EVEN
+from railwright_watch.node_healths import HealthRecord
+from railwright_watch.nodes import NodeRecord
 
 CONDITION_TAINTS = frozenset(
     {

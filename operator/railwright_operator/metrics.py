@@ -6,68 +6,10 @@ pod sends, so the number of series is bounded whatever arrives.
 
 from __future__ import annotations
 
-from functools import partial
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from railwright_kube.metrics import SECONDS_BUCKETS, ApiMetrics, WatchMetrics
-
-SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-
-
-class HeartbeatMetrics:
-    """Series of the server that launchers send heartbeats to."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        self.requests = counter(
-            "railwright_heartbeat_requests_total",
-            "Messages from launchers by path and HTTP status.",
-            ("path", "code"),
-        )
-        self.token_checks = counter(
-            "railwright_token_checks_total",
-            "Token verifications by outcome; cached good tokens do not count.",
-            ("outcome",),
-        )
-        self.evictions = counter(
-            "railwright_heartbeat_evictions_total",
-            "Connections closed at a limit: too many without a verified token, or of one pod.",
-        )
-
-
-class SurveyMetrics:
-    """Series of the surveys of the network."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        self.due = Gauge(
-            "railwright_survey_due_nodes",
-            "Nodes to be measured that no survey contains.",
-            registry=registry,
-        )
-        self.polling = Gauge(
-            "railwright_survey_polling_nodes",
-            "Nodes to be measured whose agents poll for probe tasks.",
-            registry=registry,
-        )
-        self.surveys = counter(
-            "railwright_surveys_total",
-            "Surveys of the network by probes; a survey that placed no node failed.",
-            ("outcome",),
-        )
-        self.seconds = Histogram(
-            "railwright_survey_seconds",
-            "Time that a survey took.",
-            buckets=SURVEY_BUCKETS,
-            registry=registry,
-        )
-        self.pairs = counter(
-            "railwright_survey_pairs_total", "Different pairs of nodes that surveys measured."
-        )
-        self.probes = counter(
-            "railwright_probes_total", "Probe tasks of agents, by outcome.", ("outcome",)
-        )
+from railwright_process.server_metrics import ServerMetrics
 
 
 class MappingMetrics:
@@ -99,8 +41,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.api = ApiMetrics(registry)
         self.watch = WatchMetrics(registry)
-        self.heartbeats = HeartbeatMetrics(registry)
-        self.surveys = SurveyMetrics(registry)
+        self.heartbeats = ServerMetrics(registry, "heartbeat")
         self.mappings = MappingMetrics(registry)
         self.loop_lag_s = Histogram(
             "railwright_loop_lag_seconds",

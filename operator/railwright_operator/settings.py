@@ -5,14 +5,10 @@ Everything else is a constant in the module that uses it.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class SettingsError(ValueError):
-    """An option that cannot be used: its name, the value seen, what was expected."""
+from railwright_process import environment as options
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +33,16 @@ class Settings:
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the settings. Raises SettingsError with the variable that is missing or invalid."""
     return Settings(
-        launcher_image=_required(
+        launcher_image=options.required(
             environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"
         ),
-        heartbeat_url=_required(
+        heartbeat_url=options.required(
             environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator over HTTP"
         ),
-        heartbeat_address=_address(environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470"),
-        probe_address=_address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
-        namespace=environment.get("RAILWRIGHT_NAMESPACE", "railwright-system"),
-        identity=environment.get("RAILWRIGHT_IDENTITY")
-        or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}",
+        heartbeat_address=options.address(
+            environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470"
+        ),
+        probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
+        namespace=options.namespace(environment),
+        identity=options.identity(environment),
     )
-
-
-def _required(environment: Mapping[str, str], name: str, expected: str) -> str:
-    value = environment.get(name, "")
-    if not value:
-        raise SettingsError(f"{name} is not set: expected {expected}")
-    return value
-
-
-def _address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
-    text = environment.get(name, default)
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise SettingsError(f"{name} is {text!r}: expected host:port, for example {default}")
-    return host, int(port)

@@ -25,12 +25,11 @@ from railwright_operator.watch import job_roles
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
-from railwright_operator.watch.node_healths import NodeHealths
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex, gang_pod
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
-from railwright_operator.watch.site import Site, SiteObject
+from railwright_operator.watch.site import Site
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang, resume_points
@@ -51,6 +50,8 @@ from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
+from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.node_healths import NodeHealths
 
 FORGET_S = 60.0
 """How long after the end of a job messages of its launchers are accepted."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from railwright import protocol
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.records import NodeRecord
 from railwright_scheduler.attempt import breaker
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.model.evidence import SILENT_S, ObservedRank
+from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
 

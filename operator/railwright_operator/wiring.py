@@ -1,13 +1,10 @@
 """Construct all parts of the operator in order. The parts:
 
     Leadership   a thread: holds the Lease; only its holder may write
-    KopfThread   a thread: watches Queues and Fabrics
     Api          the one client to the API server
     Informers    caches of TrainingJobs, Placements, Profiles, Pods, Nodes, Queues, …
-    Discovery    the fabric, assembled from labels, files and reports of agents
     NodeLeaseChecker  the Leases of suspected nodes
-    heartbeats   the server for messages of launchers and agents
-    Surveyor     has agents probe each other where no source has the topology
+    heartbeats   the server for messages of launchers
     Cycle        state, plan, ledger, requests, statuses
     Verification compares informers and invariants with fresh lists
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
@@ -36,7 +33,6 @@ from railwright_operator import metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
-from railwright_operator.heartbeats.agents import Agents
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests
@@ -45,26 +41,20 @@ from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events
 from railwright_operator.report.loop_lag import ListeningClock
-from railwright_operator.report.node_healths import NodeHealthReporter
+from railwright_operator.report.queues import QueueReporter
 from railwright_operator.report.reporter import Reporter
-from railwright_operator.report.site import SiteReporter
 from railwright_operator.settings import Settings
 from railwright_operator.state_builder import StateBuilder
-from railwright_operator.surveys import busy
-from railwright_operator.surveys.surveyor import Surveyor
 from railwright_operator.verification import Verification
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker, lease_of
 from railwright_operator.watchdog import CycleWatchdog
-from railwright_operator.write import pods, probes, profiles
+from railwright_operator.write import pods, profiles
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 
 clock = time.monotonic
-
-AGENT = "railwright-agent"
-"""The service account of node agents, in the operator's namespace."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -84,7 +74,6 @@ class OperatorParts:
 
     def __post_init__(self) -> None:
         self._construct_inputs()
-        self._construct_network()
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
@@ -96,10 +85,7 @@ class OperatorParts:
             self.events.run,
             self.informers.follow_pulls,
             self.verification.run,
-            self.informers.discovery.run,
-            self.site_reporter.run,
-            self.health_reporter.run,
-            self.surveyor.run,
+            self.queue_reporter.run,
         )
 
     def _construct_inputs(self) -> None:
@@ -110,7 +96,6 @@ class OperatorParts:
         self.commits = Commits(self.awake.set)
         self.informers = caches.assemble(
             self.api,
-            self.settings,
             launcher=self.launcher,
             reception_clock=self.received.reception_clock,
             series=self.series.watch,
@@ -120,38 +105,13 @@ class OperatorParts:
         )
         index = self.informers.pod_index
         self.series.mislabelled_pods.set_function(lambda: index.mislabelled)
-        self.lease_checker = NodeLeaseChecker(lease_of(self.api), clock=clock, wake=self.awake.set)
-
-    def _construct_network(self) -> None:
-        informers = self.informers
-        nodes = informers.nodes.records
-        self.surveyor = surveyor = Surveyor(
-            self.received.probe_tasks,
-            site=informers.site,
-            discovery=informers.discovery,
-            nodes=nodes,
-            busy=lambda: busy.of(
-                (node.name for node in nodes.values()), informers.jobs, informers.pod_index
-            ),
-            keep=partial(probes.keep, self.api, self.settings.namespace),
-            metrics=self.series.surveys,
-            clock=clock,
-            wall_clock=time.time,
-            rng=rng(),
-        )
-        self.health_reporter = NodeHealthReporter(
-            self.api, healths=informers.health_objects, discovery=informers.discovery, nodes=nodes
-        )
-        self.site_reporter = SiteReporter(
+        self.queue_reporter = QueueReporter(
             self.api,
-            site=informers.site,
-            jobs=informers.jobs,
-            discovery=informers.discovery,
-            unsurveyed=lambda: surveyor.problems,
-            absorb=informers.absorb,
-            nodes=nodes,
-            clock=clock,
+            site=self.informers.site,
+            jobs=self.informers.jobs,
+            absorb=self.informers.absorb_queue,
         )
+        self.lease_checker = NodeLeaseChecker(lease_of(self.api), clock=clock, wake=self.awake.set)
 
     def _construct_state(self) -> None:
         api, informers, jobs, wake = self.api, self.informers, self.informers.jobs, self.awake.set
@@ -244,11 +204,6 @@ class OperatorParts:
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
             reception_clock=received.reception_clock,
             metrics=self.series.heartbeats,
-            agents=Agents(
-                service_account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
-                on_hardware_report=self.informers.discovery.receive_report,
-                probe_tasks=received.probe_tasks,
-            ),
             clock=clock,
         )
 

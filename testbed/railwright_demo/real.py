@@ -13,7 +13,8 @@ from railwright_demo.scene import Scene
 from railwright_demo.screen import Screen
 from railwright_demo.training_log import TrainingLogs
 from railwright_demo.watched_job import WatchedJob
-from railwright_testbed import Testbed, example_job, operator_process
+from railwright_testbed import Testbed, example_job, service_process
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.example_job import CHECKPOINT_INTERVAL_STEPS, STEPS
 from railwright_testbed.operator_process import OperatorProcess
 
@@ -40,9 +41,11 @@ def play(screen: Screen) -> tuple[Figures, str]:
     """The figures, and kubectl's output for the finished job."""
     screen.report("starting etcd, kube-apiserver, kube-controller-manager and five nodes")
     with Testbed.start("demo", example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed:
-        screen.report("installing the kinds, and the operator's account with its rights")
-        operator_process.install(bed.control_plane, example_job.REPOSITORY)
-        screen.report("starting the operator; it leads once it holds the Lease")
+        screen.report("installing the kinds, and the accounts with their rights")
+        service_process.install(bed.control_plane, example_job.REPOSITORY)
+        screen.report(
+            "starting the controllers and the operator; each leads once it holds its Lease"
+        )
         operator = OperatorProcess(
             bed.control_plane,
             name="operator",
@@ -51,7 +54,7 @@ def play(screen: Screen) -> tuple[Figures, str]:
         )
         checkpoints = bed.shared_directory / "checkpoints"
         checkpoints.mkdir()
-        with operator:
+        with ControllersProcess(bed.control_plane, host=bed.host_address), operator:
             interrupted = _train(bed, screen, operator=operator, loses_a_node=True)
             screen.report("the same training again on the nodes that are left, and nothing happens")
             uninterrupted = _train(bed, screen, operator=operator, loses_a_node=False)

@@ -16,7 +16,8 @@ from railwright_demo.milestones import Milestones
 from railwright_demo.scene import Scene
 from railwright_demo.screen import Screen
 from railwright_demo.watched_job import WatchedJob
-from railwright_testbed import ControlPlane, Kwok, NodeSpec, example_job, operator_process
+from railwright_testbed import ControlPlane, Kwok, NodeSpec, example_job, service_process
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.example_job import CHECKPOINT_INTERVAL_STEPS, STEPS
 from railwright_testbed.operator_process import OperatorProcess
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
@@ -33,14 +34,20 @@ def play(screen: Screen) -> tuple[Figures, str]:
     """The figures, and kubectl's output for the finished job."""
     screen.report("starting etcd, kube-apiserver and kube-controller-manager")
     with ControlPlane.start("demo-simulated") as plane, contextlib.ExitStack() as machines:
-        screen.report("installing the kinds, and the operator's account with its rights")
-        operator_process.install(plane, example_job.REPOSITORY)
+        screen.report("installing the kinds, and the accounts with their rights")
+        service_process.install(plane, example_job.REPOSITORY)
         screen.report("starting five simulated nodes")
         nodes = {spec.name: machines.enter_context(plane.kwok([spec])) for spec in _nodes()}
-        screen.report("starting the operator; it leads once it holds the Lease")
+        screen.report(
+            "starting the controllers and the operator; each leads once it holds its Lease"
+        )
         operator = OperatorProcess(plane, name="operator", host=LOOPBACK, launcher_image=NO_IMAGE)
         played = Played(STEPS, CHECKPOINT_INTERVAL_STEPS)
-        with operator, SimulatedLaunchers(plane, played) as launchers:
+        with (
+            ControllersProcess(plane),
+            operator,
+            SimulatedLaunchers(plane, played) as launchers,
+        ):
             found, timeline = _lose_a_node(
                 plane, screen, operator=operator, nodes=nodes, launchers=launchers
             )

@@ -12,11 +12,12 @@ from railwright_testbed import (
     binaries,
     example_job,
     faults,
-    operator_process,
     requirements,
+    service_process,
     state_folder,
     sweeping,
 )
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.errors import TestbedError
 from railwright_testbed.operator_process import OperatorProcess
 from railwright_testbed.state_folder import StateFolder
@@ -70,16 +71,19 @@ def _up(name: str, racks: dict[str, int], *, gpus_per_node: int) -> int:
             )
             return EXIT_FAILED
     bed = Testbed.start(name, racks, gpus_per_node=gpus_per_node)
-    operator_process.install(bed.control_plane, example_job.REPOSITORY)
+    service_process.install(bed.control_plane, example_job.REPOSITORY)
     operator = OperatorProcess(
         bed.control_plane,
         name="operator",
         host=bed.host_address,
         launcher_image=bed.launcher_image,
     )
+    controllers = ControllersProcess(bed.control_plane, host=bed.host_address)
+    controllers.start()
     operator.start()
     _print_usage(bed, name)
     operator.release()
+    controllers.release()
     bed.detach()
     return 0
 
@@ -99,7 +103,7 @@ def _print_usage(bed: Testbed, name: str) -> None:
     print(f"kubectl: {kubectl}")
     print(f"pod image: {bed.image}; pods reach this machine at {bed.host_address}")
     print(f"volume for checkpoints (hostPath): {checkpoints}")
-    print("The operator runs. To apply a job, describe it, and kill a node:")
+    print("The operator and the controllers run. To apply a job, describe it, and kill a node:")
     print(f"  {kubectl} apply -f {example}")
     print(f"  {kubectl} describe tj ddp")
     print(f"  {program} kill-node {bed.nodes[0].name} --name {name}")

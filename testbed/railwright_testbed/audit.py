@@ -1,8 +1,8 @@
 """The audit log of the API server: requests, their users, and their responses.
 
-It has every request of the operator, and every deletion of a pod by any user: objects record who
-wrote them, but not who deleted them. A deletion has the pod's last version, and so the revision of
-the deletion.
+It has every request of the operator and of the controllers, and every deletion of a pod by any
+user: objects record who wrote them, but not who deleted them. A deletion has the pod's last
+version, and so the revision of the deletion.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 Json = dict[str, Any]
 
 OPERATOR = "system:serviceaccount:railwright-system:railwright-operator"
+CONTROLLERS = "system:serviceaccount:railwright-system:railwright-controllers"
 
 # Each request is one line: a watch when it begins, anything else when it is answered.
 _POLICY = {
@@ -33,13 +34,13 @@ _POLICY = {
         },
         {
             "level": "Metadata",
-            "users": [OPERATOR],
+            "users": [OPERATOR, CONTROLLERS],
             "verbs": ["watch"],
             "omitStages": ["RequestReceived", "ResponseComplete"],
         },
         {
             "level": "Metadata",
-            "users": [OPERATOR],
+            "users": [OPERATOR, CONTROLLERS],
             "omitStages": ["RequestReceived", "ResponseStarted"],
         },
     ],
@@ -113,7 +114,7 @@ def used(path: Path, user: str) -> collections.Counter[Right]:
     """The requests of a user so far, counted; ``total()`` is their number.
 
     Requests without a resource, such as discovery, are left out. Of other users than the operator
-    only deletions of pods are recorded.
+    and the controllers, only deletions of pods are recorded.
     """
     return collections.Counter(
         Right(one.verb, one.group, one.resource, one.subresource, one.namespace)

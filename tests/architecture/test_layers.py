@@ -31,6 +31,7 @@ OUTSIDE_PACKAGES = {
         {
             "aiohttp",
             "google",
+            "jwt",
             "kubernetes",
             "msgspec",
             "orjson",
@@ -41,17 +42,21 @@ OUTSIDE_PACKAGES = {
         }
     ),
     "operator/railwright_mapper": frozenset({"msgspec"}),
+    "operator/railwright_process": frozenset(
+        {"aiohttp", "orjson", "prometheus_client", "pythonjsonlogger"}
+    ),
+    "operator/railwright_watch": frozenset({"msgspec"}),
+    "operator/railwright_controllers": frozenset(
+        {"kopf", "msgspec", "orjson", "prometheus_client"}
+    ),
     "operator/railwright_operator": frozenset(
         {
             "aiohttp",
-            "jwt",
-            "kopf",
             "kubernetes",
             "msgspec",
             "numpy",
             "orjson",
             "prometheus_client",
-            "pythonjsonlogger",
             "pydantic",
         }
     ),

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from architecture import pages, tree
 from architecture.tree import Finding
 from railwright import launcher
 from railwright_agent.__main__ import main as agent
 from railwright_cli.__main__ import main as cli
+from railwright_controllers import metrics as controllers_metrics
+from railwright_operator import metrics as operator_metrics
+from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_testbed import images
 
 METRIC = re.compile(r"railwright_[a-z_]+")
@@ -25,16 +29,20 @@ LABEL = re.compile(r"railwright\.dev/[a-z]+(?:-[a-z]+)*\b(?!:)")
 FIELD = re.compile(r"\.?(?:status|spec)(?:\.[a-zA-Z]+(?:\[\])?)+")
 REASON = re.compile(r"(?:[A-Z][a-z]+)+")
 VERSION = re.compile(r"railwright\.dev/v\d")
-METRIC_FILES = ("metrics.py", "report/cycle_metrics.py", "../railwright_kube/metrics.py")
 REASON_FILES = ("status.py", "job_events.py", "reporter.py")
 POD_FIELDS = {"spec.nodeName"}
 NO_REASONS = {"True", "False", "Not"}
 OPERATOR = tree.ROOT / "operator/railwright_operator"
-SETTINGS = OPERATOR / "settings.py"
+SETTINGS = (
+    OPERATOR / "settings.py",
+    tree.ROOT / "operator/railwright_controllers/settings.py",
+    tree.ROOT / "operator/railwright_process/environment.py",
+)
 
 
 def test_every_metric_is_documented() -> None:
-    defined = _defined(OPERATOR / name for name in METRIC_FILES)
+    defined = _series(operator_metrics.Metrics, CycleMetrics)
+    defined |= _series(controllers_metrics.ControllerMetrics)
     assert len(defined) > 20
     named = {word for page in pages.pages() for word in pages.code_words(page)}
     assert not (missing := sorted(defined - named)), f"not in docs/operating.md: {missing}"
@@ -43,11 +51,15 @@ def test_every_metric_is_documented() -> None:
     assert not stale, f"no such metric: {stale}"
 
 
-def _defined(files: Iterator[Path]) -> set[str]:
-    found: set[str] = set()
-    for file in files:
-        found |= {text for text in _strings(file) if METRIC.fullmatch(text)}
-    return found
+def _series(*constructors: Callable[[CollectorRegistry], object]) -> set[str]:
+    """The names of the series of one process, as Prometheus reads them."""
+    registry = CollectorRegistry()
+    constructed = [construct(registry) for construct in constructors]
+    assert constructed
+    return {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name
+        for metric in registry.collect()
+    }
 
 
 def test_every_reason_of_a_status_or_an_event_is_documented() -> None:
@@ -69,8 +81,8 @@ def test_every_setting_is_documented_and_every_variable_exists() -> None:
     }
     named = {found for path in _written() for found in VARIABLE.findall(tree.text_of(path))}
     assert not named - defined, f"no such environment variable: {named - defined}"
-    settings = {text for text in _strings(SETTINGS) if VARIABLE.fullmatch(text)}
-    assert len(settings) > 4
+    settings = {text for path in SETTINGS for text in _strings(path) if VARIABLE.fullmatch(text)}
+    assert len(settings) > 6
     assert not settings - named, f"not in docs/operating.md: {settings - named}"
 
 

@@ -13,10 +13,13 @@ PRODUCT = ("operator", "scheduler", "topology", "worker")
 PACKAGES = (
     "operator/railwright_api",
     "operator/railwright_cli",
+    "operator/railwright_controllers",
     "operator/railwright_operator",
     "operator/railwright_conversion",
     "operator/railwright_kube",
     "operator/railwright_mapper",
+    "operator/railwright_process",
+    "operator/railwright_watch",
     "scheduler/railwright_scheduler",
     "topology/railwright_agent",
     "topology/railwright_topology",

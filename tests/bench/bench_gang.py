@@ -79,6 +79,7 @@ def main() -> None:
     results = Results()
     with (
         gang_site.opened(chosen.nodes, lease_s=LEASE_S) as site,
+        gang_site.controlled(site),
         gang_site.operated(site) as operator,
     ):
         site.namespace("bench")

@@ -14,8 +14,10 @@ stdout; the command fails where a figure is above its bound.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
+import gzip
 import os
 import re
 import resource
@@ -33,7 +35,9 @@ from bench import gang_site
 from bench.gang_site import GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
+from railwright_testbed.service_process import NAMESPACE
 
 RUNNING, GANG, OTHERS_NODES = 8, 4, 128
 LARGE_GANG = 2_000
@@ -43,6 +47,8 @@ DEADLINE_S = 120.0
 OTHERS_S_MAX, OPERATOR_S_MAX = 5.0, 20.0
 FAULT_EVERY_S = 0.2
 FLOOD_CONNECTIONS = 64
+CABLES, LONG = 27_000, "x" * 230
+DOWN_S = 600.0
 
 WORKLOAD: Json = {
     "transformer": {
@@ -69,7 +75,7 @@ def main() -> int:
         site.namespace("running")
         site.namespace("bench")
         site.namespace("large")
-        with gang_site.operated(site) as operator:
+        with gang_site.controlled(site) as controllers, gang_site.operated(site) as operator:
             asyncio.run(gang_site.apply(site, [_job("running", at, GANG) for at in range(RUNNING)]))
             waiting.until(
                 lambda: len(_attempts(site, "running")) == RUNNING, "gangs", deadline_s=DEADLINE_S
@@ -79,12 +85,20 @@ def main() -> int:
                 "mapper killed": _each_mapper(lambda pid: os.kill(pid, signal.SIGKILL)),
                 "mapper hung": _each_mapper(lambda pid: os.kill(pid, signal.SIGSTOP)),
                 "mapper out of memory": _each_mapper(_starve),
-                "agents flooding": _flooded,
             }
             cases = [
                 _case(site, name, usual_s, functools.partial(fault, operator))
                 for name, fault in faults.items()
             ]
+            beside: dict[str, Callable[[], AbstractContextManager[None]]] = {
+                "agents flooding": lambda: _flooded(controllers),
+                "controllers killed": lambda: _without(site, controllers),
+                "controllers hung on a file of 30 MB": lambda: _large_file(site),
+                "controllers down for 10 minutes": lambda: _without(
+                    site, controllers, seconds=DOWN_S
+                ),
+            }
+            cases += [_case(site, name, usual_s, fault) for name, fault in beside.items()]
             cases.append(_large_gang(site, operator, usual_s))
             with _standby(site):
                 cases.append(
@@ -212,8 +226,8 @@ def _attempts(site: GangSite, namespace: str) -> dict[str, int]:
 
 def _facts(site: GangSite) -> dict[str, Any]:
     """The network and the nodes in the status of the Fabric."""
-    status = site.get(f"/apis/{names.API_VERSION}/{names.FABRICS}")["items"][0]["status"]
-    kept = ("nodes", "summary", "domains", "networks", "rails", "sources", "hardware")
+    status = site.fabric()
+    kept = ("nodes", "summary", "domains", "topology", "networks", "rails", "sources", "hardware")
     return {key: status[key] for key in (*kept, "measuredNodes") if key in status}
 
 
@@ -253,16 +267,65 @@ def _starve(pid: int) -> None:
 
 
 @contextmanager
-def _flooded(operator: OperatorProcess) -> Iterator[None]:
+def _flooded(controllers: ControllersProcess) -> Iterator[None]:
     """Agents whose tokens are not valid send as fast as they can, each on a new connection."""
     program = Path(__file__).with_name("agent_flood.py")
-    command = [sys.executable, str(program), operator.url, str(FLOOD_CONNECTIONS)]
+    command = [sys.executable, str(program), controllers.url, str(FLOOD_CONNECTIONS)]
     with subprocess.Popen(command) as process:
         try:
             yield
             assert process.poll() is None, "the flood ended before the jobs were decided"
         finally:
             process.kill()
+
+
+@contextmanager
+def _without(
+    site: GangSite, controllers: ControllersProcess, *, seconds: float = 0.0
+) -> Iterator[None]:
+    """The controllers are killed, and start again after the block, and after as many seconds."""
+    end_s, checked = time.monotonic() + seconds, _checked(site)
+    controllers.stop()
+    while time.monotonic() < end_s - JOBS * EVERY_S:
+        time.sleep(1.0)
+    yield
+    controllers.start()
+    waiting.until(lambda: _checked(site) > checked, "a checked Fabric", deadline_s=DEADLINE_S)
+
+
+@contextmanager
+def _large_file(site: GangSite) -> Iterator[None]:
+    """The cables of a network of other hosts arrive, in the largest file that is read."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    labels = {names.LABEL_FABRIC: names.SINGLETON}
+    metadata = {"name": "cables", "labels": labels}
+    packed = base64.b64encode(gzip.compress(_cables(), 9)).decode()
+    body = {"metadata": metadata, "binaryData": {"ibnetdiscover.txt.gz": packed}}
+    site.request("POST", path, body)
+    yield
+    site.request("DELETE", f"{path}/cables")
+    checked = _checked(site)
+    waiting.until(lambda: _checked(site) > checked, "a checked Fabric", deadline_s=DEADLINE_S)
+
+
+def _cables() -> bytes:
+    """What ibnetdiscover prints of single cables between hosts and switches, some 30 MB. The names
+    are long, so that they fit into a ConfigMap when they are compressed."""
+    lines = []
+    for at in range(CABLES):
+        host, switch = f"h{at}{LONG} mlx5_0", f"s{at}{LONG}"
+        lines += [
+            f'Switch 1 "S-{at:x}" # "{switch}"',
+            f'[1] "H-{at:x}"[1] # "{host}" lid 1 4xNDR',
+            f'Ca 1 "H-{at:x}" # "{host}"',
+            f'[1] "S-{at:x}"[1] # "{switch}" lid 1 4xNDR',
+        ]
+    return "\n".join(lines).encode()
+
+
+def _checked(site: GangSite) -> str:
+    """When the controllers last compared the sources with the Fabric."""
+    return str(site.fabric().get("freshness", {}).get("checked", ""))
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def main() -> None:
         log_progress(f"{nodes * OTHERS_A_NODE} pods of others")
         asyncio.run(_create_all(site, "/api/v1/namespaces/others/pods", _others(nodes)))
         _until_running(site, "others", nodes * OTHERS_A_NODE)
-        with gang_site.operated(site) as operator:
+        with gang_site.controlled(site) as controllers, gang_site.operated(site) as operator:
             log_progress(f"{running} jobs that run, {QUEUED} that wait")
             asyncio.run(_create_all(site, _jobs_path(), _running(running)))
             _until_settled(site, {"Starting": running})
@@ -62,6 +62,7 @@ def main() -> None:
             log_progress("pods listed in JSON and in protobuf")
             forms = asyncio.run(list_forms.json_over_protobuf(site))
             figures = idle | forms | _restarted(site, operator)
+            figures["controllers_rss_mib"] = round(gang_site.process_mib(controllers.pid))
         gang_site.report({"nodes": nodes, "pods": _count(site)} | figures)
 
 

@@ -20,9 +20,10 @@ import aiohttp
 import orjson
 
 from railwright_api import names
-from railwright_testbed import ControlPlane, NodeSpec, api_client, operator_process, waiting
+from railwright_testbed import ControlPlane, NodeSpec, api_client, service_process, waiting
 from railwright_testbed.api_client import ApiClient
 from railwright_testbed.control_plane import ControlPlaneOptions
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
 
 Json = dict[str, Any]
@@ -57,13 +58,19 @@ class GangSite:
         """What is at this path; a connection kept between two rounds would have been closed."""
         return self.request("GET", path)
 
-    def request(self, method: str, path: str) -> Json:
+    def fabric(self) -> Json:
+        """The status of the Fabric; empty while there is none."""
+        found = self.get(f"/apis/{names.API_VERSION}/{names.FABRICS}")["items"]
+        status: Json = found[0].get("status", {}) if found else {}
+        return status
+
+    def request(self, method: str, path: str, body: Json | None = None) -> Json:
         """One request as the cluster's administrator."""
         plane = self.plane
         with closing(
             ApiClient(plane.url, ca_file=plane.ca_file, token=plane.token, timeout_s=120.0)
         ) as client:
-            return client.request(method, path)
+            return client.request(method, path, body=body)
 
     def namespace(self, name: str) -> None:
         """A namespace in which pods can be made."""
@@ -171,7 +178,7 @@ def opened(nodes: int, *, lease_s: int = LEASE_S) -> Iterator[GangSite]:
     """A cluster of so many nodes, with our kinds and the operator's rights, and no operator."""
     options = ControlPlaneOptions(node_lease_s=lease_s, node_grace_s=lease_s + 10, recorded=False)
     with ControlPlane.start("bench", options=options) as plane:
-        operator_process.install(plane, ROOT)
+        service_process.install(plane, ROOT)
         log_progress(f"{nodes} simulated nodes")
         specs = [_node(number) for number in range(nodes)]
         with plane.kwok(specs):
@@ -187,6 +194,14 @@ def operated(site: GangSite) -> Iterator[OperatorProcess]:
     with process:
         ledgers = f"/apis/{names.API_VERSION}/{names.LEDGERS}"
         waiting.until(lambda: site.get(ledgers)["items"], "a leader", deadline_s=60)
+        yield process
+
+
+@contextmanager
+def controlled(site: GangSite) -> Iterator[ControllersProcess]:
+    """The controllers as in production; they have published the topology."""
+    with ControllersProcess(site.plane) as process:
+        waiting.until(lambda: site.fabric().get("topology"), "a topology", deadline_s=60)
         yield process
 
 
@@ -229,10 +244,11 @@ async def apply(site: GangSite, jobs: Sequence[Json]) -> float:
 
 def resident_mib(operator: OperatorProcess) -> float:
     """The most memory that the operator and the processes of its mapper have held, in MiB."""
-    return sum(map(_resident_mib, (operator.pid, *operator.mapper_pids())))
+    return sum(map(process_mib, (operator.pid, *operator.mapper_pids())))
 
 
-def _resident_mib(pid: int) -> float:
+def process_mib(pid: int) -> float:
+    """The most memory that a process has held, in MiB."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)
     assert found is not None, text

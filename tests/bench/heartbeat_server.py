@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fixtures.heartbeat_gangs import Gangs
 from fixtures.tokens import SigningKey
-from railwright_operator import garbage
+from railwright_process import garbage
 
 
 async def main() -> None:

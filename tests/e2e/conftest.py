@@ -13,7 +13,8 @@ from fixtures import training
 from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training
 from history import recorded
-from railwright_testbed import Testbed, missing_for_real_nodes, operator_process, waiting
+from railwright_testbed import Testbed, missing_for_real_nodes, service_process, waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,14 +31,15 @@ def cluster() -> Iterator[Cluster]:
     missing = missing_for_real_nodes()
     assert not missing, f"real nodes are impossible here: {missing}"
     with Testbed.start(name="e2e") as bed:
-        operator_process.install(bed.control_plane, ROOT)
-        with OperatorProcess(
+        service_process.install(bed.control_plane, ROOT)
+        operator = OperatorProcess(
             bed.control_plane,
             name="operator",
             host=bed.host_address,
             launcher_image=bed.launcher_image,
-        ) as operator:
-            yield Cluster(bed, operator)
+        )
+        with ControllersProcess(bed.control_plane, host=bed.host_address) as controllers, operator:
+            yield Cluster(bed, operator, controllers)
             recorded.demand_sound_history(bed.control_plane)
 
 

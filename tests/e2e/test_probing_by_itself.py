@@ -74,7 +74,7 @@ def _agents(
         (folder / name).mkdir()
         (folder / name / "token").write_text(tokens.token(node))
         command = [sys.executable, "-m", "railwright_agent", "report", f"--root={folder / name}"]
-        command += [f"--operator=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
+        command += [f"--controllers=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
         commands[name] = network.in_namespace(name, *command)
     running: list[Process] = []
     try:

@@ -29,6 +29,9 @@ Deletes = Collection[tuple[str, int]]
 BOUND_S = 60
 """How long a gang may be bound in part."""
 
+TIMED = frozenset({"agents", "freshness"})
+"""The fields of the Fabric that change with time alone."""
+
 LATE_S = 12
 """A binding that was sent before its abort was written may land so long after it: the deadline of
 a request, and what the clock of a history is coarse by."""
@@ -37,8 +40,8 @@ a request, and what the clock of a history is coarse by."""
 class HistoryChecker:
     """Reads revisions in order. ``deletes`` are those of pods that the operator asked for.
 
-    ``agents_alone`` counts the writes at rest that are allowed: time alone makes an agent silent,
-    and ends a new leader's wait for the agents of the last one.
+    ``timed_writes`` counts the writes at rest that are allowed: time alone makes an agent silent,
+    ends the wait for the agents that reported before, and makes the freshness due.
     """
 
     def __init__(self, deletes: Deletes) -> None:
@@ -46,7 +49,7 @@ class HistoryChecker:
         self.trail = Trail()
         self.revisions = 0
         self.number = 0
-        self.agents_alone = 0
+        self.timed_writes = 0
         self._deletes = deletes
         self._declared = Declared()
         self._key = ""
@@ -105,8 +108,8 @@ class HistoryChecker:
         who = "" if change.value is None else f" by {stored.writers(change.value)}"
         self._trace(f"{'deleted' if change.value is None else 'written'}{who}")
         changed = self._changed_fields(change.value) if plural == "fabrics" else ()
-        if self._declared.resting and changed == ["agents"]:
-            self.agents_alone += 1
+        if self._declared.resting and changed and TIMED.issuperset(changed):
+            self.timed_writes += 1
         elif self._declared.resting:
             self.find(f"I20: at rest {change.key} is written {','.join(changed)}".rstrip())
         if plural == "trainingjobs":

@@ -31,7 +31,7 @@ class Verdict:
     violations: Sequence[Violation]
 
 
-FABRIC_WRITTEN = "I20: at rest the operator asks to patch fabrics"
+FABRIC_WRITTEN = "I20: at rest the controllers ask to patch fabrics"
 
 
 def check_history(plane: ControlPlane, *, rested_at: datetime | None = None) -> Verdict:
@@ -48,7 +48,7 @@ def check_history(plane: ControlPlane, *, rested_at: datetime | None = None) -> 
     if rested_at is not None:
         check_rest(checker)
         found = list(after(requests, rested_at))
-        for _ in range(min(checker.agents_alone, found.count(FABRIC_WRITTEN))):
+        for _ in range(min(checker.timed_writes, found.count(FABRIC_WRITTEN))):
             found.remove(FABRIC_WRITTEN)
         for finding in found:
             checker.find(finding)

@@ -1,4 +1,4 @@
-"""What the operator asked of the API server, by the server's own account of requests."""
+"""What our processes asked of the API server, by the server's own account of requests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from railwright_testbed.history import REGISTRY
 WRITES = ("create", "update", "patch", "delete")
 WRITES_A_POD = 3
 """Create, bind, delete."""
+
+OURS = {audit.OPERATOR: "the operator asks", audit.CONTROLLERS: "the controllers ask"}
 
 PodKey = str
 
@@ -64,12 +66,12 @@ def too_many(done: Writes, attempts_at: Mapping[PodKey, Collection[AttemptKey]])
 
 
 def after(requests: Iterable[Request], moment: datetime) -> Iterator[str]:
-    """I20: what the operator wrote since everything is at rest, its Lease left out."""
+    """I20: what our processes wrote since everything is at rest, their Leases left out."""
     for request in requests:
         if (
-            request.user == audit.OPERATOR
+            (who := OURS.get(request.user)) is not None
             and request.verb in WRITES
             and request.resource != "leases"
             and datetime.fromisoformat(request.received) > moment
         ):
-            yield f"I20: at rest the operator asks to {request.verb} {request.resource}"
+            yield f"I20: at rest {who} to {request.verb} {request.resource}"

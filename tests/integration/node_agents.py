@@ -17,10 +17,10 @@ from fixtures import machine_files, shell
 from fixtures.machines import Machine
 from integration.operator_site import Site
 from railwright_agent.hardware import HardwareSources
-from railwright_agent.reporting import OperatorClient
+from railwright_agent.reporting import ControllersClient
 from railwright_api import names
-from railwright_operator.wiring import AGENT
-from railwright_testbed.operator_process import NAMESPACE
+from railwright_controllers.wiring import AGENT
+from railwright_testbed.service_process import NAMESPACE
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
@@ -45,7 +45,7 @@ class NodeAgents:
             machine_files.write_sysfs(root, machine_files.sysfs(machine))
         (root / "token").write_text(self.token(node))
         command = [sys.executable, "-m", "railwright_agent", "report", f"--root={root}"]
-        command += [f"--operator={self._site.operator.url}", f"--token-file={root / 'token'}"]
+        command += [f"--controllers={self._site.controllers.url}", f"--token-file={root / 'token'}"]
         if bind:
             command.append(f"--bind={bind}")
         if description:
@@ -58,7 +58,7 @@ class NodeAgents:
         """Send a report as the node's agent, with made-up values."""
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))
-        OperatorClient(self._site.operator.url, file, HardwareSources(self._folder)).report(
+        ControllersClient(self._site.controllers.url, file, HardwareSources(self._folder)).report(
             hardware_documents.written(document)
         )
 

@@ -27,9 +27,11 @@ from railwright_testbed import (
     ControlPlaneOptions,
     NodeSpec,
     operator_process,
+    service_process,
     waiting,
 )
 from railwright_testbed.api_client import ApiClient, ApiError
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.operator_process import OperatorProcess
 
@@ -39,10 +41,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FLOOR_LABEL = "example.com/floor"
 LAUNCHER_IMAGE = "example.com/launcher"
 HALL_NODES, COMMAND = 64, ("python3", "train.py")
-LEASE = (
-    f"/apis/coordination.k8s.io/v1/namespaces/{operator_process.NAMESPACE}"
-    f"/leases/{operator_process.SERVICE_ACCOUNT}"
-)
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{service_process.NAMESPACE}/leases"
+LEASE = f"{LEASES}/{operator_process.SERVICE_ACCOUNT}"
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 LEDGER = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
 DEADLINE_S = 60.0
@@ -161,6 +161,7 @@ class Site:
     plane: ControlPlane
     kwok: Kwok
     operator: OperatorProcess
+    controllers: ControllersProcess
     admin: ApiClient
     proxy: FaultProxy
 
@@ -206,10 +207,7 @@ class Site:
 
     def metrics(self, name: str) -> dict[str, float]:
         """The operator's series of this name, by their labels as they are printed."""
-        status, text = self.operator.probe("/metrics")
-        assert status == 200, text
-        lines = [line for line in text.splitlines() if line.startswith(name)]
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+        return self.operator.series(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,13 +304,14 @@ def opened() -> Iterator[Site]:
     """A site of its own, with the operator ready and leading; at the end its history is checked."""
     options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
     with ControlPlane.start("operator", options=options) as plane, closing(plane.client()) as admin:
-        operator_process.install(plane, ROOT)
+        service_process.install(plane, ROOT)
         with (
             plane.kwok() as kwok,
             proxy.beside(plane) as between,
+            ControllersProcess(plane) as controllers,
             replica(plane, "operator", through=between) as operator,
         ):
-            site = Site(plane, kwok, operator, admin, between)
+            site = Site(plane, kwok, operator, controllers, admin, between)
             waiting.until(lambda: _has_ledger(site), "a leader", deadline_s=30)
             yield site
             recorded.demand_sound_history(plane)

@@ -19,7 +19,7 @@ from railwright_agent import handshake, hardware, polling, prober
 from railwright_agent.handshake import ProbeError
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.polling import ProbePoller
-from railwright_agent.reporting import OperatorClient, ReportRefusedError
+from railwright_agent.reporting import ControllersClient, ReportRefusedError
 from railwright_agent.responder import Responder
 from railwright_testbed import waiting
 from railwright_testbed.ports import PortReservation
@@ -33,7 +33,7 @@ PAIR = {"source": "node-1", "pairKey": keys.pair_key(THEIRS, "node-1")}
 Json = dict[str, Any]
 
 
-class Scripted(OperatorClient):
+class Scripted(ControllersClient):
     """An operator that answers by ``answers``, one after the other; its last one for good."""
 
     polls: list[Json]

@@ -18,8 +18,9 @@ from railwright import protocol
 from railwright_agent import reporting
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
-from railwright_agent.reporting import OperatorClient
-from railwright_operator.heartbeats import agents, probe_tasks
+from railwright_agent.reporting import ControllersClient
+from railwright_controllers.agents import probe_tasks
+from railwright_controllers.agents import server as agents
 from railwright_testbed import ControlPlane
 from railwright_topology.parts import CPU, HardwareReport, Kind, Part
 from railwright_topology.probing import keys
@@ -139,7 +140,7 @@ async def test_standby_or_unsynced_operator_makes_agent_retry(
 async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path) -> None:
     teller = await _teller(world, tmp_path)
     command = [sys.executable, "-m", "railwright_agent", "report"]
-    options = [f"--operator={teller.operator}", f"--token-file={teller.token_file}"]
+    options = [f"--controllers={teller.controllers}", f"--token-file={teller.token_file}"]
     agent = await asyncio.create_subprocess_exec(*command, *options)
     try:
         await shell.until(lambda: world.inventories, "the document of an agent")
@@ -186,9 +187,9 @@ async def test_agents_report_device_benchmark_unless_busy(
     assert all(benchmarks.flop_per_s > 0 < benchmarks.memory_bytes_per_s for benchmarks in reported)
 
 
-async def _teller(world: Heartbeats, folder: Path) -> OperatorClient:
+async def _teller(world: Heartbeats, folder: Path) -> ControllersClient:
     """An agent's on n1."""
     file = folder / "token"
     file.write_text(await world.agents_token("n1"))
-    url = f"http://{world.address[0]}:{world.address[1]}"
-    return OperatorClient(url, file, HardwareSources(Path("/")))
+    url = f"http://{world.agents_address[0]}:{world.agents_address[1]}"
+    return ControllersClient(url, file, HardwareSources(Path("/")))

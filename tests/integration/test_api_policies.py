@@ -15,7 +15,7 @@ from history import notes
 from integration import manifests
 from integration.operator_site import Floor, Job, Site
 from railwright_api import names
-from railwright_testbed import waiting
+from railwright_testbed import audit, waiting
 from railwright_testbed.api_client import MERGE_PATCH, ApiClient, ApiError
 
 Changes = dict[str, Any]
@@ -190,11 +190,14 @@ def _agrees(job: Job, status: Changes) -> bool:
     )
 
 
-@pytest.mark.parametrize("plural", [names.QUEUES, names.FABRICS])
-def test_site_statuses_are_written_by_operator_alone(site: Site, plural: str) -> None:
+@pytest.mark.parametrize(
+    ("plural", "writer"),
+    [(names.QUEUES, "the operator alone writes"), (names.FABRICS, "the controllers alone write")],
+)
+def test_site_status_has_one_writer(site: Site, plural: str, writer: str) -> None:
     """The policy refuses writes of the statuses of Queue and Fabric by other users."""
     path = f"{manifests.path(plural)}/{names.SINGLETON}/status"
-    with pytest.raises(ApiError, match=f"{plural}/status: the operator alone writes it"):
+    with pytest.raises(ApiError, match=f"{plural}/status: {writer} it"):
         site.admin.patch(path, {"status": {"nodes": 7, "waiting": 7}})
 
 
@@ -207,9 +210,9 @@ def test_a_ledger_is_written_by_the_operator_alone(site: Site) -> None:
     site.admin.patch(f"{path}/{names.SINGLETON}", annotations, content_type=MERGE_PATCH)
 
 
-def test_health_of_a_node_is_written_by_the_operator_alone(site: Site) -> None:
+def test_node_health_is_written_by_controllers_alone(site: Site) -> None:
     forged = manifests.cluster_object("NodeHealth", "n", slow=["it is not"])
-    with pytest.raises(ApiError, match="nodehealths: the operator alone writes it"):
+    with pytest.raises(ApiError, match="nodehealths: the controllers alone write it"):
         site.admin.post(manifests.path(names.NODE_HEALTHS), forged)
 
 
@@ -226,6 +229,53 @@ def test_objects_of_jobs_are_made_by_the_operator_alone(
     forged = manifests.cluster_object(kind, "forged-1", jobUID="u", attempt=1, **spec)
     with pytest.raises(ApiError, match=f"{plural}: the operator alone writes it"):
         alice.post(manifests.path(plural, TENANT), forged)
+
+
+def _answer_to(site: Site, user: str, *command: str, stdin: str | None = None) -> str:
+    """What the API server says to this user, who has all rights; empty if it accepts the change."""
+    options = ("--dry-run=server", f"--as={user}", "--as-group=system:masters")
+    try:
+        site.plane.kubectl(*command, *options, stdin=stdin)
+    except subprocess.CalledProcessError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("plural", "writer", "other"),
+    [
+        (names.QUEUES, audit.OPERATOR, audit.CONTROLLERS),
+        (names.FABRICS, audit.CONTROLLERS, audit.OPERATOR),
+    ],
+)
+def test_status_policy_separates_the_two_accounts(
+    site: Site, plural: str, writer: str, other: str
+) -> None:
+    """By the account, whatever its rights."""
+    change = json.dumps({"status": {"waiting": 7, "nodes": 7}})
+    command = ("patch", plural, names.SINGLETON, "--subresource=status", "--type=merge")
+    assert _answer_to(site, writer, *command, "-p", change) == ""
+    assert f"{plural}/status: the " in _answer_to(site, other, *command, "-p", change)
+
+
+HEALTH = manifests.cluster_object("NodeHealth", "made-up")
+MADE = ("create", "-f", "-")
+RAISED = ("patch", names.LEDGERS, names.SINGLETON, "--type=merge", "-p", '{"spec":{"epoch":900}}')
+
+
+@pytest.mark.parametrize(
+    ("plural", "command", "stdin", "writer", "other"),
+    [
+        (names.NODE_HEALTHS, MADE, json.dumps(HEALTH), audit.CONTROLLERS, audit.OPERATOR),
+        (names.LEDGERS, RAISED, None, audit.OPERATOR, audit.CONTROLLERS),
+    ],
+)
+def test_object_policy_separates_the_two_accounts(
+    site: Site, plural: str, command: tuple[str, ...], stdin: str | None, writer: str, other: str
+) -> None:
+    """By the account, whatever its rights."""
+    assert _answer_to(site, writer, *command, stdin=stdin) == ""
+    assert f"{plural}: the " in _answer_to(site, other, *command, stdin=stdin)
 
 
 def _pod(name: str, **labels: str) -> Changes:

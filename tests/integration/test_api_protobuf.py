@@ -15,6 +15,7 @@ from railwright_kube.core_v1 import NodeObject, PodObject
 from railwright_kube.projections import ApiObject, Page, Projection, Undeclared
 from railwright_operator.watch import records
 from railwright_testbed import ControlPlane
+from railwright_watch import nodes
 
 F = TypeVar("F", bound=ApiObject)
 
@@ -179,10 +180,10 @@ async def test_nodes_are_equal_in_json_and_protobuf(
         query = {"fieldSelector": f"metadata.name={name}"}
         kinds = projections.of(NodeObject, "Node"), protobuf.NODE
         _, (written,), (listed,) = await _both(api, paths.NODES, kinds, **query)
-        expected = records.node(written)
+        expected = nodes.node(written)
         assert expected.cordoned
         assert expected.allocatable["nvidia.com/gpu"] == 8
-        record = records.node(listed)
+        record = nodes.node(listed)
         assert (record, record.unread) == (expected, expected.unread)
         await api.delete(f"{paths.NODES}/{name}")
 

@@ -1,4 +1,4 @@
-"""The operator's service account on a real API server: it may do its work, and nothing beside."""
+"""The service accounts on a real API server: each may do its work, and nothing beside."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from railwright_api import names
 from railwright_kube import paths
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
@@ -16,29 +17,32 @@ from railwright_testbed.api_client import ApiClient
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 OWN = "railwright-system"
-USER = f"system:serviceaccount:{OWN}:railwright-operator"
+OPERATOR, CONTROLLERS, AGENT = "railwright-operator", "railwright-controllers", "railwright-agent"
 OURS = "railwright.dev"
 LEASES = "coordination.k8s.io"
+FILES = ("00-namespace.yaml", "operator.yaml", "controllers.yaml", "all-namespaces.yaml")
 
 May = Callable[..., bool]
 
 
 @pytest.fixture(scope="module")
 def may(control_plane: ControlPlane) -> Iterator[May]:
-    """Asks the API server what the operator may: verb, group, resource, namespace."""
-    for name in ("operator.yaml", "all-namespaces.yaml"):
+    """Asks the API server what an account may: verb, group, resource, namespace."""
+    for name in FILES:
         control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / name))
     with contextlib.closing(control_plane.client()) as client:
 
-        def ask(verb: str, group: str, what: str, namespace: str = "default") -> bool:
-            return _may(client, verb, group=group, what=what, namespace=namespace)
+        def ask(user: str, verb: str, group: str, what: str, namespace: str = "default") -> bool:
+            return _may(client, user, verb, group=group, what=what, namespace=namespace)
 
         # Who may do what is learned from a watch: one right of each binding.
         waiting.until(
             lambda: (
-                ask("list", "", "nodes", "")
-                and ask("get", LEASES, "leases", OWN)
-                and ask("get", LEASES, "leases", "kube-node-lease")
+                ask(OPERATOR, "list", "", "nodes", "")
+                and ask(OPERATOR, "create", LEASES, "leases", OWN)
+                and ask(OPERATOR, "get", LEASES, "leases", "kube-node-lease")
+                and ask(CONTROLLERS, "list", "", "nodes", "")
+                and ask(CONTROLLERS, "create", LEASES, "leases", OWN)
             ),
             "the rights in force",
             deadline_s=20,
@@ -51,11 +55,10 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
     [
         ("get list watch delete", OURS, "trainingjobs", "default"),
         ("patch", OURS, "trainingjobs/status", "default"),
-        ("list watch create", OURS, "queues", ""),
+        ("get list watch create", OURS, "queues", ""),
         ("patch", OURS, "queues/status", ""),
-        ("list watch create", OURS, "fabrics", ""),
-        ("patch", OURS, "fabrics/status", ""),
-        ("list watch create patch", OURS, "nodehealths", ""),
+        ("list watch", OURS, "fabrics", ""),
+        ("list watch", OURS, "nodehealths", ""),
         ("get list watch create", OURS, "placements", "default"),
         ("list watch create patch", OURS, "profiles", "default"),
         ("get create update", OURS, "ledgers", ""),
@@ -66,14 +69,15 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
         ("list watch", "node.k8s.io", "runtimeclasses", ""),
         ("create", "events.k8s.io", "events", "default"),
         ("list watch", "", "events", "default"),
-        ("get create update", LEASES, "leases", OWN),
+        ("create", LEASES, "leases", OWN),
+        ("get update", LEASES, f"leases={OPERATOR}", OWN),
         ("get", LEASES, "leases", "kube-node-lease"),
     ],
 )
 def test_the_operator_may_do_its_work(
     may: May, verbs: str, group: str, what: str, namespace: str
 ) -> None:
-    refused = [verb for verb in verbs.split() if not may(verb, group, what, namespace)]
+    refused = [verb for verb in verbs.split() if not may(OPERATOR, verb, group, what, namespace)]
     assert not refused, f"{refused} {what}"
 
 
@@ -82,7 +86,8 @@ def test_the_operator_may_do_its_work(
     [
         ("get list watch create update patch delete", "", "secrets", OWN),
         ("get list create update delete", "", "configmaps", "default"),
-        ("get create update patch delete", "", "configmaps", OWN),
+        ("get list watch create update patch delete", "", "configmaps", OWN),
+        ("get patch", "", f"configmaps={names.PROBES}", OWN),
         ("update patch deletecollection", "", "pods", "default"),
         ("create get", "", "pods/exec", "default"),
         ("create", "", "pods/ephemeralcontainers", "default"),
@@ -93,6 +98,10 @@ def test_the_operator_may_do_its_work(
         ("get update delete", OURS, "profiles", "default"),
         ("delete patch", OURS, "ledgers", ""),
         ("update patch delete", OURS, "queues", ""),
+        ("get create update patch delete", OURS, "fabrics", ""),
+        ("get update patch", OURS, "fabrics/status", ""),
+        ("get create update patch delete", OURS, "nodehealths", ""),
+        ("get update patch", LEASES, f"leases={CONTROLLERS}", OWN),
         ("create update", LEASES, "leases", "kube-node-lease"),
         ("get create", LEASES, "leases", "default"),
         ("get create update patch delete", "scheduling.k8s.io", "priorityclasses", ""),
@@ -106,11 +115,71 @@ def test_the_operator_may_do_its_work(
 def test_the_operator_may_not_do_what_it_has_no_need_of(
     may: May, verbs: str, group: str, what: str, namespace: str
 ) -> None:
-    allowed = [verb for verb in verbs.split() if may(verb, group, what, namespace)]
+    allowed = [verb for verb in verbs.split() if may(OPERATOR, verb, group, what, namespace)]
     assert not allowed, f"{allowed} {what}"
 
 
-def test_operator_may_read_signing_keys(may: May, control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize(
+    ("verbs", "group", "what", "namespace"),
+    [
+        ("list watch create", OURS, "fabrics", ""),
+        ("patch", OURS, "fabrics/status", ""),
+        ("list watch create patch", OURS, "nodehealths", ""),
+        ("list watch", "", "nodes", ""),
+        ("list watch", "", "pods", "default"),
+        ("create", LEASES, "leases", OWN),
+        ("get update", LEASES, f"leases={CONTROLLERS}", OWN),
+        ("list watch", "", "configmaps", OWN),
+        ("patch", "", f"configmaps={names.PROBES}", OWN),
+    ],
+)
+def test_controllers_may_do_their_work(
+    may: May, verbs: str, group: str, what: str, namespace: str
+) -> None:
+    refused = [verb for verb in verbs.split() if not may(CONTROLLERS, verb, group, what, namespace)]
+    assert not refused, f"{refused} {what}"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "group", "what", "namespace"),
+    [
+        ("get list watch create update patch delete", "", "secrets", OWN),
+        ("get list watch patch", "", "configmaps", "default"),
+        ("get create update patch delete", "", "configmaps", OWN),
+        ("get create update patch delete deletecollection", "", "pods", "default"),
+        ("create", "", "pods/binding", "default"),
+        ("create get", "", "pods/exec", "default"),
+        ("get create update patch delete", "", "nodes", ""),
+        ("patch", "", "nodes/status", ""),
+        ("list create", "", "events", "default"),
+        ("get list watch create update patch delete", OURS, "trainingjobs", "default"),
+        ("get update patch", OURS, "trainingjobs/status", "default"),
+        ("get list watch create update patch delete", OURS, "placements", "default"),
+        ("get list watch create update patch delete", OURS, "profiles", "default"),
+        ("get list watch create update patch delete", OURS, "ledgers", ""),
+        ("get list watch create update patch delete", OURS, "queues", ""),
+        ("get update patch", OURS, "queues/status", ""),
+        ("update patch delete", OURS, "fabrics", ""),
+        ("update delete", OURS, "nodehealths", ""),
+        ("get update patch", LEASES, f"leases={OPERATOR}", OWN),
+        ("get update", LEASES, "leases", "kube-node-lease"),
+        ("create", "", "serviceaccounts/token", OWN),
+        ("get list create", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("list", "", "namespaces", ""),
+        ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ],
+)
+def test_controllers_may_do_nothing_beside(
+    may: May, verbs: str, group: str, what: str, namespace: str
+) -> None:
+    allowed = [verb for verb in verbs.split() if may(CONTROLLERS, verb, group, what, namespace)]
+    assert not allowed, f"{allowed} {what}"
+
+
+@pytest.mark.parametrize("service_account", [OPERATOR, CONTROLLERS])
+def test_signing_keys_are_readable(
+    may: May, control_plane: ControlPlane, service_account: str
+) -> None:
     with contextlib.closing(control_plane.client()) as client:
         for path, verb, expected in (
             (paths.SIGNING_KEYS, "get", True),
@@ -118,7 +187,7 @@ def test_operator_may_read_signing_keys(may: May, control_plane: ControlPlane) -
             (paths.SIGNING_KEYS, "delete", False),
         ):
             asked = {"nonResourceAttributes": {"path": path, "verb": verb}}
-            assert _is_allowed(client, asked) is expected, f"{verb} {path}"
+            assert _is_allowed(client, service_account, asked) is expected, f"{verb} {path}"
 
 
 def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPlane) -> None:
@@ -136,14 +205,16 @@ def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPla
             ("get", OURS, "fabrics"),
             ("create", "authentication.k8s.io", "tokenreviews"),
         ):
-            user = f"system:serviceaccount:{OWN}:railwright-agent"
-            asked = _may(client, verb, group=group, what=what, namespace=OWN, user=user)
+            asked = _may(client, AGENT, verb, group=group, what=what, namespace=OWN)
             assert not asked, f"{verb} {what}"
 
 
 def _may(
-    client: ApiClient, verb: str, *, group: str, what: str, namespace: str, user: str = USER
+    client: ApiClient, service_account: str, verb: str, *, group: str, what: str, namespace: str
 ) -> bool:
+    """Whether the account may do this to ``what``: resource, resource/subresource, or
+    resource=name."""
+    what, _, name = what.partition("=")
     resource, _, subresource = what.partition("/")
     attributes = {
         "verb": verb,
@@ -151,11 +222,13 @@ def _may(
         "resource": resource,
         "subresource": subresource,
         "namespace": namespace,
+        "name": name,
     }
-    return _is_allowed(client, {"resourceAttributes": attributes}, user=user)
+    return _is_allowed(client, service_account, {"resourceAttributes": attributes})
 
 
-def _is_allowed(client: ApiClient, asked: dict[str, Any], *, user: str = USER) -> bool:
+def _is_allowed(client: ApiClient, service_account: str, asked: dict[str, Any]) -> bool:
+    user = f"system:serviceaccount:{OWN}:{service_account}"
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

@@ -6,7 +6,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from railwright_operator import metrics
-from railwright_operator.endpoints import Endpoints
+from railwright_process.endpoints import Endpoints
 
 
 async def test_probes_list_problems_and_metrics_are_served() -> None:

@@ -12,7 +12,8 @@ from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from fixtures.tokens import aged
 from railwright import protocol
 from railwright_kube import errors
-from railwright_operator.heartbeats import connections, server
+from railwright_operator.heartbeats import server
+from railwright_process import connections
 from railwright_testbed import ControlPlane
 
 OTHER_JOB = "0b1f5a5e-0000-4000-8000-000000000002"
@@ -218,3 +219,13 @@ async def test_slow_head_is_cut_off(world: Heartbeats, monkeypatch: pytest.Monke
     assert await asyncio.wait_for(reader.read(), shell.DEADLINE_S) == b""
     writer.close()
     await writer.wait_closed()
+
+
+async def test_node_agents_cannot_reach_the_operator(world: Heartbeats) -> None:
+    """Their paths are those of the controllers."""
+    token = await world.agents_token("n0")
+    headers = {"Authorization": f"Bearer {token}"}
+    for path in heartbeats.AGENTS_PATHS:
+        url = f"http://{world.address[0]}:{world.address[1]}{path}"
+        async with world.http.post(url, data=b"{}", headers=headers) as answer:
+            assert answer.status == 404

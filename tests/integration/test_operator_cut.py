@@ -15,7 +15,8 @@ from integration import operator_site
 from integration.operator_site import Json, Site
 from railwright_api import names
 from railwright_scheduler.attempt.breaker import SETTLE_S
-from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
+from railwright_testbed import ControlPlane, NodeSpec, service_process, waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.kwok import Kwok
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
@@ -71,10 +72,11 @@ def cluster() -> Iterator[Cluster]:
     with ExitStack() as stack:
         plane = stack.enter_context(ControlPlane.start("cut"))
         admin = stack.enter_context(closing(plane.client()))
-        operator_process.install(plane, operator_site.ROOT)
+        service_process.install(plane, operator_site.ROOT)
         kwok = stack.enter_context(plane.kwok(_nodes("node", NODES - MORTAL)))
         mortal = stack.enter_context(plane.kwok(_nodes("mortal", MORTAL)))
         between = stack.enter_context(proxy.beside(plane))
+        controllers = stack.enter_context(ControllersProcess(plane))
         operator = operator_site.replica(plane, "operator", through=between)
         stack.enter_context(operator)
         played = Played(steps=1_000_000, checkpoint_interval_steps=1_000_000)
@@ -82,7 +84,9 @@ def cluster() -> Iterator[Cluster]:
         for number in range(NODES):
             job = Training(f"job-{number:03}", operator_site.COMMAND, nodes=1, gpus=GPUS)
             admin.post(JOBS, job.manifest("default"))
-        cluster = Cluster(Site(plane, kwok, operator, admin, between), mortal, launchers)
+        cluster = Cluster(
+            Site(plane, kwok, operator, controllers, admin, between), mortal, launchers
+        )
         _until_all_run(cluster)
         yield cluster
 

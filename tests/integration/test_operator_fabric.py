@@ -19,7 +19,7 @@ from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
 from railwright_kube.paths import NODES
 from railwright_testbed import waiting
-from railwright_testbed.operator_process import NAMESPACE
+from railwright_testbed.service_process import NAMESPACE
 
 AWS = "topology.k8s.aws/network-node-layer-"
 FAMILIES = {

@@ -16,7 +16,7 @@ from railwright_api import names
 from railwright_kube import bodies
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
-from railwright_testbed import ControlPlane, operator_process, waiting
+from railwright_testbed import ControlPlane, operator_process, service_process, waiting
 from railwright_testbed.api_client import ApiClient, ApiError
 
 Json = dict[str, Any]
@@ -28,9 +28,9 @@ EXAMPLES = [
     *sorted((ROOT / "examples").glob("*/job.yaml")),
 ]
 TEAM, OTHER = "team-a", "team-b"
-ACCOUNT = (operator_process.NAMESPACE, operator_process.SERVICE_ACCOUNT)
+ACCOUNT = (service_process.NAMESPACE, operator_process.SERVICE_ACCOUNT)
 LAUNCHER = Launcher(image="example.com/launcher", operator_url="http://192.0.2.1:8470")
-SYSTEM = ("kube-system", "kube-public", "kube-node-lease", operator_process.NAMESPACE)
+SYSTEM = ("kube-system", "kube-public", "kube-node-lease", service_process.NAMESPACE)
 ALIEN = "pods of a TrainingJob alone"
 
 
@@ -58,7 +58,7 @@ def account_clients() -> Iterator[AccountClients]:
         ControlPlane.start("limits") as plane,
         contextlib.closing(plane.client()) as admin,
     ):
-        operator_process.install(plane, ROOT)
+        service_process.install(plane, ROOT)
         with contextlib.closing(plane.service_account_client(*ACCOUNT)) as operator:
             for namespace in (TEAM, OTHER):
                 plane.kubectl("create", "namespace", namespace)
@@ -115,7 +115,7 @@ def test_examples_are_accepted(account_clients: AccountClients, example: Path) -
 def test_example_of_the_operator_is_accepted(account_clients: AccountClients) -> None:
     example = str(ROOT / "examples/operator.yaml")
     answer = account_clients.plane.kubectl("apply", "--dry-run=server", "-f", example)
-    assert answer.count("created (server dry run)") == 2
+    assert answer.count("created (server dry run)") == 4
 
 
 def test_operator_privileged_pod_in_kube_system_denied(account_clients: AccountClients) -> None:

@@ -17,7 +17,7 @@ from integration.test_operator_mapping import STAGES_FIRST
 from railwright_api import names
 from railwright_conversion.machines import PRODUCT
 from railwright_kube.paths import NODES
-from railwright_testbed.operator_process import NAMESPACE
+from railwright_testbed.service_process import NAMESPACE
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
 CHECKPOINT_INTERVAL_STEPS = 20

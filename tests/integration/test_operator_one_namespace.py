@@ -8,8 +8,9 @@ from pathlib import Path
 from integration import manifests
 from integration.operator_site import Job
 from railwright_api import names
-from railwright_testbed import ControlPlane, NodeSpec, operator_process, waiting
+from railwright_testbed import ControlPlane, NodeSpec, service_process, waiting
 from railwright_testbed.api_client import ApiError
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +26,7 @@ def test_operator_runs_jobs_in_its_namespaces_alone() -> None:
     ):
         for namespace in (TEAM, OTHER):
             plane.kubectl("create", "namespace", namespace)
-        operator_process.install(plane, ROOT)
+        service_process.install(plane, ROOT)
         plane.kubectl("delete", "-f", str(ROOT / "deploy/all-namespaces.yaml"))
         plane.kubectl("-n", TEAM, "apply", "-f", str(ROOT / "deploy/namespaces/rights.yaml"))
 
@@ -42,9 +43,10 @@ def test_operator_runs_jobs_in_its_namespaces_alone() -> None:
         waiting.until(
             lambda: refused in refusal(OTHER) and not refusal(TEAM), "the rights", deadline_s=30
         )
-        with OperatorProcess(
+        operator = OperatorProcess(
             plane, name="operator", host="127.0.0.1", launcher_image="example.com/launcher"
-        ):
+        )
+        with ControllersProcess(plane), operator:
             jobs = manifests.path(names.TRAINING_JOBS, TEAM)
             admin.post(jobs, manifests.job(role={"replicas": 1}))
             assert Job(plane, admin, TEAM, "train").until_bound()["phase"] == "Starting"

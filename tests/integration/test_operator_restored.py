@@ -17,7 +17,8 @@ from fixtures import proxy
 from fixtures.api_faults import Fault
 from integration import operator_site
 from integration.operator_site import ROOT, Floor, Job, Json, Site
-from railwright_testbed import ControlPlane, ControlPlaneOptions, operator_process, waiting
+from railwright_testbed import ControlPlane, ControlPlaneOptions, service_process, waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.kwok import PREFIX
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
@@ -33,13 +34,14 @@ def restored_site() -> Iterator[Site]:
     """A running operator over simulated nodes whose history nobody checks."""
     options = ControlPlaneOptions(node_grace_s=operator_site.NODE_GRACE_S)
     with ControlPlane.start("restored", options=options) as plane, closing(plane.client()) as admin:
-        operator_process.install(plane, ROOT)
+        service_process.install(plane, ROOT)
         with (
             plane.kwok() as kwok,
             proxy.beside(plane) as between,
+            ControllersProcess(plane) as controllers,
             operator_site.replica(plane, "operator", through=between) as operator,
         ):
-            yield Site(plane, kwok, operator, admin, between)
+            yield Site(plane, kwok, operator, controllers, admin, between)
 
 
 @dataclass(frozen=True, slots=True)

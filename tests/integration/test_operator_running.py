@@ -16,7 +16,7 @@ from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_api import names
 from railwright_scheduler.model.evidence import SILENT_S, UNREADY_S
-from railwright_testbed import operator_process, waiting
+from railwright_testbed import service_process, waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
 GPU = "nvidia.com/gpu"
@@ -205,7 +205,7 @@ def _lease_kept(site: Site) -> Iterator[None]:
     with site.plane.second_api_server(etcd_port=site.plane.etcd_port) as second:
         elsewhere = Elsewhere(second.url, ssl.create_default_context(cafile=str(second.ca_file)))
         rule = site.proxy.fail(
-            "* leases", elsewhere, times=None, namespace=operator_process.NAMESPACE
+            "* leases", elsewhere, times=None, namespace=service_process.NAMESPACE
         )
         try:
             waiting.until(lambda: rule.met, "a renewal", deadline_s=20)

@@ -1,7 +1,7 @@
-"""Surveys: a real operator has real agents measure each other, and stores the result. All agents
+"""Surveys: real controllers have real agents measure each other, and store the result. All agents
 are on this machine, so all nodes are near each other.
 
-It runs an operator of its own, as a survey is of all nodes.
+It runs controllers of its own, as a survey is of all nodes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from random import Random
 import pytest
 
 from fixtures import local_network, machines
-from integration import command_line, node_agents, operator_site
+from integration import command_line, controllers, node_agents, operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
-from railwright_testbed.operator_process import NAMESPACE
+from railwright_testbed.service_process import NAMESPACE
 
 KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"
 SOURCE = f"{names.PROBES}/probes"
@@ -95,7 +95,7 @@ def _until(site: Site, holds: Callable[[Json], bool], what: str, deadline_s: flo
         lambda: holds(_status(site)),
         what,
         deadline_s=deadline_s,
-        evidence=lambda: f"{_status(site)} {site.operator.log()}",
+        evidence=lambda: f"{_status(site)} {site.controllers.log()}",
     )
     return _status(site)
 
@@ -108,15 +108,15 @@ def _until_nodes(site: Site, state: str, nodes: int, deadline_s: float = 30) -> 
     """Wait until so many nodes are ``due``, or due and ``polling``."""
     name = f"railwright_survey_{state}_nodes"
     waiting.until(
-        lambda: site.metrics(name) == {name: nodes},
+        lambda: site.controllers.series(name) == {name: nodes},
         f"{nodes} {state}",
         deadline_s=deadline_s,
-        evidence=site.operator.log,
+        evidence=site.controllers.log,
     )
 
 
 def _probes(site: Site) -> float:
-    return sum(site.metrics("railwright_probes_total").values())
+    return sum(site.controllers.series("railwright_probes_total").values())
 
 
 def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
@@ -143,7 +143,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     assert status["problems"] == []
     assert ground.admin.get(KEPT)["binaryData"].keys() == {"probes.json.gz"}
     kept = Right("patch", "", "configmaps", "", NAMESPACE)
-    assert kept in audit.used(ground.plane.audit_log, audit.OPERATOR)
+    assert kept in audit.used(ground.plane.audit_log, audit.CONTROLLERS)
     assert _probes(ground) >= NODES * (NODES - 1) / 2
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(ground)
     agents.stop()
@@ -165,8 +165,8 @@ def _never(ground: Site, rails: Rails, agents: NodeAgents) -> None:
 
 
 def _another_leader(ground: Site, rails: Rails, agents: NodeAgents) -> None:
-    """The next leader reads the stored survey, and does not measure again."""
-    operator_site.start_again(ground)
+    """Controllers that start anew read the stored survey, and do not measure again."""
+    controllers.start_again(ground)
     rails.start(agents)
     status = _until(ground, lambda status: _reporting(status) == NODES, "all agents again", 60)
     assert [each["source"] for each in status["sources"]] == [SOURCE]
@@ -180,7 +180,7 @@ def _an_agent_dies(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     _unlabel(ground, more)
     _until_nodes(ground, "due", 1)
     agents.start(more, MACHINE, bind=rails.host(more))
-    # The operator waits 300 s for a due node that has not polled yet, before it names the node.
+    # The controllers wait 300 s for a due node that has not polled yet, before it names the node.
     _until_nodes(ground, "polling", 1, deadline_s=60)
     agents.kill(more)
     message = f"1 of 1 nodes that are to be measured have no agent that answers: {more}"

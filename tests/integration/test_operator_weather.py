@@ -14,7 +14,7 @@ from fixtures.api_faults import AnyFault, Fault, Late, Reply, Rule
 from integration import operator_site
 from integration.operator_site import Floor, Job, Json, Site
 from railwright_api import names
-from railwright_testbed import operator_process, waiting
+from railwright_testbed import operator_process, service_process, waiting
 from railwright_testbed.api_client import ApiError
 
 SIZE = 16
@@ -263,7 +263,7 @@ def _one_seat() -> list[tuple[str, Json]]:
     }
     service_account = {
         "name": operator_process.SERVICE_ACCOUNT,
-        "namespace": operator_process.NAMESPACE,
+        "namespace": service_process.NAMESPACE,
     }
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     rule = {

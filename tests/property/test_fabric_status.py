@@ -12,10 +12,10 @@ from fixtures.clos import wiring
 from fixtures.examples import examples
 from railwright_api.fabric import FabricStatus
 from railwright_api.node_health import NodeHealthSpec
+from railwright_controllers.discovery import AgentSummary, FabricState, FileRead
+from railwright_controllers.report import fabric as report
+from railwright_controllers.report import node_healths
 from railwright_conversion import node_healths as conversion
-from railwright_operator.discovery import AgentSummary, FabricState, FileRead
-from railwright_operator.report import fabric as report
-from railwright_operator.report import node_healths
 from railwright_topology import fabric, networks
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import (
@@ -147,3 +147,12 @@ async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
         FabricState(Fabric(), (read,), problem), AgentSummary(9, (name,) * 5), problem
     )
     FabricStatus.model_validate(reported)
+
+
+@given(st.floats(0.0, 2.0**33), st.none() | st.floats(0.0, 1e6))
+def test_any_freshness_is_accepted(now_s: float, age_s: float | None) -> None:
+    status = report.freshness(max(now_s, age_s or 0.0), oldest_report_s=age_s)
+    found = FabricStatus.model_validate(status).freshness
+    assert found is not None
+    assert (found.oldest_report is None) == (age_s is None)
+    assert found.oldest_report is None or found.oldest_report <= found.checked

@@ -20,7 +20,8 @@ from fixtures import protobufs
 from railwright_kube import protobuf
 from railwright_kube.projections import Undeclared
 from railwright_kube.protobuf import PodList
-from railwright_operator.watch import amounts, records
+from railwright_operator.watch import records
+from railwright_watch import amounts
 
 Json = dict[str, Any]
 Need = dict[str, tuple[int, str]]

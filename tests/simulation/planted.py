@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KUBE, OPERATOR, SCHEDULER = "railwright_kube", "railwright_operator", "railwright_scheduler"
+CONTROLLERS = "railwright_controllers"
 
 
 class PlantError(Exception):

@@ -20,11 +20,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulation.planted import KUBE, OPERATOR, SCHEDULER, PlantError, ShellMutant
+from simulation.planted import (
+    CONTROLLERS,
+    KUBE,
+    OPERATOR,
+    SCHEDULER,
+    PlantError,
+    ShellMutant,
+)
 from simulation.scheduler_mutants import SCHEDULER_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = {KUBE: "operator", OPERATOR: "operator", SCHEDULER: "scheduler"}
+FOLDERS = {
+    CONTROLLERS: "operator",
+    KUBE: "operator",
+    OPERATOR: "operator",
+    SCHEDULER: "scheduler",
+}
 DEADLINE_S = 300.0
 PASSED, FAILED = 0, 1
 """What pytest ends with; anything else means that it could not run the test."""
@@ -36,7 +48,7 @@ ASSERTIONS = frozenset({"AssertionError", "Failed"})
 """Of the test, not of the product: a failed ``assert`` and what ``pytest.raises`` ends with."""
 
 
-TAKE_OVER = "        await _persist(parts.cycle.take_over)\n"
+TAKE_OVER = "        await lifecycle.persist(parts.cycle.take_over, wiring.rng())\n"
 LISTS = """\
         for informer in parts.informers.leading:
             tasks.create_task(informer.run())
@@ -80,8 +92,8 @@ SHELL_MUTANTS = (
     ShellMutant(
         "pods are kept current by a standby",
         "informers.py",
-        "return self.nodes, self.health_objects, self.files",
-        "return self.nodes, self.health_objects, self.files, self.pods",
+        "return self.nodes, self.health_objects, self.fabrics",
+        "return self.nodes, self.health_objects, self.fabrics, self.pods",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
     ShellMutant(
@@ -93,11 +105,12 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "a new leader replaces the topology before agents reported",
-        "report/site.py",
+        "report/fabric_reporter.py",
         "if is_kept and found.fabric.networks and not self.discovery.is_caught_up:",
         "if False:",
         "tests/unit/test_published_topology.py"
         "::test_new_leader_keeps_topology_that_agents_take_part_in",
+        package=CONTROLLERS,
     ),
     ShellMutant(
         "a report counts before it is in the fabric",
@@ -105,6 +118,7 @@ SHELL_MUTANTS = (
         "if node.name not in found.reported:",
         "if not self.discovery.agents().reporting:",
         "tests/unit/test_node_healths.py::test_report_counts_once_it_is_in_the_fabric",
+        package=CONTROLLERS,
     ),
     ShellMutant(
         "facts of an earlier node of the name are written",
@@ -112,6 +126,7 @@ SHELL_MUTANTS = (
         "if found.node_uids.get(node.name) != node.uid:",
         "if False:",
         "tests/unit/test_node_healths.py::test_health_of_a_replaced_node_is_left_to_its_deletion",
+        package=CONTROLLERS,
     ),
     ShellMutant(
         "the health of an earlier node of the name counts",
@@ -197,10 +212,11 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "the token of a pod that is gone stays good",
-        "heartbeats/tokens.py",
+        "tokens.py",
         "if node is None:",
         "if not pod_uid:",
         "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
+        package=KUBE,
     ),
     ShellMutant(
         "a start is charged for time without reception",

@@ -13,7 +13,7 @@ from fixtures import machine_files, machines
 from railwright_agent import benchmark, reporting
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
-from railwright_agent.reporting import OperatorClient, OperatorUrlError, ReportRefusedError
+from railwright_agent.reporting import ControllersClient, ControllersUrlError, ReportRefusedError
 from railwright_topology.parts import CPU, DeviceBenchmark
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
@@ -23,7 +23,7 @@ class EnoughError(Exception):
     """The test has seen what it wanted."""
 
 
-class Scripted(OperatorClient):
+class Scripted(ControllersClient):
     """Takes documents, or refuses them, as it is told to."""
 
     taken: list[str]
@@ -50,7 +50,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(
-    teller: OperatorClient,
+    teller: ControllersClient,
     rounds: int,
     each: Callable[[int], object] = lambda _: None,
     measuring: BenchmarkSchedule | None = None,
@@ -137,15 +137,15 @@ def test_refused_report_is_retried_soon_then_with_backoff(root: Path) -> None:
 
 @pytest.mark.parametrize("operator", ["", "operator:8470", "ftp://x", "http://", "http://x:port"])
 def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -> None:
-    with pytest.raises(OperatorUrlError, match="expected http://ADDRESS:PORT"):
-        OperatorClient(operator, root / "token", HardwareSources(root)).report("{}")
+    with pytest.raises(ControllersUrlError, match="expected http://ADDRESS:PORT"):
+        ControllersClient(operator, root / "token", HardwareSources(root)).report("{}")
 
 
 def test_missing_operator_and_token_are_retried(root: Path) -> None:
     """The agent starts before the operator and its token file exist."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    teller = OperatorClient(f"http://127.0.0.1:{port}", root / "token", HardwareSources(root))
+    teller = ControllersClient(f"http://127.0.0.1:{port}", root / "token", HardwareSources(root))
     with pytest.raises(ReportRefusedError, match="FileNotFoundError"):
         teller.report("{}")
     (root / "token").write_text("token")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railwright_operator.report import bounds
+from railwright_conversion import bounds
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fixtures import heartbeat_gangs, shell
 from fixtures.heartbeat_client import KEY, request, serving, status_of
 from railwright import protocol
 from railwright.endpoint import Endpoint
-from railwright_operator.heartbeats import connections, messages, rate_limit
+from railwright_process import connections, messages, rate_limit
 
 EVICTIONS = "railwright_heartbeat_evictions_total"
 REQUESTS = "railwright_heartbeat_requests_total"

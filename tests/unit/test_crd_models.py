@@ -13,7 +13,7 @@ from railwright_api import names
 from railwright_api.failure_policy import FailurePolicy
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import Phase, Progress, TrainingJobStatus
-from railwright_operator.report import bounds
+from railwright_conversion import bounds
 
 POD: dict[str, Any] = {
     "containers": [

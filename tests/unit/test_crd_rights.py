@@ -1,4 +1,5 @@
-"""The operator's rights as written: no wildcard, nothing it could become another with."""
+"""The rights of the operator and the controllers as written: no wildcard, and nothing that leads to
+more rights."""
 
 from __future__ import annotations
 
@@ -10,13 +11,18 @@ import yaml
 
 from architecture import tree
 from railwright_api import names
+from railwright_controllers import settings as controllers_settings
+from railwright_controllers.__main__ import LEASE as CONTROLLERS_LEASE
+from railwright_controllers.wiring import AGENT
 from railwright_kube import paths
 from railwright_operator import settings
-from railwright_operator.wiring import AGENT
+from railwright_operator.__main__ import LEASE as OPERATOR_LEASE
 
 Document = dict[str, Any]
+Right = tuple[str, str, str]
 
 DEPLOY = tree.ROOT / "deploy"
+SYSTEM = "railwright-system"
 
 
 def documents(name: str) -> list[Document]:
@@ -24,15 +30,19 @@ def documents(name: str) -> list[Document]:
     return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
 
 
-DOCUMENTS = documents("operator.yaml")
+SERVICE_ACCOUNTS = ("railwright-operator", "railwright-controllers")
+LEASES = dict(zip(SERVICE_ACCOUNTS, (OPERATOR_LEASE, CONTROLLERS_LEASE), strict=True))
+DOCUMENTS = dict(
+    zip(SERVICE_ACCOUNTS, map(documents, ("operator.yaml", "controllers.yaml")), strict=True)
+)
+"""The objects of each account."""
+
+EACH_SERVICE_ACCOUNT = pytest.mark.parametrize("service_account", SERVICE_ACCOUNTS)
 JOBS = "railwright-operator-jobs"
 READING = {"get", "list", "watch"}
 
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
-HEARTBEAT_PORT = 8470
-OPERATOR = "'system:serviceaccount:railwright-system:railwright-operator'"
-OPERATOR_ACCOUNT = f"request.userInfo.username == {OPERATOR}"
-OTHER_ACCOUNT = f"request.userInfo.username != {OPERATOR}"
+HEARTBEAT_PORT, AGENT_PORT = 8470, 8480
 KEY_PATHS = [paths.SIGNING_KEYS]
 RESOURCES_NEVER = {
     "secrets",
@@ -52,62 +62,120 @@ RESOURCES_NEVER = {
 }
 
 
-def roles() -> list[Document]:
-    """Every Role and ClusterRole of the file."""
-    return [document for document in DOCUMENTS if document["kind"] in ("Role", "ClusterRole")]
+def roles(service_account: str) -> list[Document]:
+    """Every Role and ClusterRole of an account's file."""
+    return [each for each in DOCUMENTS[service_account] if each["kind"] in ("Role", "ClusterRole")]
 
 
-def rights() -> list[tuple[str, str, str]]:
+def rules(service_account: str) -> list[tuple[str, Document]]:
+    """The rules of these roles, each with the namespace of its role; empty for all namespaces."""
+    return [
+        (role["metadata"].get("namespace", ""), rule)
+        for role in roles(service_account)
+        for rule in role["rules"]
+    ]
+
+
+def rights(service_account: str) -> list[Right]:
     """(group, resource, verb) of every right."""
     return [
         (group, resource, verb)
-        for role in roles()
-        for rule in role["rules"]
+        for _, rule in rules(service_account)
         for group in rule.get("apiGroups", ())
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
 
 
-def test_rights_are_named_one_by_one() -> None:
-    assert rights()
-    assert not [right for right in rights() if "*" in "".join(right)]
-    assert {verb for _, _, verb in rights()} <= VERBS
-    rules = [rule for role in roles() for rule in role["rules"] if "nonResourceURLs" in rule]
-    assert [(rule["nonResourceURLs"], rule["verbs"]) for rule in rules] == [(KEY_PATHS, ["get"])]
+def verbs(service_account: str, resource: str) -> set[str]:
+    """What an account may do to a resource, in any namespace."""
+    return {verb for _, found, verb in rights(service_account) if found == resource}
 
 
-def test_nothing_is_granted_that_leads_to_more_rights() -> None:
-    assert not {resource for _, resource, _ in rights()} & RESOURCES_NEVER
+@EACH_SERVICE_ACCOUNT
+def test_rights_are_named_one_by_one(service_account: str) -> None:
+    assert rights(service_account)
+    assert not [right for right in rights(service_account) if "*" in "".join(right)]
+    assert {verb for _, _, verb in rights(service_account)} <= VERBS
+    others = [rule for _, rule in rules(service_account) if "nonResourceURLs" in rule]
+    assert [(rule["nonResourceURLs"], rule["verbs"]) for rule in others] == [(KEY_PATHS, ["get"])]
+
+
+@EACH_SERVICE_ACCOUNT
+def test_nothing_is_granted_that_leads_to_more_rights(service_account: str) -> None:
+    assert not {resource for _, resource, _ in rights(service_account)} & RESOURCES_NEVER
 
 
 def test_files_are_read_in_own_namespace_and_only_own_changed() -> None:
-    """The role reads ConfigMaps of its namespace and writes only the survey's."""
-    rules = [
-        (role["kind"], role["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
-        for role in roles()
-        for rule in role["rules"]
+    """The controllers read ConfigMaps of their namespace and write only the survey's; the operator
+    has no right to any."""
+    assert not verbs("railwright-operator", "configmaps")
+    found = [
+        (namespace, rule.get("resourceNames"), rule["verbs"])
+        for namespace, rule in rules("railwright-controllers")
         if "configmaps" in rule.get("resources", ())
     ]
-    assert rules == [
-        ("Role", "railwright-system", None, ["list", "watch"]),
-        ("Role", "railwright-system", [names.PROBES], ["patch"]),
+    assert found == [(SYSTEM, None, ["list", "watch"]), (SYSTEM, [names.PROBES], ["patch"])]
+    (kept,) = [
+        document
+        for documents in DOCUMENTS.values()
+        for document in documents
+        if document["kind"] == "ConfigMap"
     ]
-    (kept,) = [document for document in DOCUMENTS if document["kind"] == "ConfigMap"]
     assert kept["metadata"]["name"] == names.PROBES
     assert kept["metadata"]["labels"] == {names.LABEL_FABRIC: names.SINGLETON}
 
 
-def test_pods_and_nodes_are_never_changed() -> None:
+@EACH_SERVICE_ACCOUNT
+def test_lease_is_that_of_the_service_account_alone(service_account: str) -> None:
+    """Neither process can take the Lease of the other."""
+    found = [
+        (rule.get("resourceNames"), rule["verbs"])
+        for namespace, rule in rules(service_account)
+        if "leases" in rule.get("resources", ()) and namespace == SYSTEM
+    ]
+    assert found == [(None, ["create"]), ([LEASES[service_account]], ["get", "update"])]
+
+
+@EACH_SERVICE_ACCOUNT
+def test_pods_and_nodes_are_never_changed(service_account: str) -> None:
     changes = {"update", "patch"}
-    core = [(resource, verb) for group, resource, verb in rights() if group == ""]
-    assert [each for each in core if each[1] in changes] == [("configmaps", "patch")]
-    assert {verb for resource, verb in core if resource == "nodes"} == {"list", "watch"}
-    assert [verb for resource, verb in core if resource == "pods/binding"] == ["create"]
+    core = [(resource, verb) for group, resource, verb in rights(service_account) if group == ""]
+    assert {resource for resource, verb in core if verb in changes} <= {"configmaps"}
+    assert verbs(service_account, "nodes") == {"list", "watch"}
+    if service_account == "railwright-operator":
+        assert verbs(service_account, "pods/binding") == {"create"}
+    else:
+        assert verbs(service_account, "pods") == {"list", "watch"}
 
 
-def test_no_right_is_written_twice() -> None:
-    for role in roles():
+def test_no_kind_is_written_by_both_service_accounts() -> None:
+    """The operator writes what it decides, the controllers write what they discover."""
+    written = [
+        {
+            (group, resource)
+            for group, resource, verb in rights(service_account)
+            if verb not in READING
+        }
+        - {("coordination.k8s.io", "leases")}
+        for service_account in SERVICE_ACCOUNTS
+    ]
+    assert not set.intersection(*written)
+    assert {resource for group, resource in written[1] if group == names.GROUP} == {
+        "fabrics",
+        "fabrics/status",
+        "nodehealths",
+    }
+
+
+def test_training_jobs_are_created_by_users_alone() -> None:
+    assert verbs("railwright-operator", "trainingjobs") == {"get", "list", "watch", "delete"}
+    assert not verbs("railwright-controllers", "trainingjobs")
+
+
+@EACH_SERVICE_ACCOUNT
+def test_no_right_is_written_twice(service_account: str) -> None:
+    for role in roles(service_account):
         seen: set[tuple[str, str]] = set()
         for rule in role["rules"]:
             if "resourceNames" in rule or "nonResourceURLs" in rule:
@@ -117,22 +185,22 @@ def test_no_right_is_written_twice() -> None:
             seen |= pairs
 
 
-def test_every_role_is_bound_to_the_operator_alone() -> None:
-    applied = [*DOCUMENTS, *documents("all-namespaces.yaml")]
+@EACH_SERVICE_ACCOUNT
+def test_every_role_is_bound_to_its_service_account_alone(service_account: str) -> None:
+    applied = DOCUMENTS[service_account]
+    if service_account == "railwright-operator":
+        applied = [*applied, *documents("all-namespaces.yaml")]
     bindings = [one for one in applied if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
-    assert len(bindings) == len(roles())
-    service_account = {
-        "kind": "ServiceAccount",
-        "name": "railwright-operator",
-        "namespace": "railwright-system",
-    }
-    assert all(binding["subjects"] == [service_account] for binding in bindings)
+    assert len(bindings) == len(roles(service_account))
+    subject = {"kind": "ServiceAccount", "name": service_account, "namespace": SYSTEM}
+    assert all(binding["subjects"] == [subject] for binding in bindings)
     bound = {
         (one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace"))
         for one in bindings
     }
     defined = {
-        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in roles()
+        (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace"))
+        for one in roles(service_account)
     }
     assert bound == defined
 
@@ -149,40 +217,38 @@ def test_rights_of_one_namespace_are_those_of_all() -> None:
 
 def test_rights_in_all_namespaces_only_read_what_is_of_users() -> None:
     """So that the rights of single namespaces are all that there are to write in any."""
-    (role,) = [
-        role
-        for role in roles()
-        if role["metadata"]["name"] == "railwright-operator" and role["kind"] == "ClusterRole"
-    ]
     written = {
-        resource
+        (service_account, resource)
+        for service_account in SERVICE_ACCOUNTS
+        for role in roles(service_account)
+        if role["metadata"]["name"] == service_account and role["kind"] == "ClusterRole"
         for rule in role["rules"]
         for resource in rule.get("resources", ())
         if not set(rule["verbs"]) <= READING
     }
     assert written == {
-        "queues",
-        "fabrics",
-        "queues/status",
-        "fabrics/status",
-        "ledgers",
-        "nodehealths",
+        ("railwright-operator", "queues"),
+        ("railwright-operator", "queues/status"),
+        ("railwright-operator", "ledgers"),
+        ("railwright-controllers", "fabrics"),
+        ("railwright-controllers", "fabrics/status"),
+        ("railwright-controllers", "nodehealths"),
     }
 
 
-def test_documentation_names_all_that_the_operator_reads() -> None:
+@EACH_SERVICE_ACCOUNT
+def test_documentation_names_all_that_each_service_account_reads(service_account: str) -> None:
     """``docs/security.md`` has a line for each."""
-    page = (
-        (tree.ROOT / "docs/security.md")
-        .read_text("utf-8")
-        .partition("## What the operator reads")[2]
-    )
-    lines = [line.partition(":")[0] for line in page.splitlines() if line.startswith("- `")]
+    page = (tree.ROOT / "docs/security.md").read_text("utf-8")
+    verb = "reads" if service_account == "railwright-operator" else "read"
+    heading = f"## What the {service_account.removeprefix('railwright-')} {verb}"
+    section = page.partition(f"{heading}\n")[2].partition("\n## ")[0]
+    lines = [line.partition(":")[0] for line in section.splitlines() if line.startswith("- `")]
     named = set(re.findall(r"`([a-z]+)`", " ".join(lines)))
     readable = {
         resource
-        for role in roles()
-        if role["metadata"]["name"] == "railwright-operator"
+        for role in roles(service_account)
+        if role["metadata"]["name"] == service_account
         for rule in role["rules"]
         for resource in rule.get("resources", ())
         if READING & set(rule["verbs"])
@@ -190,7 +256,7 @@ def test_documentation_names_all_that_the_operator_reads() -> None:
     assert named == readable
 
 
-def test_agents_have_no_rights_but_an_operator_token() -> None:
+def test_agents_have_no_rights_but_a_token() -> None:
     text = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
     service_account, agents, _ = yaml.safe_load_all(text)
     assert service_account["kind"] == "ServiceAccount"
@@ -210,90 +276,91 @@ def test_agents_have_no_rights_but_an_operator_token() -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert not context["allowPrivilegeEscalation"]
     assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
-    assert not [each for each in DOCUMENTS if AGENT in str(each.get("subjects"))]
+    bound = [each for documents in DOCUMENTS.values() for each in documents if "subjects" in each]
+    assert bound
+    assert not [each for each in bound if AGENT in str(each["subjects"])]
 
 
 def test_network_policies_admit_jobs_and_agents_only() -> None:
+    """Jobs reach the operator alone, and agents the controllers alone, on one port each."""
+    agents = documents("agents/agent.yaml")[-1]
     policies = [
-        *(document for document in DOCUMENTS if document["kind"] == "NetworkPolicy"),
-        [*yaml.safe_load_all((tree.ROOT / "deploy/agents/agent.yaml").read_text("utf-8"))][-1],
+        document
+        for document in (*DOCUMENTS[SERVICE_ACCOUNTS[0]], *DOCUMENTS[SERVICE_ACCOUNTS[1]], agents)
+        if document["kind"] == "NetworkPolicy"
     ]
-    for policy in policies:
-        assert policy["kind"] == "NetworkPolicy"
-        assert policy["metadata"]["namespace"] == "railwright-system"
-        assert policy["spec"]["podSelector"] == {"matchLabels": {"app": "railwright-operator"}}
-        assert policy["spec"]["policyTypes"] == ["Ingress"]
-        (rule,) = policy["spec"]["ingress"]
-        assert rule["ports"] == [{"protocol": "TCP", "port": HEARTBEAT_PORT}]
-    launchers, agents = (policy["spec"]["ingress"][0]["from"] for policy in policies)
     ours = {"matchExpressions": [{"key": names.LABEL_JOB_UID, "operator": "Exists"}]}
-    assert launchers == [{"namespaceSelector": {}, "podSelector": ours}]
-    assert [{*peer} for peer in agents] == [{"ipBlock"}]
-
-
-def test_example_deployment_is_the_one_that_is_named() -> None:
-    """By its Lease, its policies, and the addresses for launchers and agents."""
-    example = (tree.ROOT / "examples/operator.yaml").read_text(encoding="utf-8")
-    deployment, service = yaml.safe_load_all(example)
-    name = f"railwright-operator.{deployment['metadata']['namespace']}"
-    url = f"http://{name}:{HEARTBEAT_PORT}"
-    spec = deployment["spec"]["template"]["spec"]
-    assert spec["serviceAccountName"] == "railwright-operator"
-    assert deployment["spec"]["template"]["metadata"]["labels"] == service["spec"]["selector"]
-    assert service["spec"]["selector"] == {"app": "railwright-operator"}
-    assert [port["port"] for port in service["spec"]["ports"]] == [HEARTBEAT_PORT]
-    (container,) = spec["containers"]
-    options = {each["name"]: each.get("value", "the pod's") for each in container["env"]}
-    chosen = settings.from_environment(options)
-    assert chosen.heartbeat_url == url
-    assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"heartbeats": HEARTBEAT_PORT, "probes": chosen.probe_address[1]}
-    assert chosen.namespace == deployment["metadata"]["namespace"]
-    agents = (tree.ROOT / "deploy/agents/agent.yaml").read_text(encoding="utf-8")
-    assert f"--operator={url}\n" in agents
-
-
-def conditional() -> list[Document]:
-    """The policies of which a match condition decides, and the validations find the message."""
-    return [
-        document["spec"]
-        for document in documents("operator-limits.yaml")
-        if document["kind"] == "ValidatingAdmissionPolicy"
-        and "breaks-a-rule" in [each["name"] for each in document["spec"]["matchConditions"]]
+    jobs = {"namespaceSelector": {}, "podSelector": ours}
+    address = agents["spec"]["ingress"][0]["from"][0]
+    assert {*address} == {"ipBlock"}
+    found = [
+        (
+            policy["metadata"]["namespace"],
+            policy["spec"]["podSelector"]["matchLabels"],
+            policy["spec"]["policyTypes"],
+            [(rule["from"], rule["ports"]) for rule in policy["spec"]["ingress"]],
+        )
+        for policy in policies
+    ]
+    operator, controllers = ({"app": service_account} for service_account in SERVICE_ACCOUNTS)
+    ports = [[{"protocol": "TCP", "port": port}] for port in (HEARTBEAT_PORT, AGENT_PORT)]
+    assert found == [
+        (SYSTEM, operator, ["Ingress"], [([jobs], ports[0])]),
+        (SYSTEM, controllers, ["Ingress"], []),
+        (SYSTEM, controllers, ["Ingress"], [([address], ports[1])]),
     ]
 
 
-def test_policy_with_rules_as_conditions_ends_in_refusal() -> None:
-    """A request that none of the other validations refuses is refused by the last."""
-    policies = conditional()
-    assert len(policies) == 2
-    assert {spec["failurePolicy"] for spec in policies} == {"Fail"}
-    assert {spec["validations"][-1]["expression"] for spec in policies} == {"false"}
+def example(service_account: str) -> tuple[Document, Document]:
+    """The Deployment and the Service of this name in the example."""
+    text = (tree.ROOT / "examples/operator.yaml").read_text(encoding="utf-8")
+    deployment, service = (
+        each for each in yaml.safe_load_all(text) if each["metadata"]["name"] == service_account
+    )
+    assert (deployment["kind"], service["kind"]) == ("Deployment", "Service")
+    return deployment, service
+
+
+def options(container: Document) -> dict[str, str]:
+    """The environment of a container of the example."""
+    return {each["name"]: each.get("value", "the pod's") for each in container["env"]}
 
 
 @pytest.mark.parametrize(
-    ("resource", "condition"),
-    [
-        (
-            "pods",
-            f"{OTHER_ACCOUNT} ? request.operation == 'CREATE' && '{names.LABEL_JOB_UID}' in "
-            "object.metadata.?labels.orValue({}) : "
-            "![request.operation == 'DELETE' ? oldObject : object].all(pod, RULES)",
-        ),
-        ("pods/binding", f"{OPERATOR_ACCOUNT} && !( RULES)"),
-    ],
+    ("service_account", "port"), [*zip(SERVICE_ACCOUNTS, (HEARTBEAT_PORT, AGENT_PORT), strict=True)]
 )
-def test_condition_repeats_the_rules_of_validations(resource: str, condition: str) -> None:
-    """A rule in one of both alone would not be in force, or refuse without its message."""
-    (spec,) = (
-        spec
-        for spec in conditional()
-        if spec["matchConstraints"]["resourceRules"][0]["resources"] == [resource]
+def test_example_deployment_is_the_one_that_is_named(service_account: str, port: int) -> None:
+    """By its account, its network policy, and the address of its Service."""
+    deployment, service = example(service_account)
+    spec = deployment["spec"]["template"]["spec"]
+    assert deployment["metadata"]["namespace"] == service["metadata"]["namespace"] == SYSTEM
+    assert spec["serviceAccountName"] == service_account
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert deployment["spec"]["template"]["metadata"]["labels"] == {"app": service_account}
+    assert deployment["spec"]["selector"]["matchLabels"] == {"app": service_account}
+    assert service["spec"]["selector"] == {"app": service_account}
+    assert [each["port"] for each in service["spec"]["ports"]] == [port]
+    (container,) = spec["containers"]
+    assert container["command"] == [service_account]
+    context = container["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert context["readOnlyRootFilesystem"] is True
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    probes = options(container)["RAILWRIGHT_PROBE_ADDRESS"]
+    assert ports == {service["spec"]["ports"][0]["targetPort"]: port, "probes": port + 1}
+    assert probes == f"0.0.0.0:{port + 1}"
+
+
+def test_example_has_the_addresses_of_launchers_and_agents() -> None:
+    operator, controllers = (
+        options(example(service_account)[0]["spec"]["template"]["spec"]["containers"][0])
+        for service_account in SERVICE_ACCOUNTS
     )
-    expressions = [" ".join(each["expression"].split()) for each in spec["validations"]]
-    rules = [each for each in expressions if each not in (OPERATOR_ACCOUNT, "false")]
-    assert len(rules) == 4
-    joined = " && ".join(f"({rule})" for rule in rules).replace("variables.pod.", "pod.")
-    (decides,) = spec["matchConditions"]
-    assert " ".join(decides["expression"].split()).replace(joined, "RULES") == condition
+    chosen = settings.from_environment(operator)
+    assert chosen.heartbeat_url == f"http://{SERVICE_ACCOUNTS[0]}.{SYSTEM}:{HEARTBEAT_PORT}"
+    assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
+    others = controllers_settings.from_environment(controllers)
+    assert others.agent_address[1] == AGENT_PORT
+    assert chosen.namespace == others.namespace == SYSTEM
+    agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
+    assert f"--controllers=http://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}\n" in agents

@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 
 from fixtures import observing, reporting
-from railwright_api import names
-from railwright_operator import discovery
-from railwright_operator.discovery import AgentSummary, Discovery
-from railwright_operator.watch.files import FilesRecord
-from railwright_operator.watch.site import Site
+from railwright_controllers import discovery
+from railwright_controllers.discovery import AgentSummary, Discovery
+from railwright_controllers.watch.fabric import FabricCache
+from railwright_controllers.watch.files import FilesRecord
 from railwright_topology.parts import CPU, DeviceBenchmark, HardwareReport, Kind, Part
 from railwright_topology.relative_speed import RelativeSpeed
 from railwright_topology.source_reports import Provenance
@@ -22,6 +21,7 @@ from railwright_topology.sources import hardware_documents, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
+from railwright_watch import cluster_objects
 
 BLOCK, RACK = labels.OWN_LEVELS
 CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"
@@ -51,8 +51,8 @@ class Site4:
 
     def __init__(self, **labelled: str) -> None:
         self.now_s = 0.0
-        self.site = Site()
-        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
+        self.fabric = FabricCache()
+        self.discovery = Discovery(self.fabric, clock=lambda: self.now_s)
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -306,7 +306,7 @@ async def test_invalid_document_leaves_earlier_facts() -> None:
 
 
 async def test_documents_that_come_one_after_the_other_count_together() -> None:
-    discovered = Discovery(Site(), clock=time.monotonic)
+    discovered = Discovery(FabricCache(), clock=time.monotonic)
     for name in ("n0", "n1"):
         discovered.node_changed(None, observing.node_record(name))
     await discovered.refresh()
@@ -326,9 +326,14 @@ async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
     site.now_s = discovery.SILENT_S + 1
     await site.discovery.receive_report("n1", document(LOOK))
     await site.discovery.receive_report("n2", document(OTHER))
-    assert site.discovery.agents() == AgentSummary(3, ("n0",))
+    silent_s = discovery.SILENT_S + 1
+    assert site.discovery.agents() == AgentSummary(3, ("n0",), oldest_age_s=silent_s)
     site.discovery.node_changed(site.nodes["n0"], None)
-    assert site.discovery.agents() == AgentSummary(2, ())
+    site.now_s += 2.0
+    assert site.discovery.agents() == AgentSummary(2, (), oldest_age_s=2.0)
+    for node in ("n1", "n2"):
+        site.discovery.node_changed(site.nodes[node], None)
+    assert site.discovery.agents() == AgentSummary(0, ())
 
 
 @pytest.mark.usefixtures("at_once")
@@ -338,7 +343,7 @@ async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
     for reported, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
         site = Site4()
         raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": reported})
-        reporting.set_object(site.site, names.FABRICS, raw)
+        site.fabric.change(None, cluster_objects.answered(raw))
         assert not site.discovery.is_caught_up
         await site.discovery.refresh()
         assert site.discovery.is_caught_up is expected
@@ -364,7 +369,7 @@ async def test_new_leader_waits_for_five_minutes_at_most() -> None:
     site = Site4()
     agents = {"nodes": 2, "silent": 0}
     raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": agents})
-    reporting.set_object(site.site, names.FABRICS, raw)
+    site.fabric.change(None, cluster_objects.answered(raw))
     await site.discovery.refresh()
     assert not site.discovery.is_caught_up
     site.now_s += discovery.CAUGHT_UP_S + 1

@@ -17,7 +17,7 @@ from railwright_operator.machines import Machines
 from railwright_operator.report import status
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import double_booking
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.gang import Pod
@@ -27,6 +27,7 @@ from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.model.shortages import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
+from railwright_watch.nodes import NodeRecord
 
 A, B = ("a", 1), ("b", 1)
 Held = Mapping[AttemptKey, int]

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import kopf
 import pytest
 
-from railwright_operator import handlers
-from railwright_operator.handlers import KopfThread
+from railwright_controllers import handlers
+from railwright_controllers.handlers import KopfThread
 
 
 def test_consecutive_failures_count_and_a_lasting_run_resets() -> None:

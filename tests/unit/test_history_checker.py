@@ -162,6 +162,7 @@ def test_what_breaks_an_invariant_is_found_under_its_number(name: str) -> None:
 
 NOT_OURS = {
     "agents that time alone makes silent": 'fabric 3 0\nnote {"note": "rest"}\nfabric 2 1',
+    "a Fabric that was checked again": 'fabric 3 0\nnote {"note": "rest"}\nfabric 3 0 8 later',
     "a stranger's pod on a node of a gang that is being bound": COMMITTED
     + "guest g n1 8\nbind a-1-1 n1",
     "a node that shrinks under a gang": RUNNING + "node n0 4",
@@ -293,3 +294,7 @@ def test_operator_requests_at_rest_are_found() -> None:
         "I20: at rest the operator asks to patch trainingjobs"
     ]
     assert list(writes.after([patch], moment + timedelta(minutes=2))) == []
+    theirs = replace(patch, user=audit.CONTROLLERS, resource="nodehealths")
+    assert list(writes.after([theirs], moment)) == [
+        "I20: at rest the controllers ask to patch nodehealths"
+    ]

@@ -10,16 +10,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures import reporting
+from fixtures.reporting import Raw
 from railwright_kube.client import Api
 from railwright_operator import informers, metrics
 from railwright_operator.informers import Informers
-from railwright_operator.settings import Settings
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.records import Exit, PodRecord, Waiting
 from railwright_operator.write import pods
+from railwright_watch import cluster_objects
 
 LAUNCHER = pods.Launcher("launcher", "http://operator")
-SETTINGS = Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright-system", "me")
 POD = PodRecord(
     "u", "team", "job-worker-0-1", 1, "n0", "Pending", False, {"pods": 1}, job_uid="job-uid"
 )
@@ -32,7 +32,6 @@ class Woken:
         self.count = 0
         self.informers: Informers = informers.assemble(
             cast(Api, None),
-            SETTINGS,
             launcher=LAUNCHER,
             series=metrics.Metrics(CollectorRegistry()).watch,
             wake=self._wake,
@@ -94,3 +93,43 @@ def test_status_that_the_operator_wrote_wakes_no_cycle() -> None:
     woken.informers.job_objects.absorb(job_objects.answered(raw))
     assert woken.count == 1
     assert woken.informers.jobs.get("job-uid") is not None
+
+
+def test_only_the_spec_of_a_queue_wakes_a_cycle() -> None:
+    """Its status is that of the operator itself."""
+    woken = Woken()
+
+    def arrive(version: int, **parts: Any) -> int:
+        raw = reporting.raw_object("a", version=version, **parts)
+        woken.informers.queues.absorb(cluster_objects.answered(raw))
+        return woken.count
+
+    assert arrive(1) == 1
+    assert arrive(2, status={"waiting": 3}) == 1
+    queue = woken.informers.site.queue("a")
+    assert queue is not None
+    assert queue.status == {"waiting": 3}
+    assert arrive(3, spec={"more": 1}, status={"waiting": 3}) == 2
+
+
+def test_only_another_topology_of_the_fabric_wakes_a_cycle() -> None:
+    woken = Woken()
+    first: Raw = {"levels": [], "places": [{"domains": [], "nodes": "n0"}]}
+    second: Raw = {"levels": [], "places": [{"domains": [], "nodes": "n1"}]}
+
+    def arrive(version: int, name: str = "default", **parts: Any) -> int:
+        raw = reporting.raw_object(name, version=version, **parts)
+        woken.informers.fabrics.absorb(cluster_objects.answered(raw))
+        return woken.count
+
+    assert arrive(1) == 0
+    assert arrive(2, status={"topology": first}) == 1
+    assert [*woken.informers.interconnect.interconnect.places] == ["n0"]
+    status = {"topology": first, "nodes": 1, "freshness": {"checked": "2026-01-02T03:04:05Z"}}
+    assert arrive(3, status=status) == 1
+    assert arrive(4, status=status, spec={"levels": ["rack"]}) == 1
+    assert arrive(5, status=status | {"topology": second}) == 2
+    assert [*woken.informers.interconnect.interconnect.places] == ["n1"]
+    assert arrive(6, status={}) == 2
+    assert arrive(7, "another", status={"topology": first}) == 2
+    assert [*woken.informers.interconnect.interconnect.places] == ["n1"]

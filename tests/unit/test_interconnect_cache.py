@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fixtures import reporting
 from fixtures.observing import Watched
-from railwright_operator.watch import site
 from railwright_operator.watch.interconnect import InterconnectCache
-from railwright_operator.watch.site import SiteObject
 from railwright_topology.fabric import Fabric
 from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
+from railwright_watch import cluster_objects
+from railwright_watch.cluster_objects import SiteObject
 
 NARROW = Links(2.0, {"r0": 1.5}, frozenset({"r1"}))
 PLACES = {"n0": ("r0",), "n1": ("r0",), "n2": ("r1",)}
@@ -32,7 +33,7 @@ def topology(*, nodes: str = "n[0-1]") -> dict[str, Any]:
 
 
 def fabric(*, name: str = "default", **status: Any) -> SiteObject:
-    return site.answered(reporting.raw_object(name, status=status))
+    return cluster_objects.answered(reporting.raw_object(name, status=status))
 
 
 @pytest.fixture
@@ -82,10 +83,18 @@ def test_unreadable_topology_leaves_the_last_one(
     assert why in vars(record)["error"]
 
 
-def test_changed_topology_wakes_a_cycle_and_no_other_status() -> None:
-    held = fabric(topology=topology(), nodes=3)
-    assert not site.is_decisive(held, fabric(topology=topology(), nodes=4))
-    assert site.is_decisive(held, fabric(topology=topology(nodes="n0"), nodes=3))
+def test_only_a_changed_topology_is_news() -> None:
+    """Other changes wake no cycle: the controllers write the status every minute."""
+    cache, held = InterconnectCache(), fabric(topology=topology(), nodes=3)
+    assert cache.is_news(None, held)
+    assert cache.is_news(fabric(nodes=3), held)
+    assert cache.is_news(held, fabric(topology=topology(nodes="n0"), nodes=3))
+    freshness = {"checked": "2026-01-02T03:04:05Z"}
+    assert not cache.is_news(held, fabric(topology=topology(), nodes=4, freshness=freshness))
+    assert not cache.is_news(held, replace(held, spec={"levels": ["rack"]}))
+    assert not cache.is_news(held, fabric(nodes=3))
+    assert not cache.is_news(held, None)
+    assert not cache.is_news(None, fabric(name="other", topology=topology()))
 
 
 async def test_new_installation_waits_for_its_first_topology() -> None:

@@ -9,12 +9,12 @@ from railwright import protocol
 from railwright_api.training_job import PROGRESS_TIMEOUT_S_MIN
 from railwright_operator import liveness
 from railwright_operator.heartbeats import interval
-from railwright_operator.heartbeats.connections import IDLE_S
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import LauncherView
 from railwright_operator.suspected_nodes import SUSPECT_S
 from railwright_operator.watch import node_leases
+from railwright_process.connections import IDLE_S
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.model.evidence import SILENT_S
 

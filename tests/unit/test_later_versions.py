@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, later_versions, reporting
+from fixtures import attempts, later_versions, office, reporting
 from railwright import profile, protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
@@ -19,7 +19,6 @@ from railwright_operator.report import status
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.watch.site import Site
 from railwright_operator.write import ledger as store
 from railwright_operator.write import pods
 from railwright_operator.write.ledger import LedgerStore
@@ -195,12 +194,11 @@ def test_job_of_wrong_types_is_set_aside() -> None:
 
 
 def test_fabric_of_later_version_is_read() -> None:
-    site = Site()
     probing = {"mode": "AtNight", "hours": [1, 2]}
     raw = reporting.raw_object("default", spec={"levels": ["rack"], "probing": probing, "more": 1})
-    reporting.set_object(site, "fabrics", raw)
-    assert site.levels == ("rack",)
-    assert site.probing.mode == "WhenUnknown"
+    cache = office.fabric_cache(raw)
+    assert cache.levels == ("rack",)
+    assert cache.probing.mode == "WhenUnknown"
 
 
 def test_profile_of_later_version_is_read() -> None:

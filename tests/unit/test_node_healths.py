@@ -7,17 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures import observing, reporting
+from fixtures import observing, office, reporting
 from fixtures.reporting import Raw, Store
 from railwright_api import names, routes
 from railwright_api.node_health import NodeHealth
+from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, Discovery
+from railwright_controllers.report.node_healths import NodeHealthReporter
 from railwright_kube.client import Api
 from railwright_kube.errors import ConflictError
-from railwright_operator.discovery import AGENTS, CAUGHT_UP_S, Discovery
-from railwright_operator.report.node_healths import NodeHealthReporter
-from railwright_operator.watch import node_healths
-from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.parts import DeviceBenchmark
@@ -26,6 +23,9 @@ from railwright_topology.slow_devices import Slow
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
+from railwright_watch import node_healths
+from railwright_watch.node_healths import HealthRecord
+from railwright_watch.nodes import NodeRecord
 
 RAILS = Rails((0, 1), (MiscabledRail(1, "mlx5_1", "it has no cable"),))
 SPEED = RelativeSpeed(products=0.61, rails=RAILS.share)
@@ -57,21 +57,19 @@ class Leader:
 
     def __init__(self, store: Store, *, expected: int = 0) -> None:
         self.store, self.now_s = store, 0.0
-        self.informers = reporting.informers_of(store)
+        self.healths = office.informers_of(store).healths
         self.nodes: dict[str, NodeRecord] = {}
-        site = Site()
         status = {"agents": {"nodes": expected, "silent": 0}}
-        raw = reporting.raw_object("default", status=status)
-        reporting.set_object(site, names.FABRICS, raw)
-        self.discovery = Discovery(site, clock=lambda: self.now_s)
+        cache = office.fabric_cache(reporting.raw_object("default", status=status))
+        self.discovery = Discovery(cache, clock=lambda: self.now_s)
         for name in ("n0", "n1"):
             self.nodes[name] = node = observing.node_record(name)
             self.discovery.node_changed(None, node)
         for raw in store.objects.values():
-            self.informers.health_objects.absorb(node_healths.answered(raw))
+            self.healths.absorb(node_healths.answered(raw))
         self.reporter = NodeHealthReporter(
             cast("Api", store),
-            healths=self.informers.health_objects,
+            healths=self.healths,
             discovery=self.discovery,
             nodes=self.nodes,
         )
@@ -88,6 +86,13 @@ class Leader:
         await self.discovery.receive_report(node, hardware_documents.written(Document()))
         if is_assembled:
             self.discovery._again()
+
+    def health(self, node: str = "n1") -> HealthRecord:
+        """The health of a node as decisions use it."""
+        stored = node_healths.answered(self.store.objects[routes.one(names.NODE_HEALTHS, node)])
+        (cached,) = (each for each in self.healths.records.values() if each.name == node)
+        assert (cached, cached.rv) == (stored, stored.rv)
+        return stored
 
     def content(self, node: str = "n1") -> Raw:
         raw = self.store.objects[routes.one(names.NODE_HEALTHS, node)]
@@ -109,7 +114,8 @@ async def test_health_is_written_once_and_read_back(store: Store) -> None:
     raw = store.objects[routes.one(names.NODE_HEALTHS, "n1")]
     (owner,) = raw["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}
-    (record,) = leader.informers.healths.by_node.values()
+    assert len(leader.healths.records) == 1
+    record = leader.health()
     assert (record.node_uid, record.rails, record.relative_speed) == ("uid-n1", RAILS, SPEED)
     await leader.report()
     assert len(store.requests) == 1
@@ -124,7 +130,7 @@ async def test_change_is_written_and_removes_what_no_longer_holds(store: Store) 
         "rails": {"order": [0, 1], "miscabled": []},
         "sources": CONTENT["sources"],
     }
-    record = leader.informers.healths.by_node["n1"]
+    record = leader.health()
     assert (record.rails, record.relative_speed) == (Rails((0, 1)), EVEN)
     await leader.report(**NOTHING, fact_sources={})
     assert not leader.content()
@@ -209,7 +215,7 @@ async def test_health_of_a_replaced_node_is_left_to_its_deletion(store: Store) -
     assert leader.content() == CONTENT
     path = routes.one(names.NODE_HEALTHS, "n1")
     del store.objects[path]
-    leader.informers.health_objects._records.clear()
+    leader.healths._records.clear()
     await leader.report()
     assert path not in store.objects
     leader.discovery.node_changed(old, new)
@@ -225,7 +231,7 @@ async def test_health_that_lost_its_owner_gets_it_back(store: Store) -> None:
     del metadata["ownerReferences"]
     leader = Leader(store)
     await leader.report(fact_sources={})
-    assert leader.informers.healths.by_node["n1"].node_uid == "uid-n1"
+    assert leader.health().node_uid == "uid-n1"
 
 
 def test_late_deletion_removes_no_newer_health() -> None:
@@ -274,7 +280,7 @@ def test_unreadable_health_is_that_of_a_usual_node(broken: Raw) -> None:
 
 
 def test_only_rails_and_speed_wake_a_cycle() -> None:
-    def health(**content: Any) -> node_healths.HealthRecord:
+    def health(**content: Any) -> HealthRecord:
         return node_healths.answered(reporting.raw_object("n1", spec=CONTENT | content))
 
     assert not node_healths.is_decisive(health(), health(slow=["another"]))

@@ -16,8 +16,6 @@ from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
 from railwright_operator.watch.site import (
     PRIORITY_CLASSES,
     RUNTIME_CLASSES,
-    SiteObject,
-    answered,
     is_decisive,
 )
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
@@ -30,6 +28,7 @@ from railwright_scheduler.model.reasons import (
     RuntimeClassRefused,
 )
 from railwright_scheduler.model.snapshot import QueueRound, Toleration
+from railwright_watch.cluster_objects import SiteObject, answered
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueNotFound(queue="none", existing=())

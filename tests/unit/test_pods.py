@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fixtures import attempts
-from railwright_operator.watch import amounts
 from railwright_operator.write import pods
 from railwright_operator.write.pods import Launcher
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.model.snapshot import Purpose
+from railwright_watch import amounts
 
 LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
 ENTRY = attempts.entry(7, job_uid="uid-of-a")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from railwright_operator.heartbeats import probe_tasks
-from railwright_operator.heartbeats.messages import RefusedError
-from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
+from railwright_controllers.agents import probe_tasks
+from railwright_controllers.agents.probe_tasks import Poll, ProbeTasks
+from railwright_process.messages import RefusedError
 from railwright_topology.probing import keys
 from railwright_topology.probing.readings import Reading
 

@@ -8,11 +8,10 @@ import threading
 import pytest
 
 from fixtures.clos import wiring
-from fixtures.office import FABRICS, Office, fabric
-from railwright_api import routes
-from railwright_operator import discovery
-from railwright_operator.discovery import CAUGHT_UP_S, SLOW_S, FileRead
-from railwright_operator.report import fabric as reports
+from fixtures.office import Office, fabric
+from railwright_controllers import discovery
+from railwright_controllers.discovery import CAUGHT_UP_S, SLOW_S, FileRead
+from railwright_controllers.report import fabric as reports
 from railwright_topology import networks
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
@@ -44,7 +43,7 @@ KEPT = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
 
 def with_kept_topology(office: Office) -> None:
     status = {"agents": {"nodes": 2, "silent": 0}, "topology": KEPT}
-    office.add(FABRICS, fabric("old", version=2) | {"status": status})
+    office.add(fabric("old", version=2, status=status))
 
 
 async def test_new_leader_keeps_topology_that_agents_take_part_in(
@@ -90,7 +89,7 @@ async def test_new_leader_follows_labels_at_once() -> None:
 async def test_first_topology_is_published_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office()
     status = {"agents": {"nodes": 2, "silent": 0}}
-    office.add(FABRICS, fabric("old", version=2) | {"status": status})
+    office.add(fabric("old", version=2, status=status))
     wired(office, monkeypatch)
     (place,) = (await office.report())["topology"]["places"]
     assert place["nodes"] == "n[0-1]"
@@ -102,7 +101,7 @@ async def test_new_leader_writes_no_fabric_before_it_has_assembled_one(
     """A large file takes longer to read than the interval of reports."""
     office = Office()
     await office.reporter.report()
-    assert office.store.count("patch", "fabrics") == 0
+    assert office.patches == 0
     with monkeypatch.context() as patched:
         patched.setattr(discovery, "_put_together", lambda *_, **__: 1 / 0)
         status = await office.report()
@@ -110,9 +109,7 @@ async def test_new_leader_writes_no_fabric_before_it_has_assembled_one(
     assert problem["message"] == "the last fabric stays in use: ZeroDivisionError"
     assert not {"topology", "nodes"} & status.keys()
     office.discovery._again()
-    await office.report()
-    status = office.store.objects[routes.one(FABRICS, "default")]["status"]
-    assert {"topology", "nodes"} <= status.keys()
+    assert {"topology", "nodes"} <= (await office.report()).keys()
 
 
 async def test_levels_that_do_not_fit_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +138,7 @@ async def test_read_that_hangs_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.sleep(0)
         office.now_s += SLOW_S + 1
         await office.reporter.report()
-        status = office.store.objects[routes.one(FABRICS, "default")]["status"]
-        assert "for more than 60 s" in status["problems"][0]["message"]
+        assert "for more than 60 s" in office.status["problems"][0]["message"]
     finally:
         goes_on.set()
         running.cancel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railwright import protocol
-from railwright_operator.heartbeats import rate_limit
-from railwright_operator.heartbeats.rate_limit import RateLimit
+from railwright_process import rate_limit
+from railwright_process.rate_limit import RateLimit
 
 HEAD_BYTES = 2048
 """More than a head with the token of an API server."""

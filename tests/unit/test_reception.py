@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from railwright_operator.heartbeats.reception import (
-    GAP_S,
-    MISSED_S,
-    MISSES_S,
-    TICK_S,
-    ReceptionClock,
-)
+from railwright_operator.heartbeats.reception import GAP_S, MISSED_S, MISSES_S, ReceptionClock
+from railwright_process.server import TICK_S
 
 
 class Listening:

@@ -16,12 +16,12 @@ from fixtures.jobs import layout
 from fixtures.shell import DEADLINE_S
 from railwright import profile, protocol, strides
 from railwright.profile import Calls, Handover, Operation, Recorded
-from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import ProfileRecord
 from railwright_operator.write import pods
+from railwright_process.messages import RefusedError
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.pre_run import RANKS_MAX
 

@@ -17,9 +17,11 @@ from railwright_kube import projections, protobuf
 from railwright_kube.core_v1 import NodeObject, PodObject
 from railwright_kube.projections import Undeclared
 from railwright_kube.protobuf import NodeList, PodList
-from railwright_operator.watch import amounts, records
-from railwright_operator.watch.records import NodeRecord, PodRecord
+from railwright_operator.watch import records
+from railwright_operator.watch.records import PodRecord
 from railwright_scheduler.model.snapshot import Taint
+from railwright_watch import amounts, nodes
+from railwright_watch.nodes import NodeRecord
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"
 OURS = {
@@ -82,7 +84,7 @@ def read_node(raw: dict[str, Any]) -> NodeRecord:
     listed, streamed = protobuf.NODE.listed(item), protobuf.NODE.streamed(orjson.dumps(raw))
     assert not isinstance(listed, Undeclared)
     assert not isinstance(streamed, Undeclared), streamed.why
-    record, other = records.node(listed), records.node(streamed)
+    record, other = nodes.node(listed), nodes.node(streamed)
     assert (other, other.unread) == (record, record.unread)
     return record
 
@@ -260,11 +262,11 @@ def test_unreadable_amount_keeps_last_value() -> None:
     first = read_node(raw_node(allocatable={"nvidia.com/gpu": "8", "cpu": "64"}))
     for amount in ("-1", "8k8", "7.5"):
         news = read_node(raw_node(allocatable={"nvidia.com/gpu": amount, "cpu": "64"}))
-        broken = records.with_held_amounts(first, news)
+        broken = nodes.with_held_amounts(first, news)
         assert broken == first
         assert amount in broken.unread["nvidia.com/gpu"]
-    fewer = records.with_held_amounts(
-        first, records.node(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
+    fewer = nodes.with_held_amounts(
+        first, nodes.node(node_of(raw_node(allocatable={"nvidia.com/gpu": "7", "cpu": "64"})))
     )
     assert (fewer.allocatable["nvidia.com/gpu"], fewer.unread) == (7, {})
     anew = read_node(raw_node(allocatable={"nvidia.com/gpu": "NaN"}))

@@ -11,9 +11,10 @@ import pytest
 from fixtures import attempts, layout, reporting
 from fixtures.reporting import Desk
 from railwright import protocol
+from railwright_conversion import bounds
 from railwright_kube import errors
 from railwright_kube.errors import RequestFailed
-from railwright_operator.report import bounds, events, reporter
+from railwright_operator.report import events, reporter
 from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from railwright import protocol
-from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.sessions import Sessions
+from railwright_process.messages import RefusedError
 from railwright_scheduler import Role
 from railwright_scheduler.model.rank_layout import number_ranks
 

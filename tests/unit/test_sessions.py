@@ -10,10 +10,10 @@ import pytest
 
 from fixtures.jobs import layout
 from railwright import protocol
-from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.sessions import MISSING_NAMED_MAX, Sessions
 from railwright_operator.heartbeats.validation import STEP_JUMP_MAX
 from railwright_operator.heartbeats.views import SessionView
+from railwright_process.messages import RefusedError
 
 JOB = "job-uid"
 RESUME = (protocol.Checkpoint(attempt=1, step=500),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railwright_operator import settings
-from railwright_operator.settings import SettingsError
+from railwright_process.environment import SettingsError
 
 LEAST = {
     "RAILWRIGHT_LAUNCHER_IMAGE": "registry.example.com/railwright:1",

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from fixtures import observing
+from fixtures import observing, office
 from fixtures.shell import until
-from railwright_operator import discovery
-from railwright_operator.discovery import Discovery
-from railwright_operator.watch.files import FilesRecord
-from railwright_operator.watch.site import Site
+from railwright_controllers import discovery
+from railwright_controllers.discovery import Discovery
+from railwright_controllers.watch.fabric import FabricCache
+from railwright_controllers.watch.files import FilesRecord
 from railwright_topology.sources.formats import File
+from railwright_watch import cluster_objects
 
 CONF = "SwitchName=s1 Nodes=n0\n"
 
@@ -28,7 +29,8 @@ class Network:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.started = 0
         self.goes_on = threading.Event()
-        self.discovery = Discovery(Site(), clock=lambda: 0.0)
+        self.fabric = FabricCache()
+        self.discovery = Discovery(self.fabric, clock=lambda: 0.0)
         self.node = observing.node_record("n0")
         self.given: FilesRecord | None = None
         self._put_together, self._read_all = discovery._put_together, discovery._read_all
@@ -108,8 +110,26 @@ async def test_levels_that_the_site_configures_count(monkeypatch: pytest.MonkeyP
     network.goes_on.set()
     async with network.running():
         await until(lambda: network.place == ("r0",), "the label")
-        monkeypatch.setattr(Site, "levels", ("railwright.dev/rack", "none"))
+        configured = office.fabric("railwright.dev/rack", "none")
+        network.fabric.change(None, cluster_objects.answered(configured))
         await until(lambda: network.started == 2, "another assembly")
+
+
+async def test_discovery_ends_when_cancelled_at_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``asyncio.wait_for`` of Python 3.11 would go on."""
+    network = Network(monkeypatch)
+    monkeypatch.setattr(discovery, "TICK_S", 600.0)
+    monkeypatch.setattr(discovery, "PAUSE_S", 0.0)
+    network.goes_on.set()
+    network.discovery.due.clear()
+    running = asyncio.create_task(network.discovery.run())
+    await until(network.discovery.refreshed.is_set, "an assembly")
+    for _ in range(3):  # Discovery waits for a change by then.
+        await asyncio.sleep(0)
+    network.label("r1")
+    running.cancel()
+    done, _ = await asyncio.wait((running,), timeout=5.0)
+    assert done
 
 
 async def test_exception_in_a_read_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from fixtures.observing import JOB, LEDGER, START_TIMEOUT_S, Watched, ask_all
 from railwright import pacing, protocol
 from railwright_conversion.machines import PRODUCT
 from railwright_operator.heartbeats import interval, reception
-from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.machines import Machines
 from railwright_operator.state_builder import FORGET_S
@@ -21,6 +20,7 @@ from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch import node_leases, records
 from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
+from railwright_process.messages import RefusedError
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing
 from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import Cause, CauseCode

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from railwright_api.fabric import Probing
-from railwright_operator.surveys import due
+from railwright_controllers.surveys import due
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric
 from railwright_topology.source_reports import Provenance, SourceReport

@@ -16,16 +16,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fixtures import observing, reporting
+from fixtures.office import fabric_cache
 from fixtures.planted_network import adjusted_rand_index, planted, truths
 from railwright_api import names
+from railwright_controllers.agents.probe_tasks import Poll, ProbeTasks
+from railwright_controllers.discovery import Discovery
+from railwright_controllers.metrics import SurveyMetrics
+from railwright_controllers.surveys import surveyor
+from railwright_controllers.surveys.surveyor import Surveyor
+from railwright_controllers.watch.files import FilesRecord
 from railwright_kube.errors import RequestFailed, Unreachable
-from railwright_operator import metrics
-from railwright_operator.discovery import Discovery
-from railwright_operator.heartbeats.probe_tasks import Poll, ProbeTasks
-from railwright_operator.surveys import surveyor
-from railwright_operator.surveys.surveyor import Surveyor
-from railwright_operator.watch.files import FilesRecord
-from railwright_operator.watch.site import Site
 from railwright_topology.probing.readings import Reading
 from railwright_topology.sources import documents, hardware_documents
 from railwright_topology.sources.formats import File
@@ -63,10 +63,9 @@ class Office:
     def __init__(self, **probing: Any) -> None:
         self.now_s = self.wall_s = 1e9
         self.network = planted(12, (3,), seed=4, noise=0.03)
-        self.site = Site()
         spec = {"levels": [], "probing": probing}
-        reporting.set_object(self.site, names.FABRICS, reporting.raw_object("default", spec=spec))
-        self.discovery = Discovery(self.site, clock=lambda: self.now_s)
+        self.fabric = fabric_cache(reporting.raw_object("default", spec=spec))
+        self.discovery = Discovery(self.fabric, clock=lambda: self.now_s)
         self.nodes = {name: observing.node_record(name) for name in self.network.paths}
         for node in self.nodes.values():
             self.discovery.node_changed(None, node)
@@ -83,12 +82,12 @@ class Office:
         """A new leader with the stored survey only."""
         return Surveyor(
             self.probe_tasks,
-            site=self.site,
+            fabric=self.fabric,
             discovery=self.discovery,
             nodes=self.nodes,
             busy=self.ask_busy,
             keep=self.keep,
-            metrics=metrics.Metrics(CollectorRegistry()).surveys,
+            metrics=SurveyMetrics(CollectorRegistry()),
             clock=lambda: self.now_s,
             wall_clock=lambda: self.wall_s,
             rng=Random(0),

@@ -12,21 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from railwright_kube.reflector import Reflector
 from railwright_operator import __main__ as operator
-from railwright_operator import garbage, informers, metrics
-from railwright_operator.settings import Settings
+from railwright_operator import informers, metrics
 from railwright_operator.watch.interconnect import InterconnectCache
-from railwright_operator.watch.kinds import KopfInformer
 from railwright_operator.write import defaults, pods
+from railwright_process import garbage
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
-SETTINGS = Settings(
-    launcher_image="launcher",
-    heartbeat_url="http://operator",
-    heartbeat_address=("127.0.0.1", 0),
-    probe_address=("127.0.0.1", 0),
-    namespace="railwright-system",
-    identity="one",
-)
 
 
 class EndedError(Exception):
@@ -65,7 +56,6 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         happened.append(TOPOLOGY)
 
     monkeypatch.setattr(Reflector, "run", lists)
-    monkeypatch.setattr(KopfInformer, "run", lists)
     monkeypatch.setattr(InterconnectCache, "wait_first", waits)
     monkeypatch.setattr(defaults, "ensure", nothing)
     monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
@@ -75,7 +65,6 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) -> None:
     watched = informers.assemble(
         cast(Any, None),
-        SETTINGS,
         launcher=pods.Launcher("launcher", "http://operator"),
         series=metrics.Metrics(CollectorRegistry()).watch,
         wake=lambda: None,
@@ -95,16 +84,14 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         leading=(),
         mapping_requests=SimpleNamespace(run=map_ranks),
     )
-    kopf, leading = SimpleNamespace(start=lambda: None), asyncio.Event()
+    leading = asyncio.Event()
     leading.set()
     async with asyncio.timeout(10):
         with pytest.raises(ExceptionGroup) as ended:
-            await operator._work(cast(Any, None), cast(Any, parts), cast(Any, kopf), leading)
+            await operator._work(cast(Any, None), cast(Any, parts), leading)
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
-    assert {"Pod", "TrainingJob", "Placement", "Queue", "Fabric"} <= {*order[taken:]} - {
-        *order[:taken]
-    }
+    assert {"Pod", "TrainingJob", "Placement", "Queue"} <= {*order[taken:]} - {*order[:taken]}
     assert MAPPER in order[:taken]  # Its processes start meanwhile.
-    assert {"Node", "NodeHealth"} <= {*order[:taken]}
+    assert {"Node", "NodeHealth", "Fabric"} <= {*order[:taken]}
     assert order[-2:] == [TOPOLOGY, CYCLE]

@@ -16,11 +16,10 @@ from prometheus_client import CollectorRegistry
 
 from fixtures import shell
 from fixtures.tokens import LIFE_S, KeyServer, SigningKey
-from railwright_kube import errors
+from railwright_kube import errors, tokens
+from railwright_kube import signing_keys as keys
+from railwright_kube.tokens import Bearer, KeysNotReadError, TokenRefusedError, Tokens
 from railwright_operator import metrics
-from railwright_operator.heartbeats import keys, tokens
-from railwright_operator.heartbeats.messages import RefusedError
-from railwright_operator.heartbeats.tokens import Bearer, Tokens
 
 AUDIENCE = "railwright.dev/job"
 POD = "pod-uid"
@@ -41,7 +40,7 @@ class Checker:
         self.registry = CollectorRegistry()
         series = metrics.Metrics(self.registry).heartbeats
         self.tokens = Tokens(
-            self.keys, node_of=self.pods.get, metrics=series, clock=lambda: self.now_s
+            self.keys, node_of=self.pods.get, checks=series.token_checks, clock=lambda: self.now_s
         )
 
     def made(self, signer: SigningKey = KEY, pod_uid: str = POD, **claims: Any) -> str:
@@ -54,11 +53,13 @@ class Checker:
             await self.keys.refresh()
 
     def status(self, token: str) -> int:
-        """The status it is refused with, 200 if it is not."""
+        """The status that a server refuses it with, 200 if it does not."""
         try:
             self.tokens.bearer(token)
-        except RefusedError as error:
-            return error.status
+        except TokenRefusedError:
+            return HTTPStatus.FORBIDDEN
+        except KeysNotReadError:
+            return HTTPStatus.SERVICE_UNAVAILABLE
         return 200
 
     def checked(self, outcome: str) -> float:

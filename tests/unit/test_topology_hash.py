@@ -11,11 +11,11 @@ from fixtures import GPU, node, reporting
 from fixtures.observing import JOB, Watched
 from railwright import protocol
 from railwright_operator.topology_hash import TopologyHash
-from railwright_operator.watch import site
 from railwright_scheduler import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
+from railwright_watch import cluster_objects
 
 LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, reducing=frozenset({"r0", "r1"}))
 FABRIC = Fabric(("rack",), {"n0": ("r0",)}, links=(LINKS,))
@@ -72,7 +72,7 @@ def test_cycle_states_topology_age_and_job_progress() -> None:
     assert seen.world().topology_age_s == 0.0
     status: dict[str, Any] = {"topology": {"levels": [], "places": []}}
     raw = reporting.raw_object("default", status=status)
-    seen.interconnect.fabric_changed(None, site.answered(raw))
+    seen.interconnect.fabric_changed(None, cluster_objects.answered(raw))
     seen.run_cycle()
     seen.heartbeat(0, progress=protocol.Progress(7, total_steps=9))
     seen.now_s += 40.0

@@ -1,7 +1,7 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
 and prints the domains of their nodes, as probes.json. `hardware` prints the hardware of this
-machine, `benchmark` benchmarks its idle devices. `report` reports both to the operator until it is
-stopped, and measures other nodes when the operator dispatches probe tasks.
+machine, `benchmark` benchmarks its idle devices. `report` reports both to the controllers until it
+is stopped, and measures other nodes when the controllers dispatch probe tasks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railwright_agent import benchmark, hardware, polling, prober, reporting
 from railwright_agent.handshake import ProbeError
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.polling import ProbePoller
-from railwright_agent.reporting import OperatorClient, OperatorUrlError, PollRequest
+from railwright_agent.reporting import ControllersClient, ControllersUrlError, PollRequest
 from railwright_agent.responder import Responder
 from railwright_topology.probing import keys
 from railwright_topology.sources import hardware_documents
@@ -54,7 +54,7 @@ def main() -> int:
             asyncio.run(_serve(token, arguments.bind, arguments.port))
         else:
             print(_surveyed(token, arguments))
-    except (ProbeError, OperatorUrlError, OSError) as error:
+    except (ProbeError, ControllersUrlError, OSError) as error:
         _log(error)
         return 1
     except KeyboardInterrupt:
@@ -82,10 +82,10 @@ def _arguments() -> argparse.Namespace:
     token.add_argument("address", help="address of the agent, as in NODES")
     own = commands.add_parser("hardware", help="print the hardware of this machine")
     report = commands.add_parser(
-        "report", help="report the hardware of this machine to the operator"
+        "report", help="report the hardware of this machine to the controllers"
     )
-    report.add_argument("--operator", required=True, help="its URL, http://ADDRESS:PORT")
-    report.add_argument("--token-file", required=True, help="a token for the operator alone")
+    report.add_argument("--controllers", required=True, help="their URL, http://ADDRESS:PORT")
+    report.add_argument("--token-file", required=True, help="a token for the controllers alone")
     report.add_argument("--bind", help="where to answer probes, if not at a rail's address")
     report.add_argument(
         "--benchmark", action="store_true", help="benchmark idle devices, and report the results"
@@ -117,8 +117,10 @@ def _sources(arguments: argparse.Namespace) -> HardwareSources:
 
 def _run_reporting(arguments: argparse.Namespace) -> None:
     """Report until interrupted. Probes go over the first rail with an address, as trainings do."""
-    operator = OperatorClient(arguments.operator, Path(arguments.token_file), _sources(arguments))
-    poller = ProbePoller(operator, arguments.port, _log)
+    controllers = ControllersClient(
+        arguments.controllers, Path(arguments.token_file), _sources(arguments)
+    )
+    poller = ProbePoller(controllers, arguments.port, _log)
     schedule = None
     if arguments.benchmark:
         schedule = benchmark.BenchmarkSchedule(Path(arguments.root), clock=time.monotonic, log=_log)
@@ -128,7 +130,9 @@ def _run_reporting(arguments: argparse.Namespace) -> None:
         poller.start(arguments.bind or rail or request.host)
 
     rng = random.Random()  # noqa: S311
-    reporting.run(operator, on_poll_request=on_poll_request, rng=rng, log=_log, benchmark=schedule)
+    reporting.run(
+        controllers, on_poll_request=on_poll_request, rng=rng, log=_log, benchmark=schedule
+    )
 
 
 async def _serve(token: str, host: str, port: int) -> None:

@@ -1,7 +1,7 @@
 """How two agents begin a probe: both prove possession of their key, which is never sent.
 
 Each pair has a key of its own. It is derived from the responder's token and the prober's name, by
-whoever sends the prober: the operator, or the person who runs a survey. The responder derives it
+whoever sends the prober: the controllers, or the person who runs a survey. The responder derives it
 from the name that the prober gives. So an agent can speak for itself alone.
 
 Messages are JSON objects behind their length in two bytes. The responder speaks first, with a
@@ -121,7 +121,7 @@ async def accept(reader: StreamReader, writer: StreamWriter, token: str) -> Requ
 
 
 def probe_task(message: dict[str, Any]) -> Request:
-    """A task that the operator dispatches, as bounded as what an agent asks of another."""
+    """A task that the controllers dispatch, as bounded as what an agent asks of another."""
     kind = ProbeKind.CROWD if message.get("crowd") else ProbeKind.TASK
     key = PairKey(_text(message, "source"), _text(message, "pairKey").encode(errors="replace"))
     return Request(kind, _seconds(message), _target(message), _port(message), key)

@@ -1,7 +1,7 @@
-"""Poll the operator for probe tasks during a survey: each task is to measure another node. The
+"""Poll the controllers for probe tasks during a survey: each task is to measure another node. The
 agent answers probes meanwhile; nothing listens at other times. `__main__` starts it.
 
-The token that others' keys are derived from, and the key for each task, come with the operator's
+The token that others' keys are derived from, and the key for each task, come with the controllers'
 answers. A polling agent runs no other tasks.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from railwright_agent import handshake, prober
 from railwright_agent.handshake import ProbeError
-from railwright_agent.reporting import OperatorClient, ReportRefusedError
+from railwright_agent.reporting import ControllersClient, ReportRefusedError
 from railwright_agent.responder import Responder
 from railwright_topology import hardware_inventory
 from railwright_topology.parts import AdapterRole, HardwareReport
@@ -27,10 +27,10 @@ from railwright_topology.probing import addresses as probeable
 
 PATH = "/v1/probe-tasks"
 ANSWER_S = 60.0
-"""The operator answers after forty seconds though there is nothing to do."""
+"""The controllers answer after forty seconds though there is nothing to do."""
 AGAIN_S = 5.0
 FAILURES_MAX = 12
-"""After so many in a row it stops polling, until the operator requests it again."""
+"""After so many in a row it stops polling, until the controllers request it again."""
 
 Json = dict[str, Any]
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -52,13 +52,13 @@ def rail_address(
 class ProbePoller:
     """Polls in a thread, while the agent goes on reporting."""
 
-    operator: OperatorClient
+    controllers: ControllersClient
     port: int
     log: Callable[[str], object]
     thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self, host: str) -> None:
-        """Poll with this address until the operator sends no key; nothing if it polls already."""
+        """Poll with this address until the controllers send no key; nothing if it polls already."""
         if self.thread is None or not self.thread.is_alive():
             # A daemon: when the agent ends it may be waiting for a task.
             self.thread = threading.Thread(
@@ -86,7 +86,7 @@ class ProbePoller:
                 run(_closed(server))
 
     def _run_tasks(self, host: str, responder: Responder, run: Run) -> None:
-        """Poll for tasks and run them, until the operator has no more."""
+        """Poll for tasks and run them, until the controllers have no more."""
         report: Json = {}
         while True:
             answer = self._poll_once({"host": host, "port": self.port, **report})
@@ -97,10 +97,10 @@ class ProbePoller:
             report = run(_result(answer))
 
     def _poll_once(self, report: Json) -> Json:
-        """The operator's answer; empty if it does not answer in FAILURES_MAX attempts."""
+        """The controllers' answer; empty if they do not answer in FAILURES_MAX attempts."""
         for _ in range(FAILURES_MAX):
             try:
-                return self.operator.post(PATH, report, ANSWER_S)
+                return self.controllers.post(PATH, report, ANSWER_S)
             except ReportRefusedError as refused:
                 self.log(f"probe task poll failed: {refused}")
                 time.sleep(AGAIN_S)

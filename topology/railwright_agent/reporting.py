@@ -1,6 +1,6 @@
-"""Report the hardware of this machine to the operator: when it changes, and now and then.
+"""Report the hardware of this machine to the controllers: when it changes, and now and then.
 
-An unchanged report is repeated, as an operator that begins has none. The report does not name its
+An unchanged report is repeated, as controllers that begin have none. The report does not name its
 node: the token does. `__main__` calls it.
 """
 
@@ -36,35 +36,35 @@ ANSWER_BYTES_MAX = 4096
 Json = dict[str, Any]
 
 
-class OperatorUrlError(Exception):
+class ControllersUrlError(Exception):
     """Why no report can ever be sent, as a sentence."""
 
 
 class ReportRefusedError(Exception):
-    """Why the operator did not take a report now."""
+    """Why the controllers did not take a report now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """The operator wants the agent to poll for probe tasks, and to answer probes at the address of
-    a rail in these ``networks`` or at ``host``, from which it reached the operator."""
+    """The controllers want the agent to poll for probe tasks, and to answer probes at the address
+    of a rail in these ``networks`` or at ``host``, from which it reached the controllers."""
 
     host: str
     networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorClient:
-    """Where the operator listens, the file that the kubelet keeps a fresh token in, and where this
-    machine's hardware is read."""
+class ControllersClient:
+    """Where the controllers listen, the file that the kubelet keeps a fresh token in, and where
+    this machine's hardware is read."""
 
-    operator: str
+    controllers: str
     token_file: Path
     sources: HardwareSources
 
     def report(self, document: str) -> PollRequest | None:
-        """Send a report; returns the operator's poll request, if any. Raises ReportRefusedError if
-        it is not taken, OperatorUrlError if it cannot be sent at all."""
+        """Send a report; returns the controllers' poll request, if any. Raises ReportRefusedError
+        if it is not taken, ControllersUrlError if it cannot be sent at all."""
         answer, host = self._post(PATH, document.encode(), TIMEOUT_S)
         if answer.get("poll") is not True:
             return None
@@ -72,7 +72,7 @@ class OperatorClient:
         return PollRequest(host, tuple(map(str, networks)) if isinstance(networks, list) else ())
 
     def post(self, path: str, message: Json, deadline_s: float) -> Json:
-        """What the operator answers. Raises ReportRefusedError."""
+        """What the controllers answer. Raises ReportRefusedError."""
         return self._post(path, json.dumps(message).encode(), deadline_s)[0]
 
     def _post(self, path: str, body: bytes, deadline_s: float) -> tuple[Json, str]:
@@ -80,7 +80,7 @@ class OperatorClient:
 
         A connection for each: the next may reach the replica that leads by then.
         """
-        connection = _connection(self.operator, deadline_s)
+        connection = _connection(self.controllers, deadline_s)
         try:
             token = self.token_file.read_text(encoding="utf-8").strip()
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -108,21 +108,21 @@ def _object(answer: bytes) -> Json:
     return found
 
 
-def _connection(operator: str, deadline_s: float) -> http.client.HTTPConnection:
+def _connection(controllers: str, deadline_s: float) -> http.client.HTTPConnection:
     try:
-        parts = urllib.parse.urlsplit(operator)
+        parts = urllib.parse.urlsplit(controllers)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in ("http", "https"):
-        raise OperatorUrlError(f"--operator {operator!r}: expected http://ADDRESS:PORT")
+        raise ControllersUrlError(f"--controllers {controllers!r}: expected http://ADDRESS:PORT")
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     return kind(host, port, timeout=deadline_s)
 
 
 def run(
-    operator: OperatorClient,
+    controllers: ControllersClient,
     *,
     on_poll_request: Callable[[PollRequest, Document], object],
     rng: random.Random,
@@ -135,7 +135,7 @@ def run(
     that was reported too."""
     reported, reads, failures = "", 0, 0
     while True:
-        found = hardware.gather(operator.sources)
+        found = hardware.gather(controllers.sources)
         # The first report does not wait for a benchmark of a minute.
         document = hardware_documents.written(
             benchmark.add_to(found) if benchmark and reported else found
@@ -143,7 +143,7 @@ def run(
         reads += 1
         if document != reported or reads >= REPORT_EVERY:
             try:
-                request = operator.report(document)
+                request = controllers.report(document)
             except ReportRefusedError as refused:
                 log(f"report failed: {refused}")
                 failures += 1

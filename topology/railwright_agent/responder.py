@@ -52,7 +52,7 @@ class Responder:
                 await self._run_task(writer, request)
             else:
                 await handshake.send(
-                    writer, {"refused": "probe tasks are the operator's to dispatch."}
+                    writer, {"refused": "probe tasks are the controllers' to dispatch."}
                 )
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):

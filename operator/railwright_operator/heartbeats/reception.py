@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-TICK_S = 0.25
-"""How often the server ticks the clock. A longer gap counts as ``GAP_S``."""
+from railwright_process.server import TICK_S
 
 GAP_S = 4 * TICK_S
+"""A longer gap between two ticks of the server counts as this."""
+
 MISSED_S = 6.0
 """The sender of a lost message retries within this time: a timeout of 3 s, an interval of 2 s, and
 the time on the way."""

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from railwright import profile, protocol
 from railwright.profile import MismatchError, Recorded
 from railwright_api.workload import PROFILE_LENGTH_MAX
-from railwright_operator.heartbeats.messages import RefusedError
+from railwright_process.messages import RefusedError
 from railwright_scheduler.pre_run import RANKS_MAX
 
 logger = logging.getLogger(__name__)

@@ -24,10 +24,10 @@ from railwright_operator.heartbeats.interval import (
     continue_answer,
     late_beat_s,
 )
-from railwright_operator.heartbeats.messages import RefusedError
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.validation import ResumeLists, unlikely_step
 from railwright_operator.heartbeats.views import LauncherView, SessionView, is_news
+from railwright_process.messages import RefusedError
 from railwright_scheduler.model.rank_layout import EMPTY, RankLayout
 
 MISSING_NAMED_MAX = 64

@@ -8,23 +8,21 @@ from dataclasses import dataclass
 from random import Random
 
 from railwright_kube.client import Api
-from railwright_operator.heartbeats.keys import PublishedKeys
-from railwright_operator.heartbeats.probe_tasks import ProbeTasks
+from railwright_kube.signing_keys import PublishedKeys
+from railwright_kube.tokens import Tokens
 from railwright_operator.heartbeats.reception import ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.tokens import Tokens
-from railwright_operator.metrics import HeartbeatMetrics
 from railwright_operator.watch.records import PodRecord
+from railwright_process.server_metrics import ServerMetrics
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatState:
-    """The messages of launchers and agents, and the keys of their tokens."""
+    """The messages of launchers, and the keys of their tokens."""
 
     reception_clock: ReceptionClock
     keys: PublishedKeys
     sessions: Sessions
-    probe_tasks: ProbeTasks
 
 
 def construct(
@@ -36,12 +34,11 @@ def construct(
         reception_clock=reception_clock,
         keys=PublishedKeys(api, clock=clock, rng=rng),
         sessions=Sessions(clock=reception_clock, wake=wake),
-        probe_tasks=ProbeTasks(clock),
     )
 
 
 def tokens(
-    state: HeartbeatState, records: Mapping[str, PodRecord], *, metrics: HeartbeatMetrics
+    state: HeartbeatState, records: Mapping[str, PodRecord], *, metrics: ServerMetrics
 ) -> Tokens:
     """The verifier for tokens of live pods; ``records`` are pods by UID."""
 
@@ -49,4 +46,4 @@ def tokens(
         record = records.get(uid)
         return None if record is None or record.terminal else record.node
 
-    return Tokens(state.keys, node_of=node_of, metrics=metrics, clock=time.time)
+    return Tokens(state.keys, node_of=node_of, checks=metrics.token_checks, clock=time.time)

@@ -7,7 +7,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from railwright_operator.report import bounds
+from railwright_conversion import bounds
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase

@@ -19,10 +19,10 @@ from typing import Any
 from prometheus_client import Counter
 
 from railwright_api import names
+from railwright_conversion import bounds
 from railwright_kube import paths
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
-from railwright_operator.report import bounds
 
 logger = logging.getLogger(__name__)
 

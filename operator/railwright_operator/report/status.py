@@ -12,9 +12,8 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import schema, training_job_status
-from railwright_conversion import checkpoints, times
+from railwright_conversion import bounds, checkpoints, times
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.report import bounds
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause

@@ -11,8 +11,8 @@ import logging
 
 from railwright_api import names
 from railwright_conversion import interconnects
-from railwright_operator.watch.site import SiteObject
 from railwright_topology.interconnect import Interconnect
+from railwright_watch.cluster_objects import SiteObject
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,20 @@ class InterconnectCache:
 
     def fabric_changed(self, old: SiteObject | None, new: SiteObject | None) -> None:
         """Take in a change of a Fabric; None means absent."""
-        if new is None or new.name != names.SINGLETON:
-            return
-        raw = new.status.get("topology")
-        if raw is None or (old is not None and raw == old.status.get("topology")):
+        if new is None or not self.is_news(old, new):
             return
         try:
-            self.interconnect = interconnects.parse(raw)
+            self.interconnect = interconnects.parse(new.status["topology"])
         except ValueError as error:
             logger.exception("topology of fabric not read", extra={"error": str(error)})
         self._first.set()
+
+    def is_news(self, old: SiteObject | None, new: SiteObject | None) -> bool:
+        """Whether the Fabric now has another topology than before."""
+        if new is None or new.name != names.SINGLETON:
+            return False
+        before = None if old is None else old.status.get("topology")
+        return new.status.get("topology") not in (None, before)
 
     @property
     def is_known(self) -> bool:

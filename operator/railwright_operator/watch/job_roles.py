@@ -13,12 +13,12 @@ from railwright_api.training_job import TrainingJob
 from railwright_api.workload import Parallelism
 from railwright_api.workload import Workload as Stated
 from railwright_conversion import node_affinities, tolerations, topology_constraints, workloads
-from railwright_operator.watch import amounts
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_operator.watch.site import SiteObject
 from railwright_scheduler.model.reasons import RuntimeClassRefused
 from railwright_scheduler.model.snapshot import Amounts, Role
 from railwright_scheduler.model.workload import Workload
+from railwright_watch import amounts
+from railwright_watch.cluster_objects import SiteObject
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Compact records of Pods and Nodes.
+"""Compact records of Pods.
 
 50,000 pods must fit in memory. So each object is converted once, when it arrives, into a slotted
 record of the used fields (``projections``). Equality ignores the resourceVersion: an update without
@@ -15,24 +15,15 @@ import functools
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from railwright import protocol
 from railwright_api import names
-from railwright_kube import projections
-from railwright_kube.core_v1 import (
-    NOT_ENDED,
-    Condition,
-    ContainerStatus,
-    NodeObject,
-    NodeStatus,
-    PodObject,
-    PodStatus,
-)
+from railwright_kube import core_v1, projections
+from railwright_kube.core_v1 import NOT_ENDED, ContainerStatus, PodObject, PodStatus
 from railwright_kube.projections import Metadata, Owner
-from railwright_operator.watch import amounts
-from railwright_scheduler.model.snapshot import Amounts, Taint
+from railwright_scheduler.model.snapshot import Amounts
+from railwright_watch import amounts
 
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9
@@ -46,10 +37,6 @@ IMAGE_IS_THERE = (
     "CrashLoopBackOff",
 )
 """Reasons of a container that waits after its image was pulled."""
-UNSAID = Condition()
-
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint of Kubernetes' non-graceful node shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +115,6 @@ def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
     return started != new
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """A node. Of the devices in its ``capacity``, the healthy ones are ``allocatable``.
-
-    ``unreachable``: its kubelet stopped renewing, so that Ready is Unknown. ``unread`` are
-    resources whose allocatable amount could not be read, each with the error. They do not count in
-    comparisons, as the amounts do.
-    """
-
-    uid: str
-    name: str
-    rv: int = field(compare=False)
-    ready: bool
-    cordoned: bool
-    taints: tuple[Taint, ...]
-    labels: Mapping[str, str]
-    allocatable: Amounts
-    addresses: tuple[str, ...] = ()
-    capacity: Amounts = field(default_factory=dict)
-    unreachable: bool = False
-    unread: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-    @property
-    def out_of_service(self) -> bool:
-        """Whether a person or the cloud declared that the machine is off."""
-        return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
-
-
 def pod(found: PodObject) -> PodRecord:
     """The record of a Pod. Raises ValueError for what Kubernetes would not have stored."""
     metadata, spec, status = found.metadata, found.spec, found.status
@@ -174,7 +133,10 @@ def pod(found: PodObject) -> PodRecord:
     if job_uid is None:
         return record()
     labels = metadata.labels
-    ready, disrupted = _condition(status, "Ready"), _condition(status, "DisruptionTarget")
+    ready, disrupted = (
+        core_v1.condition(status, "Ready"),
+        core_v1.condition(status, "DisruptionTarget"),
+    )
     return record(
         job_uid=sys.intern(job_uid),
         job_name=sys.intern(labels[names.LABEL_JOB_NAME]),
@@ -200,40 +162,6 @@ def answered(raw: Mapping[str, Any]) -> PodRecord:
 def still_bound(held: PodRecord, news: PodRecord) -> PodRecord:
     """Keep the node of a bound pod, which an older version may lack: a binding is final."""
     return replace(news, node=held.node) if held.node and not news.node else news
-
-
-def node(found: NodeObject) -> NodeRecord:
-    """The record of a Node."""
-    metadata, spec, status = found.metadata, found.spec, found.status
-    allocatable, unread = amounts.allocatable(status.allocatable)
-    labels = {sys.intern(k): sys.intern(v) for k, v in metadata.labels.items()}
-    ready = _condition(status, "Ready").status
-    return NodeRecord(
-        uid=metadata.uid,
-        name=sys.intern(metadata.name),
-        rv=int(metadata.resource_version),
-        ready=ready == "True",
-        cordoned=spec.unschedulable,
-        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
-        labels=MappingProxyType(labels),
-        allocatable=allocatable,
-        addresses=tuple(each.address for each in status.addresses),
-        capacity=amounts.allocatable(status.capacity)[0],
-        unreachable=ready == "Unknown",
-        unread=unread,
-    )
-
-
-def with_held_amounts(held: NodeRecord, news: NodeRecord) -> NodeRecord:
-    """The new record, with the last readable value of amounts that cannot be read.
-
-    The kubelet passes on whatever a device plugin reports; an amount that is none must neither stop
-    the watch nor make a node's devices come and go.
-    """
-    if not news.unread:
-        return news
-    kept = {resource: held.allocatable.get(resource, 0) for resource in news.unread}
-    return replace(news, allocatable={**news.allocatable, **kept})
 
 
 def _owner(metadata: Metadata) -> str | None:
@@ -263,13 +191,6 @@ def _is_job(owner: Owner, job_uid: str, job_name: str) -> bool:
         and owner.api_version.startswith(f"{names.GROUP}/")
         and owner.controller
     )
-
-
-def _condition(status: PodStatus | NodeStatus, kind: str) -> Condition:
-    for condition in status.conditions:
-        if condition.type == kind:
-            return condition
-    return UNSAID
 
 
 def _exit(main: str, statuses: Iterable[ContainerStatus]) -> Exit | None:

@@ -1,4 +1,4 @@
-"""Create the default objects: the queue of jobs without one, and the Fabric."""
+"""Create the queue of jobs that name none."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from railwright_kube.client import Api
 
 
 async def ensure(api: Api) -> None:
-    """Create missing objects; existing ones are not changed. Raises RequestFailed."""
-    for plural, kind in ((names.QUEUES, "Queue"), (names.FABRICS, "Fabric")):
-        metadata = {"name": names.SINGLETON}
-        body = {"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": {}}
-        try:
-            await api.get(routes.one(plural, names.SINGLETON))
-        except errors.NotFoundError:
-            with contextlib.suppress(errors.AlreadyExistsError):
-                await api.create(routes.kind(plural), body)
+    """Create the queue if it is missing; an existing one is not changed. Raises RequestFailed."""
+    metadata = {"name": names.SINGLETON}
+    body = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": metadata, "spec": {}}
+    try:
+        await api.get(routes.one(names.QUEUES, names.SINGLETON))
+    except errors.NotFoundError:
+        with contextlib.suppress(errors.AlreadyExistsError):
+            await api.create(routes.kind(names.QUEUES), body)

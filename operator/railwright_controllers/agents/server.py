@@ -1,4 +1,4 @@
-"""Receive hardware reports and polls for probe tasks from node agents, on the launchers' server.
+"""Receive hardware reports and polls for probe tasks from node agents.
 
 An agent's token is that of its service account, with an audience of ours, and its pod determines
 the node. So a pod can report only its own node, whatever a body contains, and pods of other service
@@ -18,11 +18,11 @@ from typing import Any
 import orjson
 
 from railwright_api import names
-from railwright_operator.heartbeats import probe_tasks
-from railwright_operator.heartbeats.connections import Route
-from railwright_operator.heartbeats.messages import RefusedError, Response
-from railwright_operator.heartbeats.probe_tasks import ProbeTasks
-from railwright_operator.heartbeats.tokens import Bearer
+from railwright_controllers.agents import probe_tasks
+from railwright_controllers.agents.probe_tasks import ProbeTasks
+from railwright_kube.tokens import Bearer
+from railwright_process.connections import Route
+from railwright_process.messages import RefusedError, Response
 from railwright_topology.wiring import WiringError
 
 logger = logging.getLogger(__name__)

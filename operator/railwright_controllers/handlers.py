@@ -1,10 +1,10 @@
-"""Watch Queues and Fabrics with kopf: each handler passes the change on and does nothing else.
+"""Watch the Fabric with kopf: its handler passes the change on and does nothing else.
 
 No handler decides, writes or waits, so kopf adds no finalizer and no annotation to any object. Its
-peering is off: leadership is a Lease and the ledger's epoch. It runs in a thread of its own, where
-it installs no signal handlers and blocks no other work. Any watch error but 410 ends kopf; it is
-then started again. kopf does not watch TrainingJobs: it lists all objects of a kind in one
-response, and their number and size are up to users.
+timers and daemons would add a finalizer, which prevents the deletion of the Fabric while there are
+no controllers. Its peering is off: leadership is a Lease. It runs in a thread of its own, where it
+installs no signal handlers and blocks no other work. Any watch error but 410 ends kopf; it is then
+started again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from railwright_kube import backoff, connection
 
 logger = logging.getLogger(__name__)
 
-IDENTITY = "railwright-operator"
+IDENTITY = "railwright-controllers"
 """Without one kopf looks up the name of its Unix user, which may have none in a container."""
 
 BACKOFF_BASE_S = 0.5
@@ -33,8 +33,8 @@ BACKOFF_CAP_S = 15.0
 LASTED_S = 60.0
 """A run that lasted this long resets the count of failures."""
 
-Seen = Callable[[str, dict[str, Any], str | None], object]
-"""Called from kopf's thread with (plural, object, type of the watch event or None when listed)."""
+Seen = Callable[[dict[str, Any], str | None], object]
+"""Called from kopf's thread with (object, type of the watch event or None when listed)."""
 
 
 class KopfThread:
@@ -89,10 +89,7 @@ class KopfThread:
         if self._stop.is_set():
             return
         registry = kopf.OperatorRegistry()
-        for plural in (names.QUEUES, names.FABRICS):
-            kopf.on.event(names.GROUP, names.VERSION, plural, id=plural, registry=registry)(
-                self._handler(plural)
-            )
+        kopf.on.event(names.GROUP, names.VERSION, names.FABRICS, registry=registry)(self._handle)
         kopf.on.login(registry=registry)(self._login)
         await kopf.operator(
             registry=registry,
@@ -103,11 +100,8 @@ class KopfThread:
             stop_flag=ended,
         )
 
-    def _handler(self, plural: str) -> Callable[..., Awaitable[None]]:
-        async def handle(event: Mapping[str, Any], **_: Any) -> None:
-            self._seen(plural, dict(event["object"]), event["type"])
-
-        return handle
+    async def _handle(self, event: Mapping[str, Any], **_: Any) -> None:
+        self._seen(dict(event["object"]), event["type"])
 
     def _login(self, **_: Any) -> kopf.ConnectionInfo:
         settings = connection.load(self._kubeconfig)

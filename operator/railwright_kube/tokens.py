@@ -1,7 +1,7 @@
 """Verify projected service account tokens with the API server's published keys, without requests.
 
-The verified claims of a token are cached by its digest, so the next heartbeat costs one look-up.
-Whether its pod is live is not cached: it is read from the informer at every message.
+The verified claims of a token are cached by its digest, so its next use costs one look-up.
+Whether its pod is live is not cached: it is read from the informer at every use.
 
 While the API server is unreachable kubelets cannot renew tokens. Then an expired token of a live
 pod stays valid for ``OUTAGE_S`` more.
@@ -13,15 +13,13 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 
 import jwt
 import msgspec
 from jwt.types import Options
+from prometheus_client import Counter
 
-from railwright_operator.heartbeats.keys import PublishedKeys
-from railwright_operator.heartbeats.messages import RefusedError
-from railwright_operator.metrics import HeartbeatMetrics
+from railwright_kube.signing_keys import PublishedKeys
 
 KEPT_MAX = 65_536
 TOKEN_BYTES_MAX = 8192
@@ -41,6 +39,14 @@ OPTIONS: Options = {
 """The audience depends on the message, and its receiver compares it; times are checked here. The
 API server names one issuer and accepts the tokens of several while a site changes it; all are
 signed with the published keys, and the pod's UID is one of this cluster."""
+
+
+class TokenRefusedError(Exception):
+    """A token that is not accepted, and why."""
+
+
+class KeysNotReadError(Exception):
+    """No token can be verified yet."""
 
 
 class _Pod(msgspec.Struct):
@@ -73,7 +79,7 @@ class Bearer:
 
 
 class Tokens:
-    """Verifies tokens. ``clock`` is Unix time.
+    """Verifies tokens. ``clock`` is Unix time. ``checks`` counts verifications by outcome.
 
     ``node_of`` gives the node of the live pod with a UID: empty while it is not bound, None when
     there is no such pod.
@@ -84,12 +90,12 @@ class Tokens:
         keys: PublishedKeys,
         *,
         node_of: Callable[[str], str | None],
-        metrics: HeartbeatMetrics,
+        checks: Counter,
         clock: Callable[[], float],
     ) -> None:
         self._keys = keys
         self._node_of = node_of
-        self._metrics = metrics
+        self._checks = checks
         self._clock = clock
         self._verified: OrderedDict[bytes, _Claims] = OrderedDict()
         self._generation = 0
@@ -98,7 +104,7 @@ class Tokens:
     def bearer(self, token: str) -> Bearer:
         """Verify a token; return its bearer.
 
-        Raises RefusedError: 403, or 503 while no keys have been read.
+        Raises TokenRefusedError, or KeysNotReadError.
         """
         if not token or len(token) > TOKEN_BYTES_MAX:
             raise self._refusal("malformed", "no bearer token that can be read")
@@ -119,12 +125,10 @@ class Tokens:
         return Bearer(pod_uid, held.sub, node, held.aud)
 
     def _verify(self, token: str) -> _Claims:
-        """The claims of a token whose signature is valid. Raises RefusedError."""
+        """The claims of a token whose signature is valid."""
         if not self._keys.available:
-            self._metrics.token_checks.labels("no keys").inc()
-            raise RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the signing keys have not been read yet"
-            )
+            self._checks.labels("no keys").inc()
+            raise KeysNotReadError("the signing keys have not been read yet")
         try:
             key = self._keys.find(jwt.get_unverified_header(token)["kid"])
             if key is None:
@@ -132,7 +136,7 @@ class Tokens:
             claims = msgspec.convert(jwt.decode(token, key, options=OPTIONS), _Claims)
         except (jwt.PyJWTError, KeyError, ValueError, RecursionError) as error:
             raise self._refusal("refused", f"the token is not good: {error}") from error
-        self._metrics.token_checks.labels("good").inc()
+        self._checks.labels("good").inc()
         return claims
 
     def _check_times(self, held: _Claims) -> None:
@@ -145,6 +149,6 @@ class Tokens:
         if over_s > OUTAGE_S or not self._keys.was_unreachable():
             raise self._refusal("expired", f"the token expired {over_s + LEEWAY_S:.0f} s ago")
 
-    def _refusal(self, outcome: str, reason: str) -> RefusedError:
-        self._metrics.token_checks.labels(outcome).inc()
-        return RefusedError(HTTPStatus.FORBIDDEN, reason)
+    def _refusal(self, outcome: str, reason: str) -> TokenRefusedError:
+        self._checks.labels(outcome).inc()
+        return TokenRefusedError(reason)

@@ -10,21 +10,20 @@ from typing import Any
 
 from railwright_api import names, routes
 from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
-from railwright_conversion import node_healths
+from railwright_controllers.discovery import AGENTS, Discovery, FabricState
+from railwright_conversion import bounds, node_healths
 from railwright_kube import bodies
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
 from railwright_kube.reflector import Reflector
-from railwright_operator.discovery import AGENTS, Discovery, FabricState
-from railwright_operator.report import bounds
-from railwright_operator.watch import node_healths as records
-from railwright_operator.watch.node_healths import HealthRecord
-from railwright_operator.watch.records import NodeRecord
 from railwright_topology import outline, slow_devices
 from railwright_topology.fabric import Fabric
 from railwright_topology.grouping import group
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.relative_speed import EVEN
+from railwright_watch import node_healths as records
+from railwright_watch.node_healths import HealthRecord
+from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +66,10 @@ class NodeHealthReporter:
 
     async def report(self) -> None:
         """Write the objects that differ from what was found. A failed write is logged, and tried
-        again with the next report. What the last leader found stays until agents have reported: a
-        device is slow by comparison with those of other nodes."""
-        if not self.discovery.is_caught_up:
+        again with the next report. What was found before a restart stays until agents have
+        reported, as a device is slow by comparison with those of other nodes, and until all files
+        are valid."""
+        if not self.discovery.is_caught_up or self.discovery.unread_files():
             return
         found = self.discovery.found
         if found.fabric is not self._fabric:

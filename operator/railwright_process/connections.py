@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 from prometheus_client import Counter
 
-from railwright_operator.heartbeats import messages
-from railwright_operator.heartbeats.messages import HEAD_BYTES_MAX, Head, RefusedError, Response
-from railwright_operator.heartbeats.rate_limit import RateLimit
-from railwright_operator.heartbeats.tokens import Bearer
-from railwright_operator.metrics import HeartbeatMetrics
+from railwright_kube.tokens import Bearer
+from railwright_process import messages
+from railwright_process.messages import HEAD_BYTES_MAX, Head, RefusedError, Response
+from railwright_process.rate_limit import RateLimit
+from railwright_process.server_metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +98,7 @@ Group = dict["Connection", None]
 class Connections:
     """All open connections. ``clock`` is monotonic seconds."""
 
-    def __init__(
-        self, admit: Admit, *, metrics: HeartbeatMetrics, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, admit: Admit, *, metrics: ServerMetrics, clock: Callable[[], float]) -> None:
         self.admit = admit
         self.clock = clock
         self.rate_limit = RateLimit(clock)

@@ -15,15 +15,14 @@ from random import Random
 
 from railwright_api import names
 from railwright_api.fabric import Probing
+from railwright_controllers.agents.probe_tasks import ProbeTasks
+from railwright_controllers.discovery import Discovery
+from railwright_controllers.metrics import SurveyMetrics
+from railwright_controllers.surveys import due
+from railwright_controllers.surveys.stored import TooLargeError
+from railwright_controllers.watch.fabric import FabricCache
 from railwright_kube.backoff import Pauses
 from railwright_kube.errors import RequestFailed
-from railwright_operator.discovery import Discovery
-from railwright_operator.heartbeats.probe_tasks import ProbeTasks
-from railwright_operator.metrics import SurveyMetrics
-from railwright_operator.surveys import due
-from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
-from railwright_operator.write.probes import TooLargeError
 from railwright_topology import surveys
 from railwright_topology.probing import findings, rounds
 from railwright_topology.probing.contention import CONTENTION_S
@@ -33,6 +32,7 @@ from railwright_topology.probing.survey import Survey
 from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import probes
 from railwright_topology.wiring import WiringError
+from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Surveyor:
 
     probe_tasks: ProbeTasks
     _: KW_ONLY
-    site: Site
+    fabric: FabricCache
     discovery: Discovery
     nodes: Mapping[str, NodeRecord]
     busy: Callable[[], Collection[str]]
@@ -102,14 +102,14 @@ class Surveyor:
             try:
                 await self.run_due()
             except Exception as error:
-                # A failed survey must not end the leader.
+                # A failed survey must not end the controllers.
                 logger.exception("survey failed", extra={"error": str(error)})
                 self.metrics.surveys.labels("failed").inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
     async def run_due(self) -> None:
         """Run a survey if one is due and may begin."""
-        fabric, probing = self.discovery.found.fabric, self.site.probing
+        fabric, probing = self.discovery.found.fabric, self.fabric.probing
         nodes = {node.name: node for node in self.nodes.values()}
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys():
@@ -232,7 +232,7 @@ class Surveyor:
         return found
 
     def _goes_on(self) -> bool:
-        return bool(self.site.probing.mode != due.NEVER)
+        return bool(self.fabric.probing.mode != due.NEVER)
 
     async def _crowded(self, pair: Pair) -> Reading:
         """One of many concurrent probes. The traffic of a job can cross any uplink."""

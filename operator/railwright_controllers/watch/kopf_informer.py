@@ -1,8 +1,7 @@
-"""Informers of Queues and the Fabric: complete lists, and events from kopf in between.
+"""The informer of the Fabric: complete lists, and events from kopf in between.
 
-The first cycle of a leader needs complete lists: a job whose queue has not been read yet would wait
-for it. So the informer lists first, and again every ``RESYNC_S``, which also drops objects whose
-deletion was lost. kopf loses deletions while its watch is interrupted: it lists again afterwards,
+The informer lists first, and again every ``RESYNC_S``, which also drops objects whose deletion was
+lost. kopf loses deletions while its watch is interrupted: it lists again afterwards,
 without events for deleted objects. So each list of kopf's causes a list here.
 """
 
@@ -16,7 +15,7 @@ from typing import Any
 
 from railwright_kube import errors, projections
 from railwright_kube.reflector import Reflector
-from railwright_operator.watch.site import ClusterObject, SiteObject
+from railwright_watch.cluster_objects import ClusterObject, SiteObject
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ RELISTED_S = 1.0
 
 
 class KopfInformer(Reflector[SiteObject]):
-    """An informer of one kind with events from kopf."""
+    """An informer of cluster-scoped objects of the site with events from kopf."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -60,5 +59,6 @@ class KopfInformer(Reflector[SiteObject]):
                 self._count_error(type(error).__name__)
                 logger.warning("list not read", extra=self._context(error))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._relisted.wait(), RESYNC_S)
+                async with asyncio.timeout(RESYNC_S):
+                    await self._relisted.wait()
             await asyncio.sleep(RELISTED_S)

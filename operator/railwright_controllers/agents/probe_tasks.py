@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from railwright_operator.heartbeats.messages import RefusedError
+from railwright_process.messages import RefusedError
 from railwright_topology.probing import addresses, keys
 from railwright_topology.probing.readings import Reading
 

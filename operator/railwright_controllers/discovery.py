@@ -5,7 +5,8 @@ node agents about hardware and benchmarks. Files are parsed and the fabric is as
 as either can take seconds. Scheduling waits for neither: it uses what the Fabric object has.
 
 A file that breaks a rule is refused, with its line and the rule. Its last valid content stays in
-use for the life of this process. A new leader has only what it can read itself, and new reports.
+use for the life of this process. After a restart what was published stays until the file is valid
+again (``unread_files``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from railwright_operator.watch.files import FilesRecord
-from railwright_operator.watch.records import NodeRecord
-from railwright_operator.watch.site import Site
+from railwright_controllers.watch.fabric import FabricCache
+from railwright_controllers.watch.files import FilesRecord
 from railwright_topology import fabric, slow_devices
 from railwright_topology.fabric import Fabric, Facts
 from railwright_topology.parts import Benchmarks, HardwareReport, HardwareReports
@@ -27,6 +27,7 @@ from railwright_topology.sources import formats, hardware_documents, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
+from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +85,14 @@ class FabricState:
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """The number of agents that reported to this leader, the nodes of silent ones, and the nodes
-    whose last document was refused, each with the rule that it broke."""
+    """The number of agents that reported to this process, the nodes of silent ones, and the nodes
+    whose last document was refused, each with the rule that it broke. ``oldest_age_s`` is the age
+    of the oldest one of their last reports; None without any."""
 
     reporting: int
     silent: tuple[str, ...]
     refused: tuple[tuple[str, str], ...] = ()
+    oldest_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,8 @@ class Discovery:
     ``refreshed`` after an assembly, for the part that publishes it. Before ``is_assembled`` there
     is nothing to publish."""
 
-    def __init__(self, site: Site, *, clock: Callable[[], float]) -> None:
-        self._site = site
+    def __init__(self, cache: FabricCache, *, clock: Callable[[], float]) -> None:
+        self._cache = cache
         self._clock = clock
         self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
@@ -163,7 +166,7 @@ class Discovery:
             self._again()
 
     def _labels_read(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
-        return (node.name, labels.read_of(node.labels, self._site.levels)) if node else None
+        return (node.name, labels.read_of(node.labels, self._cache.levels)) if node else None
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
         """Take in a change of a ConfigMap with files; None means absent."""
@@ -213,10 +216,17 @@ class Discovery:
 
     def agents(self) -> AgentSummary:
         """Summarize which agents have reported, are silent, or had a document refused."""
-        oldest_s = self._clock() - SILENT_S
+        now_s = self._clock()
+        oldest_s = now_s - SILENT_S
+        first_s = min((agent.received_s for agent in self._agents.values()), default=now_s)
         silent = (node for node, agent in self._agents.items() if agent.received_s < oldest_s)
         refused = ((node, agent.refused) for node, agent in self._agents.items() if agent.refused)
-        return AgentSummary(len(self._agents), tuple(sorted(silent)), tuple(sorted(refused)))
+        return AgentSummary(
+            len(self._agents),
+            tuple(sorted(silent)),
+            tuple(sorted(refused)),
+            oldest_age_s=now_s - first_s if self._agents else None,
+        )
 
     @property
     def is_caught_up(self) -> bool:
@@ -225,6 +235,18 @@ class Discovery:
         if self._began_s is None:
             return False
         return self._is_caught_up or self._clock() - self._began_s > CAUGHT_UP_S
+
+    def unread_files(self) -> tuple[str, ...]:
+        """The files that were a source of the published Fabric, and whose content is now invalid
+        and was never valid in this process. What they reported must not be lost with a restart."""
+        found = {each.source for each in self.found.fabric.source_reports}
+        missing = [source for source in self._cache.sources if source not in found]
+        return tuple(
+            str(read.file)
+            for read in self.found.files
+            if read.problem and not read.facts
+            if any(source.startswith(f"{read.file.place}/") for source in missing)
+        )
 
     @property
     def delay(self) -> str:
@@ -243,7 +265,8 @@ class Discovery:
             self._busy_since_s = None
             await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * (self._clock() - started_s)))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.due.wait(), TICK_S)
+                async with asyncio.timeout(TICK_S):
+                    await self.due.wait()
 
     async def read_files(self) -> None:
         """Read the files that changed."""
@@ -258,8 +281,8 @@ class Discovery:
         """Assemble the fabric again if a source changed. If this fails, the last fabric stays, and
         ``problem`` says so."""
         if self._began_s is None:
-            self._began_s, self._expected = self._clock(), self._site.agents
-        configured = self._site.levels
+            self._began_s, self._expected = self._clock(), self._cache.agents
+        configured = self._cache.levels
         if self._stale or self._configured != configured:
             self._stale, self._configured = False, configured
             await self._assemble(configured)

@@ -18,11 +18,9 @@ from railwright_api.fabric import (
     SOURCES_MAX,
 )
 from railwright_api.interconnect import LEVELS_MAX
-from railwright_conversion import interconnects
+from railwright_controllers.discovery import SILENT_S, AgentSummary, FabricState, FileRead
+from railwright_conversion import bounds, interconnects
 from railwright_kube.yielding import TimeSlice
-from railwright_operator.discovery import SILENT_S, AgentSummary, FabricState, FileRead
-from railwright_operator.report import bounds
-from railwright_operator.watch.records import NodeRecord
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import Fabric
 from railwright_topology.interconnect import UNKNOWN
@@ -30,6 +28,7 @@ from railwright_topology.networks import Network
 from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.sources import probes
 from railwright_topology.topology_merge import LocationConflict
+from railwright_watch.nodes import NodeRecord
 
 Status = dict[str, Any]
 
@@ -96,6 +95,17 @@ def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
         return {}
     counts = {"nodes": agents.reporting, "silent": len(agents.silent)}
     return {"agents": counts if agents.reporting else None}
+
+
+def freshness(now_s: float, *, oldest_report_s: float | None) -> Status:
+    """When the sources were last compared with the status, and the time of the oldest one of the
+    agents' last reports. ``now_s`` is Unix time, ``oldest_report_s`` the age of that report."""
+    oldest = None if oldest_report_s is None else _timestamp(now_s - oldest_report_s)
+    return {"freshness": {"checked": _timestamp(now_s), "oldestReport": oldest}}
+
+
+def _timestamp(unix_s: float) -> str:
+    return datetime.fromtimestamp(int(unix_s), UTC).strftime(probes.TIME)
 
 
 async def problems(
@@ -232,7 +242,7 @@ def _source(found: FabricState, source_report: SourceReport) -> Status:
 def _time(found: FabricState, source_report: SourceReport) -> str:
     """The oldest time in a source report; empty if it has no times."""
     if source_report.times:
-        return datetime.fromtimestamp(min(source_report.times.values()), UTC).strftime(probes.TIME)
+        return _timestamp(min(source_report.times.values()))
     for read in found.files:
         for each in read.facts:
             its = each.source_report if isinstance(each, Network) else each

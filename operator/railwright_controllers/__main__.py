@@ -1,0 +1,123 @@
+"""``railwright-controllers``: configuration from the environment, JSON log lines, then run."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from railwright_controllers import metrics, settings, wiring
+from railwright_controllers.handlers import KopfThread
+from railwright_controllers.settings import ControllerSettings
+from railwright_controllers.wiring import ControllerParts
+from railwright_kube.client import Api
+from railwright_kube.leadership import Leadership
+from railwright_process import garbage, json_log, lifecycle
+from railwright_process.endpoints import Endpoints
+from railwright_process.environment import SettingsError
+
+LEASE = "railwright-controllers"
+STUCK_S = 120.0
+"""A leader that completes no report of the Fabric for this long reports itself as not alive, to be
+restarted."""
+
+RELEASE_S = 20.0
+"""How long the release of the Lease may take."""
+
+
+def main() -> int:
+    """Run until a signal (0) or until leadership is lost (1); 2 when an option is wrong."""
+    json_log.start()
+    garbage.collect_rarely()
+    try:
+        chosen = settings.from_environment(os.environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return asyncio.run(_run(chosen))
+
+
+async def _run(chosen: ControllerSettings) -> int:
+    kubeconfig = os.environ.get("KUBECONFIG") or None
+    registry = CollectorRegistry()
+    series = metrics.ControllerMetrics(registry)
+    loop = asyncio.get_running_loop()
+    stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    leadership = Leadership(
+        kubeconfig,
+        namespace=chosen.namespace,
+        name=LEASE,
+        identity=chosen.identity,
+        on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
+        on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
+        clock=wiring.clock,
+        rng=wiring.rng(),
+    )
+    async with Api(
+        kubeconfig,
+        may_write=leadership.held,
+        metrics=series.api,
+        clock=wiring.clock,
+        rng=wiring.rng(),
+    ) as api:
+        parts = ControllerParts(api, chosen, series=series, is_leader=leadership.held)
+        kopf = KopfThread(
+            kubeconfig,
+            lambda *news: loop.call_soon_threadsafe(parts.informers.fabrics.seen, *news),
+            clock=wiring.clock,
+            rng=wiring.rng(),
+        )
+        probes = Endpoints(
+            alive=lambda: _stuck(parts, leadership),
+            ready=lambda: _unready(parts),
+            registry=registry,
+        )
+        await probes.start(*chosen.probe_address)
+        await parts.server.start(*chosen.agent_address)
+        leadership.start()
+        try:
+            return await lifecycle.until_ended(stop, lost, _work(parts, kopf, leading))
+        finally:
+            await parts.server.stop()
+            await probes.stop()
+            await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
+            await asyncio.to_thread(kopf.stop, deadline_s=5.0)
+
+
+async def _work(parts: ControllerParts, kopf: KopfThread, leading: asyncio.Event) -> None:
+    """Watch from the start. Discover and publish once this process leads and all lists are whole:
+    a fabric of half the nodes would replace that of all."""
+    async with asyncio.TaskGroup() as tasks:
+        for start in parts.tasks:
+            tasks.create_task(start())
+        for informer in parts.informers.all:
+            await informer.wait_synced()
+        kopf.start()
+        await leading.wait()
+        garbage.keep_for_good()
+        for start in parts.leading:
+            tasks.create_task(start())
+
+
+def _stuck(parts: ControllerParts, leadership: Leadership) -> list[str]:
+    age_s = parts.fabric_reporter.completed_age_s()
+    if leadership.held() and not parts.unsynced() and age_s > STUCK_S:
+        return [f"no report of the Fabric was completed for {age_s:.0f} s"]
+    return []
+
+
+def _unready(parts: ControllerParts) -> list[str]:
+    missing = [f"{informer} has no whole list yet" for informer in parts.unsynced()]
+    if not parts.keys.available:
+        missing.append("the signing keys of tokens have not been read yet")
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The server of node agents, and their probe tasks."""

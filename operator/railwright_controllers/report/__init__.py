@@ -1,0 +1,1 @@
+"""Publish what was found: the status of the Fabric, and NodeHealths."""

@@ -1,0 +1,154 @@
+"""Publish the status of the Fabric."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from railwright_api import names, routes
+from railwright_controllers.discovery import Discovery, FabricState
+from railwright_controllers.report import fabric
+from railwright_controllers.report.fabric import FabricSummary
+from railwright_controllers.watch.fabric import FabricCache
+from railwright_kube import bodies, errors, paths
+from railwright_kube.client import Api
+from railwright_kube.reflector import Reflector
+from railwright_watch import cluster_objects
+from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.nodes import NodeRecord
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+"""A changed fabric is published at once, everything else at this interval."""
+PAUSE_S = 0.5
+"""The shortest pause between two reports, so that a burst of changes is one write."""
+FRESH_S = 60.0
+"""How often ``status.freshness`` is written."""
+
+FABRIC = routes.one(names.FABRICS, names.SINGLETON)
+
+Status = dict[str, Any]
+
+
+@dataclass(eq=False)
+class FabricReporter:
+    """Writes the status when it changes, in a task of its own, and creates the Fabric if there is
+    none. ``unsurveyed`` returns what prevents surveys. ``clock`` is monotonic; ``wall_clock`` is
+    Unix time."""
+
+    api: Api
+    _: KW_ONLY
+    cache: FabricCache
+    fabrics: Reflector[SiteObject]
+    discovery: Discovery
+    unsurveyed: Callable[[], Iterable[str]]
+    nodes: Mapping[str, NodeRecord]
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._summarized: FabricState | None = None
+        self._summary = FabricSummary()
+        self._completed_s = self.clock()
+        self._fresh_s: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<FabricReporter {self.cache!r}>"
+
+    def completed_age_s(self) -> float:
+        """Seconds since a report was last completed."""
+        return self.clock() - self._completed_s
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        self._completed_s = self.clock()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_S - PAUSE_S):
+                    await self.discovery.refreshed.wait()
+            self.discovery.refreshed.clear()
+            await self.report()
+            self._completed_s = self.clock()
+            await asyncio.sleep(PAUSE_S)
+
+    async def report(self) -> None:
+        """Write the status if it changed. A failure is logged, not raised."""
+        try:
+            if self.cache.held is None:
+                await self._create()
+                return
+            status = await self._status()
+            if self.cache.held is not None:  # It may have changed meanwhile.
+                await self._write(self.cache.held, status)
+        except errors.RequestFailed as error:
+            extra = {"kind": names.FABRICS, "error": str(error)}
+            logger.info("status update failed", extra=extra)
+        except Exception as error:
+            extra = {"kind": names.FABRICS, "error": str(error)}
+            logger.exception("status rendering failed", extra=extra)
+
+    async def _create(self) -> None:
+        metadata = {"name": names.SINGLETON}
+        body = {"apiVersion": names.API_VERSION, "kind": "Fabric", "metadata": metadata, "spec": {}}
+        self._fresh_s = None
+        with contextlib.suppress(errors.AlreadyExistsError):
+            self._absorb(await self.api.create(routes.kind(names.FABRICS), body))
+
+    async def _status(self) -> Status:
+        found, is_assembled = self.discovery.found, self.discovery.is_assembled
+        if not is_assembled and not found.problem:
+            return {}
+        if is_assembled and found is not self._summarized:
+            self._summary = await asyncio.to_thread(fabric.summarize, found)
+            self._summarized = found
+        agents, unread = self.discovery.agents(), self.discovery.unread_files()
+        problems = await fabric.problems(
+            found,
+            self.nodes,
+            self.clock,
+            agents=agents,
+            unsurveyed=self.unsurveyed(),
+            unpublished=(
+                *self._summary.problems,
+                *filter(None, [self.discovery.delay]),
+                *(f"all that was published stays until {file} is valid again" for file in unread),
+            ),
+        )
+        agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
+        if unread:
+            return agents_status | problems
+        return self._summary.status | self._topology(found) | agents_status | problems
+
+    def _topology(self, found: FabricState) -> Status:
+        """The topology for scheduling. A new leader keeps that of the last one until it has
+        assembled its own; if cables are among the sources, until agents have reported, as these
+        determine which adapters are front-end."""
+        if not self.discovery.is_assembled:
+            return {}
+        held = self.cache.held
+        is_kept = held is not None and "topology" in held.status
+        if is_kept and found.fabric.networks and not self.discovery.is_caught_up:
+            return {}
+        if self._summary.topology is None:
+            return {}
+        return {"topology": self._summary.topology}
+
+    async def _write(self, held: SiteObject, status: Status) -> None:
+        now_s = self.clock()
+        if status and (self._fresh_s is None or now_s - self._fresh_s >= FRESH_S):
+            agents, unix_s = self.discovery.agents(), self.wall_clock()
+            status = status | fabric.freshness(unix_s, oldest_report_s=agents.oldest_age_s)
+        before = {key: held.status.get(key) for key in status}
+        if patch := bodies.merge_patch(before, status):
+            body = bodies.status_patch(patch, resource_version=str(held.rv))
+            self._absorb(await self.api.patch(paths.status(FABRIC), body))
+        if "freshness" in status:
+            self._fresh_s = now_s
+
+    def _absorb(self, answer: Mapping[str, Any]) -> None:
+        self.fabrics.absorb(cluster_objects.answered(answer))

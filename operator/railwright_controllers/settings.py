@@ -1,0 +1,29 @@
+"""The options of the controllers, read from their environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from railwright_process import environment as options
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """``agent_address`` and ``probe_address`` are (host, port) to listen on. ``namespace`` has the
+    Lease, the topology files and the agents; ``identity`` is the holder of the Lease."""
+
+    agent_address: tuple[str, int]
+    probe_address: tuple[str, int]
+    namespace: str
+    identity: str
+
+
+def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
+    """Read the settings. Raises SettingsError with the variable that is invalid."""
+    return ControllerSettings(
+        agent_address=options.address(environment, "RAILWRIGHT_AGENT_ADDRESS", "0.0.0.0:8480"),
+        probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
+        namespace=options.namespace(environment),
+        identity=options.identity(environment),
+    )

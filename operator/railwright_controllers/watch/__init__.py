@@ -1,0 +1,1 @@
+"""Caches of the objects that the controllers watch."""

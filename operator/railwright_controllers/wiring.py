@@ -1,0 +1,136 @@
+"""Construct all parts of the controllers in order. The parts:
+
+Leadership      a thread: holds the Lease; only its holder may write
+KopfThread      a thread: watches the Fabric
+Api             the one client to the API server
+Informers       caches of the Fabric, NodeHealths, Nodes, Pods, and files of the site
+Discovery       the fabric, assembled from labels, files and reports of agents
+MessageServer   the server for reports and polls of node agents
+Surveyor        has agents probe each other where no source has the topology
+reporters       the status of the Fabric, and NodeHealths
+Endpoints       probes and metrics
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from railwright_controllers import informers, metrics
+from railwright_controllers.agents.probe_tasks import ProbeTasks
+from railwright_controllers.agents.server import Agents
+from railwright_controllers.report.fabric_reporter import FabricReporter
+from railwright_controllers.report.node_healths import NodeHealthReporter
+from railwright_controllers.settings import ControllerSettings
+from railwright_controllers.surveys import stored
+from railwright_controllers.surveys.surveyor import Surveyor
+from railwright_kube.client import Api
+from railwright_kube.signing_keys import PublishedKeys
+from railwright_kube.tokens import Tokens
+from railwright_process.server import MessageServer
+
+clock = time.monotonic
+
+AGENT = "railwright-agent"
+"""The service account of node agents, in the namespace of the controllers."""
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(eq=False)
+class ControllerParts:
+    """All parts, constructed in order; nothing runs yet. ``tasks`` run from the start, and
+    ``leading`` only while this process holds the Lease."""
+
+    api: Api
+    settings: ControllerSettings
+    series: metrics.ControllerMetrics
+    is_leader: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self.informers = informers.assemble(
+            self.api,
+            namespace=self.settings.namespace,
+            series=self.series.watch,
+            clock=clock,
+            rng=rng,
+        )
+        self.keys = PublishedKeys(self.api, clock=clock, rng=rng())
+        self.probe_tasks = ProbeTasks(clock)
+        self._construct_reporters()
+        self._construct_server()
+        self.tasks: tuple[Run, ...] = (
+            *(informer.run for informer in self.informers.all),
+            self.keys.run,
+        )
+        self.leading: tuple[Run, ...] = (
+            self.informers.discovery.run,
+            self.fabric_reporter.run,
+            self.health_reporter.run,
+            self.surveyor.run,
+        )
+
+    def _construct_reporters(self) -> None:
+        watched = self.informers
+        nodes = watched.nodes.records
+        self.surveyor = surveyor = Surveyor(
+            self.probe_tasks,
+            fabric=watched.fabric,
+            discovery=watched.discovery,
+            nodes=nodes,
+            busy=watched.busy.names,
+            keep=partial(stored.keep, self.api, self.settings.namespace),
+            metrics=self.series.surveys,
+            clock=clock,
+            wall_clock=time.time,
+            rng=rng(),
+        )
+        self.health_reporter = NodeHealthReporter(
+            self.api, healths=watched.healths, discovery=watched.discovery, nodes=nodes
+        )
+        self.fabric_reporter = FabricReporter(
+            self.api,
+            cache=watched.fabric,
+            fabrics=watched.fabrics,
+            discovery=watched.discovery,
+            unsurveyed=lambda: surveyor.problems,
+            nodes=nodes,
+            clock=clock,
+            wall_clock=time.time,
+        )
+
+    def _construct_server(self) -> None:
+        agents = Agents(
+            service_account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
+            on_hardware_report=self.informers.discovery.receive_report,
+            probe_tasks=self.probe_tasks,
+        )
+        self.server = MessageServer(
+            agents.routes(),
+            Tokens(
+                self.keys,
+                node_of=self._node_of,
+                checks=self.series.agents.token_checks,
+                clock=time.time,
+            ),
+            is_ready=lambda: self.is_leader() and not self.unsynced() and self.keys.available,
+            metrics=self.series.agents,
+            clock=clock,
+        )
+
+    def unsynced(self) -> list[str]:
+        """The informers without a whole list."""
+        return [repr(informer) for informer in self.informers.all if not informer.synced]
+
+    def _node_of(self, uid: str) -> str | None:
+        pod = self.informers.pods.records.get(uid)
+        return None if pod is None or pod.terminal else pod.node
+
+
+def rng() -> random.Random:
+    """A random source for the jitter of retries; no decision depends on it."""
+    return random.Random()  # noqa: S311

@@ -1,0 +1,67 @@
+"""Construct the informers of a process: what all of them share, and what a change calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from railwright_kube.client import Api
+from railwright_kube.metrics import WatchMetrics
+from railwright_kube.projections import F, Projection
+from railwright_kube.reflector import Record
+from railwright_kube.verified import VerifiedReflector
+
+R = TypeVar("R", bound=Record)
+Changed = Callable[[R | None, R | None], None]
+Wakes = Callable[[R | None, R | None], bool]
+"""Whether a change is a reason to look again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Constructs informers. Most changes call ``wake``."""
+
+    api: Api
+    series: WatchMetrics
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+    rng: Callable[[], Random]
+
+    def reflect(
+        self,
+        path: str,
+        projection: Projection[F],
+        parse: Callable[[F], R | None],
+        *changed: Changed[R],
+        wakes: Wakes[R] = lambda old, new: True,
+        lasting: Callable[[R, R], R] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> VerifiedReflector[R]:
+        """An informer of the objects under ``path``. A change calls these callbacks, and then
+        ``wake`` if ``wakes`` holds of it."""
+        return VerifiedReflector(
+            self.api,
+            path,
+            projection=projection,
+            parse=parse,
+            on_change=self.on_change(changed, wakes),
+            lasting=lasting,
+            metrics=self.series,
+            clock=self.clock,
+            rng=self.rng(),
+            query=query,
+        )
+
+    def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
+        """Combine these callbacks, and wake the cycle if ``wakes`` holds."""
+
+        def notify(old: R | None, new: R | None) -> None:
+            is_due = wakes(old, new)
+            for each in changed:
+                each(old, new)
+            if is_due:
+                self.wake()
+
+        return notify

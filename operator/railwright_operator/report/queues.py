@@ -1,0 +1,75 @@
+"""Publish the statuses of the queues: how many jobs wait and run."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from railwright_api import names, routes
+from railwright_kube import bodies, errors, paths
+from railwright_kube.client import Api
+from railwright_operator.watch.jobs import Jobs
+from railwright_operator.watch.site import Site
+from railwright_scheduler.attempt.phases import FINAL
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+
+Status = dict[str, Any]
+
+
+@dataclass(eq=False)
+class QueueReporter:
+    """Writes these statuses when they change, in a task of its own."""
+
+    api: Api
+    _: KW_ONLY
+    site: Site
+    jobs: Jobs
+    absorb: Callable[[Mapping[str, Any]], None]
+
+    def __repr__(self) -> str:
+        return f"<QueueReporter {self.site!r}>"
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.report()
+
+    async def report(self) -> None:
+        """Write the changed statuses. A failure of one object is logged, not raised."""
+        for name, status in self._queues().items():
+            await self._write(name, status)
+
+    def _queues(self) -> dict[str, Status]:
+        waiting: collections.Counter[str] = collections.Counter()
+        running: collections.Counter[str] = collections.Counter()
+        for cached in self.jobs.all():
+            if cached.record.phase not in FINAL and not cached.job.spec.suspend:
+                (running if cached.record.live else waiting)[cached.job.spec.queue] += 1
+        return {
+            name: {"waiting": waiting[name], "running": running[name]} for name in self.site.queues
+        }
+
+    async def _write(self, name: str, status: Status) -> None:
+        held = self.site.queue(name)
+        if held is None:
+            return
+        try:
+            before = {key: held.status.get(key) for key in status}
+            if patch := bodies.merge_patch(before, status):
+                body = bodies.status_patch(patch, resource_version=str(held.rv))
+                path = paths.status(routes.one(names.QUEUES, name))
+                self.absorb(await self.api.patch(path, body))
+        except errors.RequestFailed as error:
+            extra = {"queue": name, "error": str(error)}
+            logger.info("status update failed", extra=extra)
+        except Exception as error:
+            extra = {"queue": name, "error": str(error)}
+            logger.exception("status rendering failed", extra=extra)

@@ -1,0 +1,1 @@
+"""What each of our long-running processes has: options, log lines, probes."""

@@ -1,0 +1,38 @@
+"""Read the options of a process from its environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+
+class SettingsError(ValueError):
+    """An option that cannot be used: its name, the value seen, what was expected."""
+
+
+def identity(environment: Mapping[str, str]) -> str:
+    """The holder of the Lease: unique to a replica, and by default to each start."""
+    by_default = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
+    return environment.get("RAILWRIGHT_IDENTITY") or by_default
+
+
+def namespace(environment: Mapping[str, str]) -> str:
+    """The namespace of the Lease."""
+    return environment.get("RAILWRIGHT_NAMESPACE", "railwright-system")
+
+
+def required(environment: Mapping[str, str], name: str, expected: str) -> str:
+    """The value of an option without a default. Raises SettingsError."""
+    value = environment.get(name, "")
+    if not value:
+        raise SettingsError(f"{name} is not set: expected {expected}")
+    return value
+
+
+def address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
+    """A host and a port to listen on. Raises SettingsError."""
+    text = environment.get(name, default)
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"{name} is {text!r}: expected host:port, for example {default}")
+    return host, int(port)

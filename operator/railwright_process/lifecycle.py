@@ -1,0 +1,50 @@
+"""The life of a process that works while it holds a Lease."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from railwright_kube import backoff
+from railwright_kube.errors import RequestFailed
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_BASE_S = 0.5
+BACKOFF_CAP_S = 10.0
+
+
+async def persist(request: Callable[[], Coroutine[Any, Any, None]], rng: Random) -> None:
+    """Retry the request until it succeeds."""
+    failures = 0
+    while True:
+        try:
+            await request()
+            return
+        except RequestFailed as error:
+            logger.warning(
+                "request failed, retrying", extra={"error": str(error), "failures": failures}
+            )
+        await asyncio.sleep(
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=rng)
+        )
+        failures += 1
+
+
+async def until_ended(
+    stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, Any, None]
+) -> int:
+    """Work until a signal (0) or until leadership is lost (1)."""
+    working = asyncio.create_task(work)
+    stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(lost.wait())
+    done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, stopping, losing):
+        task.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    if working in done:
+        logger.error("work stopped", exc_info=working.exception())
+        return 1
+    return 0 if stopping in done else 1

@@ -1,0 +1,1 @@
+"""Objects that both the operator and the controllers watch, as records."""

@@ -1,0 +1,113 @@
+"""A restart while a file is invalid: what was published stays until the file is valid or gone."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from fixtures.office import Office, fabric
+from fixtures.reporting import Raw
+from railwright_controllers.report.node_healths import NodeHealthReporter
+from railwright_controllers.watch.files import FilesRecord
+from railwright_kube.client import Api
+from railwright_topology.sources.formats import File
+
+CONF = "SwitchName=leaf Nodes=n[0-1]\n"
+SOURCE = "site/topology.conf"
+
+
+class Restarted:
+    """Controllers that start beside a Fabric with these sources, and a file with this content."""
+
+    def __init__(self, content: str, *sources: str) -> None:
+        self.office = Office()
+        self.topology = {"levels": [], "places": [{"domains": [], "nodes": "n[0-1]"}]}
+        listed = [{"source": source} for source in sources]
+        status = {"topology": self.topology, "sources": listed, "summary": "before"}
+        self.office.add(fabric(version=2, status=status))
+        for name in ("n0", "n1"):
+            self.office.node(name)
+        self.give(content)
+
+    def give(self, content: str | None) -> None:
+        """Change the ConfigMap; None deletes it."""
+        held = next(iter(self.office.discovery._files_by_uid.values()), None)
+        file = None if content is None else File("site", "topology.conf", content)
+        new = None if file is None else FilesRecord("uid", "site", (file,), rv=1)
+        self.office.discovery.files_changed(held, new)
+
+    async def report(self) -> Raw:
+        await self.office.discovery.read_files()
+        return await self.office.report()
+
+    def problems(self) -> list[str]:
+        return [each["message"] for each in self.office.status["problems"]]
+
+
+async def test_invalid_file_that_was_a_source_keeps_what_was_published() -> None:
+    restarted = Restarted("no topology\n", SOURCE)
+    status = await restarted.report()
+    assert status["topology"] == restarted.topology
+    assert (status["summary"], [each["source"] for each in status["sources"]]) == (
+        "before",
+        [SOURCE],
+    )
+    assert f"all that was published stays until {SOURCE} is valid again" in restarted.problems()
+
+
+async def test_file_that_is_valid_again_is_followed() -> None:
+    restarted = Restarted("no topology\n", SOURCE)
+    await restarted.report()
+    restarted.give(CONF)
+    status = await restarted.report()
+    assert status["topology"] != restarted.topology
+    assert status["summary"] == "1"
+    assert restarted.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "source"),
+    [
+        ("no topology\n", "other/topology.conf"),
+        ("no topology\n", "railwright labels"),
+        (None, SOURCE),
+    ],
+    ids=["of another ConfigMap", "a label", "the file is gone"],
+)
+async def test_other_sources_that_are_gone_are_not_kept(content: str | None, source: str) -> None:
+    restarted = Restarted("no topology\n", source)
+    restarted.give(content)
+    assert (await restarted.report())["sources"] == []
+
+
+async def test_file_that_turns_invalid_later_keeps_nothing_else() -> None:
+    """Its last valid content is still known, so all else is followed."""
+    restarted = Restarted(CONF, SOURCE)
+    await restarted.report()
+    restarted.give("no topology\n")
+    restarted.office.node("n2")
+    status = await restarted.report()
+    assert status["nodes"] == 3
+    assert status["summary"] == "1"
+
+
+async def test_healths_stay_as_they_are_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    restarted = Restarted("no topology\n", SOURCE)
+    await restarted.report()
+    office = restarted.office
+    reporter = NodeHealthReporter(
+        cast("Api", office.store),
+        healths=office.informers.healths,
+        discovery=office.discovery,
+        nodes=office.nodes,
+    )
+    looked: list[object] = []
+    monkeypatch.setattr(reporter, "_changed", lambda *given: looked.append(given))
+    assert office.discovery.is_caught_up
+    await reporter.report()
+    assert not looked
+    restarted.give(CONF)
+    await restarted.report()
+    await reporter.report()
+    assert looked
