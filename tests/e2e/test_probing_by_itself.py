@@ -41,14 +41,16 @@ def test_racks_are_found_by_probes_of_agents(
         rails = [f"{network.address(OUTSIDE)}/24"]
         site.admin.patch(FABRIC, {"spec": {"probing": {"networks": rails}}})
         due = "railwright_survey_due_nodes"
-        waiting.until(lambda: site.metrics(due) == {due: 6}, "all nodes due", deadline_s=30)
+        waiting.until(
+            lambda: site.controllers.series(due) == {due: 6}, "all nodes due", deadline_s=30
+        )
         places = dict(zip(network.paths, floor.nodes, strict=True))
         with _agents(site, network, places, tmp_path):
             waiting.until(
                 lambda: _summary(site) == "1 > 2",
                 "two racks",
                 deadline_s=300,
-                evidence=lambda: f"{_summary(site)} {site.operator.log()}",
+                evidence=lambda: f"{_summary(site)} {site.controllers.log()}",
             )
         reported = json.loads(command_line.topology(site, "-o", "json"))
     found = {node: reported["nodes"][its][-1] for node, its in places.items()}
@@ -66,7 +68,7 @@ def _agents(
 ) -> Iterator[None]:
     """One in each namespace, for the node that stands there."""
     tokens, logs = NodeAgents(site, folder), network.folder.logs
-    socket, operator = folder / "operator", int(site.operator.url.rpartition(":")[2])
+    socket, port = folder / "controllers", int(site.controllers.url.rpartition(":")[2])
     outside = network.address(OUTSIDE)
     command = [sys.executable, "-m", "fixtures.relay", outside, str(PORT), str(socket)]
     commands = {"relay": network.in_namespace(OUTSIDE, *command)}
@@ -78,7 +80,7 @@ def _agents(
         commands[name] = network.in_namespace(name, *command)
     running: list[Process] = []
     try:
-        with relay.behind(socket, operator):
+        with relay.behind(socket, port):
             for name, each in commands.items():
                 log = logs / f"{name}.log"
                 running.append(Process(name, each, log=log, records=network.folder.records))

@@ -111,7 +111,8 @@ class ProbeTasks:
         if agent.task is None:
             dispatched = agent.dispatched = asyncio.Event()
             try:
-                await asyncio.wait_for(dispatched.wait(), HOLD_S)
+                async with asyncio.timeout(HOLD_S):
+                    await dispatched.wait()
             except TimeoutError:
                 pass
             finally:

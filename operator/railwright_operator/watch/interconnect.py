@@ -52,4 +52,5 @@ class InterconnectCache:
     async def wait_first(self, timeout_s: float) -> None:
         """Wait until the Fabric has a topology, at most this long."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._first.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._first.wait()
