@@ -189,7 +189,7 @@ bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk
 
 .PHONY: bench-isolation
-bench-isolation: binaries ## how long a fault in one process delays the jobs of others; 5 minutes
+bench-isolation: binaries ## how long a fault in one process delays the jobs of others; 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_isolation
 
 .PHONY: bench-heartbeats

@@ -50,12 +50,13 @@ class Probing(Part):
 
     mode: Literal["Never", "WhenUnknown", "Always"] = "WhenUnknown"
     """When nodes are measured. Never; WhenUnknown: nodes without topology information from another
-    source; Always: all nodes, to verify the other sources. Nodes that run jobs are not measured."""
+    source; Always: all nodes, to verify the other sources. Nodes with a pod that requests devices
+    or belongs to a TrainingJob are not measured."""
     max_age_hours: Annotated[int, Field(ge=1, le=AGE_HOURS_MAX)] = 168
     """Age in hours at which the measurements of a node expire and it is measured again."""
     uplinks: bool = False
     """Whether to measure the uplinks of each domain under load for a few seconds, to find how many
-    nodes can send out of it at once. Only done while no job runs."""
+    nodes can send out of it at once. Only done while no node is busy."""
     networks: Annotated[
         tuple[Annotated[str, Field(max_length=CIDR_LENGTH_MAX)], ...],
         Field(

@@ -35,7 +35,7 @@ LABEL_FABRIC = f"{GROUP}/fabric"
 """On ConfigMaps with files about the network: the Fabric that they are of."""
 
 PROBES = "railwright-probes"
-"""The ConfigMap beside the operator in which it keeps what surveys by probes found."""
+"""The ConfigMap in which the controllers store the results of surveys."""
 
 JOB_AND_ROLE_LENGTH_MAX = 51
 POD_NAME_LENGTH_MAX = 63

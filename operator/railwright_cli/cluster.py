@@ -19,7 +19,7 @@ from railwright_cli.gang import ABSENT, Gang, Manifest
 from railwright_topology.sources.formats import File
 
 NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
-"""The operator's, which has the files."""
+"""The namespace of the controllers, which has the topology files."""
 
 PAGE_OBJECTS = 500
 DEADLINE_S = 30
@@ -42,12 +42,12 @@ class ClusterReader:
         return {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
     def fabric(self) -> Any:
-        """The Fabric that the operator writes; empty if there is none."""
+        """The Fabric; empty if there is none."""
         get = self._kinds.get_cluster_custom_object
         return _object(get, names.FABRICS, names.SINGLETON) or {}
 
     def files(self) -> Iterator[File]:
-        """The network files that the operator has."""
+        """The topology files of the site."""
         selector = f"{names.LABEL_FABRIC}={names.SINGLETON}"
         page = functools.partial(self._core.list_namespaced_config_map, NAMESPACE)
         for each in _all(functools.partial(page, label_selector=selector)):

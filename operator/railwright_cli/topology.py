@@ -55,7 +55,7 @@ def topology(
     """Show the network, and a job on it.
 
     Levels, rails, conflicts and faults are those of the files, or without files those of the
-    cluster, by the labels of its nodes and the operator's topology files. The name of a file
+    cluster, by the labels of its nodes and the site's topology files. The name of a file
     determines its format. For a file of another name, use topology.conf=FILE.
     """
     view = _of_files(files, job) if files else _of_the_cluster(job)
@@ -106,7 +106,7 @@ def _of_the_cluster(job: str) -> View:
     namespace, _, name = job.rpartition("/")
     its = cluster.gang(namespace or "default", name) if job else NO_JOB
     found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
-    # The operator has the files too, and what agents report besides.
+    # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)
     return View(found, tuple(problems), tuple(slow), its, tuple(_sources(status)))
 

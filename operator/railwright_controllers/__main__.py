@@ -22,8 +22,8 @@ from railwright_process.environment import SettingsError
 
 LEASE = "railwright-controllers"
 STUCK_S = 120.0
-"""A leader that completes no report of the Fabric for this long reports itself as not alive, to be
-restarted."""
+"""A holder of the Lease that completes no report of the Fabric for this long reports itself as not
+alive, to be restarted."""
 
 RELEASE_S = 20.0
 """How long the release of the Lease may take."""
@@ -84,6 +84,7 @@ async def _run(chosen: ControllerSettings) -> int:
         try:
             return await lifecycle.until_ended(stop, lost, _work(parts, kopf, leading))
         finally:
+            lifecycle.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)

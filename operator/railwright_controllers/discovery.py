@@ -15,18 +15,20 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from railwright_controllers import file_reads
+from railwright_controllers.file_reads import FileRead
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_controllers.watch.files import FilesRecord
 from railwright_topology import fabric, slow_devices
-from railwright_topology.fabric import Fabric, Facts
+from railwright_topology.fabric import Fabric
 from railwright_topology.parts import Benchmarks, HardwareReport, HardwareReports
 from railwright_topology.sources import formats, hardware_documents, labels
-from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
+from railwright_watch.node_healths import HealthRecord
 from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
@@ -34,9 +36,9 @@ logger = logging.getLogger(__name__)
 AGAIN_S = 60.0
 """The pause before a failed assembly is tried again."""
 
-PAUSE_S, PAUSE_FACTOR = 0.2, 2.0
+PAUSE_S, PAUSE_FACTOR, PAUSE_S_MAX = 0.2, 2.0, 2.0
 """The shortest pause between two assemblies, in seconds, so that nodes that change one by one are
-one change; and as a multiple of the time of the last assembly."""
+one change; as a multiple of the time of the last assembly; and the longest."""
 
 SLOW_S = 60.0
 """A read of files and an assembly that take longer are a problem of the Fabric."""
@@ -54,20 +56,9 @@ AGENTS = "agents"
 """The name of the source that all agents are together."""
 
 CAUGHT_UP_S = 300.0
-"""How long a new leader waits for the agents that reported to the leader before it."""
+"""How long controllers that started again wait for the agents that reported before."""
 
 Labels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class FileRead:
-    """A file. ``facts`` is its newest valid content, ``time`` when that was written, and
-    ``problem`` why its current content is invalid; each is empty if there is none."""
-
-    file: File
-    facts: tuple[Facts, ...] = ()
-    problem: str = ""
-    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +123,15 @@ class Discovery:
     ``refreshed`` after an assembly, for the part that publishes it. Before ``is_assembled`` there
     is nothing to publish."""
 
-    def __init__(self, cache: FabricCache, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: FabricCache,
+        *,
+        healths: Callable[[], Iterable[HealthRecord]] = tuple,
+        clock: Callable[[], float],
+    ) -> None:
         self._cache = cache
+        self._healths = healths
         self._clock = clock
         self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
@@ -141,6 +139,7 @@ class Discovery:
         self.due = asyncio.Event()
         self.refreshed = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
+        self._invalid_at_start: frozenset[str] | None = None
         self._configured: tuple[str, ...] = ()
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
@@ -230,22 +229,32 @@ class Discovery:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the fabric has had the reports of as many agents as reported to the leader before
-        this one, or ``CAUGHT_UP_S`` have passed."""
+        """Whether the fabric has had the reports of as many agents as reported before the process
+        started, or ``CAUGHT_UP_S`` have passed."""
         if self._began_s is None:
             return False
         return self._is_caught_up or self._clock() - self._began_s > CAUGHT_UP_S
 
     def unread_files(self) -> tuple[str, ...]:
-        """The files that were a source of the published Fabric, and whose content is now invalid
-        and was never valid in this process. What they reported must not be lost with a restart."""
-        found = {each.source for each in self.found.fabric.source_reports}
-        missing = [source for source in self._cache.sources if source not in found]
-        return tuple(
-            str(read.file)
+        """The files that were invalid when this process started, and still are, if a source that
+        was published from their ConfigMap is missing. What they reported must not be lost."""
+        unread = [
+            read.file
             for read in self.found.files
-            if read.problem and not read.facts
-            if any(source.startswith(f"{read.file.place}/") for source in missing)
+            if read.problem and not read.facts and str(read.file) in (self._invalid_at_start or ())
+        ]
+        if not unread:
+            return ()
+        fabric, published = self.found.fabric, {*self._cache.sources}
+        for health in self._healths():
+            published.update(health.content.get("sources", ()))
+        missing = published.difference(
+            (each.source for each in fabric.source_reports), *fabric.fact_sources.values()
+        )
+        return tuple(
+            str(file)
+            for file in unread
+            if any(source.startswith(f"{file.place}/") for source in missing)
         )
 
     @property
@@ -258,12 +267,14 @@ class Discovery:
     async def run(self) -> None:
         """Read files and assemble the fabric as sources change, until cancelled."""
         while True:
-            started_s = self._busy_since_s = self._clock()
+            self._busy_since_s = self._clock()
             if self.due.is_set():
                 await self.read_files()
+            started_s = self._clock()
             await self.refresh()
             self._busy_since_s = None
-            await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * (self._clock() - started_s)))
+            pause_s = PAUSE_FACTOR * (self._clock() - started_s)
+            await asyncio.sleep(min(max(PAUSE_S, pause_s), PAUSE_S_MAX))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self.due.wait()
@@ -273,7 +284,11 @@ class Discovery:
         self.due.clear()
         files_given = self._files_by_uid.values()
         files = [(file, record.time) for record in files_given for file in record.files]
-        read = await asyncio.to_thread(_read_all, files, self._read)
+        read = await asyncio.to_thread(file_reads.read_all, files, self._read)
+        if self._invalid_at_start is None:
+            self._invalid_at_start = frozenset(
+                str(each.file) for each in read if each.problem and formats.is_known(each.file.name)
+            )
         self._stale |= read != self._read
         self._read = read
 
@@ -352,25 +367,3 @@ def _parse_report(document: str, digest: bytes) -> _Report:
 
 def _digest(document: str) -> bytes:
     return hashlib.sha256(document.encode()).digest()
-
-
-def _read_all(
-    files: Sequence[tuple[File, str]], before: Sequence[FileRead]
-) -> tuple[FileRead, ...]:
-    held = {str(read.file): read for read in before}
-    ordered = sorted(files, key=lambda each: str(each[0]))
-    return tuple(_read(file, time, held.get(str(file))) for file, time in ordered)
-
-
-def _read(file: File, time: str, held: FileRead | None) -> FileRead:
-    """Read a file that changed. If it is invalid, its last valid content stays."""
-    if held is not None and held.file == file:
-        return held
-    kept = held or FileRead(file)
-    try:
-        return FileRead(file, formats.read(file), time=time)
-    except WiringError as refused:
-        return replace(kept, file=file, problem=str(refused))
-    except Exception as error:
-        logger.exception("file read failed", extra={"file": str(file), "error": str(error)})
-        return replace(kept, file=file, problem=f"could not be read: {type(error).__name__}")

@@ -24,6 +24,9 @@ from railwright_watch import cluster_objects, node_healths, nodes
 from railwright_watch.node_healths import HealthRecord
 from railwright_watch.nodes import NodeRecord
 
+LATE_S = 180.0
+"""A watch has an event or a bookmark about once a minute, and kopf's cache a list."""
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerInformers:
@@ -43,6 +46,14 @@ class ControllerInformers:
         """The informers."""
         return self.fabrics, self.nodes, self.pods, self.healths, self.files
 
+    def late(self) -> tuple[str, ...]:
+        """What was not received for so long that the cache may be old, a sentence each."""
+        return tuple(
+            f"nothing was received of {informer.kind}s for more than {LATE_S / 60:.0f} minutes"
+            for informer in self.all
+            if informer.receive_age_s() > LATE_S
+        )
+
 
 def assemble(
     api: Api,
@@ -56,7 +67,10 @@ def assemble(
     retries. The files of the site are ConfigMaps in ``namespace``."""
     watching = Watching(api, series, _nothing, clock, rng)
     fabric, busy = FabricCache(), BusyNodes()
-    discovery = Discovery(fabric, clock=clock)
+    discovery = Discovery(fabric, healths=lambda: healths.records.values(), clock=clock)
+    healths = watching.reflect(
+        routes.kind(names.NODE_HEALTHS), node_healths.PROJECTION, node_healths.record
+    )
     return ControllerInformers(
         fabric=fabric,
         discovery=discovery,
@@ -79,9 +93,7 @@ def assemble(
             lasting=nodes.with_held_amounts,
         ),
         pods=watching.reflect(paths.PODS, protobuf.POD, running_pods.record, busy.change),
-        healths=watching.reflect(
-            routes.kind(names.NODE_HEALTHS), node_healths.PROJECTION, node_healths.record
-        ),
+        healths=healths,
         files=watching.reflect(
             paths.config_maps(namespace),
             files.CONFIG_MAPS,
@@ -93,4 +105,4 @@ def assemble(
 
 
 def _nothing() -> None:
-    """No change is a reason to look again at once: what depends on it is told."""
+    """Do nothing: the callbacks of the caches start all further work."""

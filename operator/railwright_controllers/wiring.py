@@ -90,7 +90,11 @@ class ControllerParts:
             rng=rng(),
         )
         self.health_reporter = NodeHealthReporter(
-            self.api, healths=watched.healths, discovery=watched.discovery, nodes=nodes
+            self.api,
+            healths=watched.healths,
+            discovery=watched.discovery,
+            nodes=nodes,
+            rng=rng(),
         )
         self.fabric_reporter = FabricReporter(
             self.api,
@@ -98,9 +102,11 @@ class ControllerParts:
             fabrics=watched.fabrics,
             discovery=watched.discovery,
             unsurveyed=lambda: surveyor.problems,
+            late=watched.late,
             nodes=nodes,
             clock=clock,
             wall_clock=time.time,
+            rng=rng(),
         )
 
     def _construct_server(self) -> None:

@@ -134,6 +134,11 @@ class Reflector(Generic[R]):
         )
 
     @property
+    def kind(self) -> str:
+        """The kind of the objects."""
+        return self._kind
+
+    @property
     def records(self) -> Mapping[str, R]:
         """The records by UID, updated in place: read them between two awaits, or copy."""
         return self._view

@@ -16,7 +16,7 @@ from railwright_kube.verified import VerifiedReflector
 R = TypeVar("R", bound=Record)
 Changed = Callable[[R | None, R | None], None]
 Wakes = Callable[[R | None, R | None], bool]
-"""Whether a change is a reason to look again at once."""
+"""Whether a change calls ``wake``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Watching:
             path,
             projection=projection,
             parse=parse,
-            on_change=self.on_change(changed, wakes),
+            on_change=self._on_change(changed, wakes),
             lasting=lasting,
             metrics=self.series,
             clock=self.clock,
@@ -54,8 +54,8 @@ class Watching:
             query=query,
         )
 
-    def on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
-        """Combine these callbacks, and wake the cycle if ``wakes`` holds."""
+    def _on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:
+        """Combine these callbacks, and call ``wake`` if ``wakes`` holds."""
 
         def notify(old: R | None, new: R | None) -> None:
             is_due = wakes(old, new)

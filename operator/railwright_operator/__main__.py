@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
-from railwright_operator import metrics, settings, watchdog, wiring
+from railwright_operator import metrics, settings, wiring
 from railwright_operator.settings import Settings
 from railwright_operator.wiring import OperatorParts
 from railwright_operator.write import defaults, hang_mark
@@ -94,14 +94,14 @@ async def _run(chosen: Settings) -> int:
             return await lifecycle.until_ended(stop, lost, _work(api, parts, leading))
         finally:
             parts.watchdog.stop()
-            watchdog.end_in_time()
+            lifecycle.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
 
 
 async def _work(api: Api, parts: OperatorParts, leading: asyncio.Event) -> None:
-    """Watch nodes, and what is known of them, from the start. Watch everything else, and run
+    """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run
     cycles, once this process leads.
 
     The first cycle needs complete lists: an attempt in the ledger whose job has not been read yet

@@ -35,9 +35,6 @@ LAST_RESORT_S = 8.0
 """How long after the deadline the kernel's timer goes off: the mark and the release of
 the Lease are two requests with a deadline of two seconds each."""
 
-EXIT_S = 20.0
-"""How long the exit of the process may take: a planning thread that never ends would block it."""
-
 EXIT_CODE = 1
 STDERR = 2
 
@@ -127,8 +124,3 @@ class CycleWatchdog:
             act()
         except Exception:
             logger.exception("last request of a hung process failed")
-
-
-def end_in_time() -> None:
-    """End the process, whatever its threads do, if it has not ended after ``EXIT_S``."""
-    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=STDERR)

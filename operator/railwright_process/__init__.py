@@ -1,1 +1,1 @@
-"""What each of our long-running processes has: options, log lines, probes."""
+"""What both long-running processes have: options, log lines, probes, the server for pods."""

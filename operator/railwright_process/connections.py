@@ -65,7 +65,7 @@ UNREAD = "none"
 """The path in the counts of messages whose bodies are not read."""
 
 FAILED = messages.refusal(
-    RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "the operator failed to answer")
+    RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed to answer")
 )
 
 
@@ -112,7 +112,7 @@ class Connections:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are more unverified connections than launchers explain."""
+        """Whether there are more unverified connections than launchers or agents explain."""
         return len(self._newcomers) >= CROWD
 
     def enter(self, connection: Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -15,6 +16,11 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 10.0
+
+EXIT_S = 20.0
+"""How long the exit of a process may take: a thread that never ends would block it."""
+
+STDERR = 2
 
 
 async def persist(request: Callable[[], Coroutine[Any, Any, None]], rng: Random) -> None:
@@ -48,3 +54,8 @@ async def until_ended(
         logger.error("work stopped", exc_info=working.exception())
         return 1
     return 0 if stopping in done else 1
+
+
+def end_in_time() -> None:
+    """End the process, whatever its threads do, if it has not ended after ``EXIT_S``."""
+    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=STDERR)

@@ -98,6 +98,6 @@ class Response:
 
 
 def refusal(error: RefusedError) -> Response:
-    """The response to a refused message. After 503 a Service may choose another operator."""
+    """The response to a refused message. After 503 a Service may choose another replica."""
     body = orjson.dumps({"error": error.reason})
     return Response(error.status, body, closes=error.status == HTTPStatus.SERVICE_UNAVAILABLE)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 MESSAGE_S = 0.1
 BYTE_S = 1 / (64 * 1024)
-"""Ten messages a second, or 64 KiB: a pod costs the operator a thousandth of its time or two."""
+"""Ten messages a second, or 64 KiB: a pod costs the process a thousandth of its time or two."""
 
 BURST_S = 60.0
 WAIT_S_MAX = 10.0

@@ -120,6 +120,6 @@ class MessageServer:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files to its maximum, as each launcher has one or two connections."""
+    """Raise the limit of open files to its maximum: each launcher or agent has connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m railwright_testbed", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser(
-        "up", help="start a testbed with a running operator, and leave it running"
+        "up", help="start a testbed with the operator and the controllers, and leave it running"
     )
     up.add_argument("--name", default="demo")
     up.add_argument("--racks", nargs="*", default=[], metavar="NAME=NODES")

@@ -19,7 +19,7 @@ READY_DEADLINE_S = 60.0
 
 
 def install(plane: ControlPlane, repository: Path) -> None:
-    """Apply the CRDs and the manifests, as described in the README."""
+    """Apply the CRDs and the manifests, as in docs/operating.md."""
     plane.kubectl("apply", "--server-side", "-f", str(repository / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     plane.kubectl("apply", "-f", str(repository / "deploy"))

@@ -8,7 +8,7 @@ import sys
 from urllib.parse import urlsplit
 
 REQUEST = (
-    b"POST /v1/hardware HTTP/1.1\r\nHost: operator\r\nAuthorization: Bearer a.b.c\r\n"
+    b"POST /v1/hardware HTTP/1.1\r\nHost: controllers\r\nAuthorization: Bearer a.b.c\r\n"
     b"Content-Type: application/json\r\nContent-Length: 65536\r\n\r\n" + b" " * 65_536
 )
 

@@ -93,7 +93,7 @@ def main() -> int:
             beside: dict[str, Callable[[], AbstractContextManager[None]]] = {
                 "agents flooding": lambda: _flooded(controllers),
                 "controllers killed": lambda: _without(site, controllers),
-                "controllers hung on a file of 30 MB": lambda: _large_file(site),
+                "a file of 30 MB arrives": lambda: _large_file(site),
                 "controllers down for 10 minutes": lambda: _without(
                     site, controllers, seconds=DOWN_S
                 ),

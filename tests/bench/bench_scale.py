@@ -1,4 +1,5 @@
-"""What the operator costs on a large cluster, and how soon it decides again after a crash.
+"""What the operator and the controllers cost on a large cluster, and how soon the operator decides
+again after a crash.
 
 5,000 simulated nodes of 8 GPUs, 40,000 pods of others, 1,250 jobs of 8 pods that hold every GPU
 but a few, and 1,000 jobs that wait. The operator is left alone for a minute; all pods are listed in

@@ -1,7 +1,8 @@
-"""An operator finds the racks of nodes that nobody told it of, by real traffic over shaped links.
+"""The controllers find the racks of nodes without topology information, by real traffic over shaped
+links.
 
 The nodes are simulated but for their agents: each of those is in a network namespace of its own,
-from where a relay leads to the operator.
+from where a relay leads to the controllers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from railwright_testbed import waiting
 from railwright_testbed.processes import Process
 
 SPEEDS = Speeds(node=120, rack=30, block=30)
-PORT = 8470
+PORT = 8480
 FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 
 

@@ -198,6 +198,8 @@ class Site:
         """Wait until the operator and the Fabric have all nodes, and no other."""
 
         def held() -> bool:
+            if not self.controllers.alive:  # They end when they lose their Lease.
+                self.controllers.start()
             nodes = {each["metadata"]["name"] for each in self.admin.get(NODES)["items"]}
             (count,) = self.metrics('railwright_watch_records{kind="Node"').values()
             topology = self.admin.get(FABRIC).get("status", {}).get("topology", {})

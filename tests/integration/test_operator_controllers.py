@@ -5,12 +5,14 @@ It runs processes of its own, as it ends the controllers."""
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from os import kill
 
 import pytest
@@ -20,6 +22,7 @@ from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
 from railwright_kube.paths import NODES
 from railwright_testbed import waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.service_process import NAMESPACE
 
 FABRICS = FABRIC.rpartition("/")[0]
@@ -158,3 +161,30 @@ def _sources(site: Site) -> list[str]:
 
 def _problems(site: Site) -> list[str]:
     return [each["message"] for each in site.admin.get(FABRIC)["status"].get("problems", [])]
+
+
+def test_replica_that_waits_takes_over_from_one_that_ends(ground: Site, floor: Floor) -> None:
+    """It is ready, refuses agents until it holds the Lease, and then follows labels."""
+    with ControllersProcess(ground.plane, name="second") as second:
+        assert _answer(second) == HTTPStatus.SERVICE_UNAVAILABLE
+        assert _answer(ground.controllers) == HTTPStatus.FORBIDDEN
+        kill(ground.controllers.pid, signal.SIGTERM)
+        waiting.until(lambda: not ground.controllers.alive, "its end", deadline_s=20)
+        waiting.until(
+            lambda: _answer(second) == HTTPStatus.FORBIDDEN, "a new holder", deadline_s=20
+        )
+        ground.until_nodes_heard()
+        assert floor.apply("gang", nodes=2).until_bound()["racks"] == 1
+    controllers.start_again(ground)
+    ground.until_nodes_heard()
+
+
+def _answer(process: ControllersProcess) -> int:
+    """The status of the response to an agent without a valid token."""
+    connection = http.client.HTTPConnection(process.address, timeout=5)
+    try:
+        headers = {"Authorization": "Bearer none"}
+        connection.request("POST", "/v1/hardware", body=b"{}", headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()

@@ -180,7 +180,7 @@ def _an_agent_dies(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     _unlabel(ground, more)
     _until_nodes(ground, "due", 1)
     agents.start(more, MACHINE, bind=rails.host(more))
-    # The controllers wait 300 s for a due node that has not polled yet, before it names the node.
+    # The controllers wait 300 s for a due node that has not polled yet, before they name the node.
     _until_nodes(ground, "polling", 1, deadline_s=60)
     agents.kill(more)
     message = f"1 of 1 nodes that are to be measured have no agent that answers: {more}"

@@ -57,7 +57,7 @@ async def test_an_agent_measures_another_for_whoever_asks() -> None:
 async def test_agent_without_probe_tasks_refuses_them_and_is_measured() -> None:
     server = await Responder(TOKEN, runs_tasks=False).start(HOST, 0)
     async with server, _responding(host=OTHER, port=server.sockets[0].getsockname()[1]) as port:
-        with pytest.raises(ProbeError, match="probe tasks are the operator's to dispatch"):
+        with pytest.raises(ProbeError, match="only the controllers dispatch probe tasks"):
             await prober.send(HOST, OTHER, port, SHARED, seconds=0.1)
         assert (await prober.measure(HOST, port, KEY, seconds=0.1)).latency_s > 0
 

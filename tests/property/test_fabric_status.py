@@ -12,7 +12,8 @@ from fixtures.clos import wiring
 from fixtures.examples import examples
 from railwright_api.fabric import FabricStatus
 from railwright_api.node_health import NodeHealthSpec
-from railwright_controllers.discovery import AgentSummary, FabricState, FileRead
+from railwright_controllers.discovery import AgentSummary, FabricState
+from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report import fabric as report
 from railwright_controllers.report import node_healths
 from railwright_conversion import node_healths as conversion

@@ -106,7 +106,7 @@ SHELL_MUTANTS = (
     ShellMutant(
         "a new leader replaces the topology before agents reported",
         "report/fabric_reporter.py",
-        "if is_kept and found.fabric.networks and not self.discovery.is_caught_up:",
+        "if published is not None and found.fabric.networks and not is_caught_up:",
         "if False:",
         "tests/unit/test_published_topology.py"
         "::test_new_leader_keeps_topology_that_agents_take_part_in",

@@ -364,3 +364,19 @@ def test_example_has_the_addresses_of_launchers_and_agents() -> None:
     assert chosen.namespace == others.namespace == SYSTEM
     agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
     assert f"--controllers=http://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}\n" in agents
+
+
+@EACH_SERVICE_ACCOUNT
+def test_renewals_of_the_lease_wait_behind_nothing(service_account: str) -> None:
+    (spec,) = (
+        each["spec"]
+        for each in DOCUMENTS[service_account]
+        if each["kind"] == "FlowSchema" and each["metadata"]["name"] == f"{service_account}-lease"
+    )
+    assert spec["priorityLevelConfiguration"] == {"name": "leader-election"}
+    (rule,) = spec["rules"]
+    subject = {"name": service_account, "namespace": SYSTEM}
+    assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": subject}]
+    (resources,) = rule["resourceRules"]
+    assert (resources["resources"], resources["namespaces"]) == (["leases"], [SYSTEM])
+    assert {*resources["verbs"]} == {"get", "create", "update"}

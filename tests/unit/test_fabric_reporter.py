@@ -10,14 +10,13 @@ import pytest
 
 from fixtures import reporting
 from fixtures.office import FABRIC, FABRIC_STATUS, Office, fabric
-from fixtures.shell import until
 from railwright_api import names, routes
-from railwright_api.fabric import Fabric, FabricStatus
+from railwright_api.fabric import Fabric
 from railwright_controllers.discovery import CAUGHT_UP_S, SILENT_S
-from railwright_controllers.report.fabric_reporter import FRESH_S
+from railwright_controllers.report.fabric_reporter import FRESH_S, REPLACED_S
 from railwright_controllers.watch.files import FilesRecord
 from railwright_kube import errors
-from railwright_kube.errors import ConflictError, RequestFailed
+from railwright_kube.errors import RequestFailed
 from railwright_topology.parts import HardwareReport, Kind, Part
 from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import hardware_documents
@@ -31,8 +30,7 @@ FAULTS = [errors.Unreachable("x"), errors.NotLeader("x")]
 
 
 async def test_missing_fabric_is_created_and_then_reported() -> None:
-    office = Office()
-    office.remove()
+    office = Office(is_missing=True)
     for name in ("n0", "n1"):
         office.node(name)
     await office.discovery.refresh()
@@ -50,13 +48,26 @@ async def test_deleted_fabric_is_created_again_with_all_of_it() -> None:
     office.node("n0", old="r0")
     status = await office.report()
     office.remove()
-    office.now_s += 1.0
-    await office.reporter.report()
+    await office.recreate()
     again = await office.report()
-    assert again.keys() == status.keys()
-    assert again["topology"] == {"levels": [], "places": [{"domains": [], "nodes": "n0"}]}
-    assert again["freshness"] == {"checked": "2026-01-02T03:04:06Z"}
+    assert again == status | {"freshness": {"checked": "2026-01-02T03:04:11Z"}}
+    assert office.store.objects[FABRIC]["spec"] == {"levels": ["old"]}
     assert [verb for verb, _ in office.store.requests] == ["patch", "create", "patch"]
+
+
+async def test_fabric_that_somebody_replaces_is_theirs() -> None:
+    """``kubectl replace --force`` deletes and creates it."""
+    office = Office()
+    await office.report()
+    office.remove()
+    await office.reporter.report()
+    assert office.store.count("create") == 0
+    office.add(fabric("new", version=50))
+    await office.report()
+    office.now_s += REPLACED_S
+    await office.report()
+    assert office.store.objects[FABRIC]["spec"] == {"levels": ["new"]}
+    assert office.store.count("create") == 0
 
 
 async def test_fabric_deleted_during_its_write_is_created() -> None:
@@ -67,7 +78,7 @@ async def test_fabric_deleted_during_its_write_is_created() -> None:
     await office.reporter.report()
     assert office.cache.held is None
     office.store.meanwhile.clear()
-    await office.reporter.report()
+    await office.recreate()
     assert "nodes" in await office.report()
 
 
@@ -79,7 +90,7 @@ async def test_fabric_that_someone_else_creates_stays(caplog: pytest.LogCaptureF
     theirs = fabric("rack", version=200, metadata={"uid": "theirs"})
     office.store.put(FABRIC, theirs)
     await office.discovery.refresh()
-    await office.reporter.report()
+    await office.recreate()
     assert office.store.objects[FABRIC] == theirs
     assert office.store.count("create") == 1
     assert not caplog.messages
@@ -91,10 +102,9 @@ async def test_fabric_that_someone_else_creates_stays(caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_fabric_that_cannot_be_created_is_created_later(fault: RequestFailed) -> None:
-    office = Office()
-    office.remove()
+    office = Office(is_missing=True)
     office.store.refusals["create", FABRICS] = fault
-    await office.reporter.report()
+    assert not await office.reporter.report()
     assert FABRIC not in office.store.objects
     office.store.refusals.clear()
     await office.reporter.report()
@@ -161,91 +171,6 @@ async def test_unchanged_status_is_not_written_again() -> None:
         office.now_s += FRESH_S / 4
         await office.report()
     assert office.patches == 1
-
-
-async def test_freshness_is_written_once_in_a_minute() -> None:
-    """Also when nothing else changes, and not with each change."""
-    office = Office()
-    written: list[tuple[int, int, str]] = []
-    for second in range(0, 300, 5):
-        office.now_s = float(second)
-        if second == 100:
-            office.node("n0")
-            office.discovery._again()
-        status = await office.report()
-        if office.patches > len(written):
-            written.append((second, status["nodes"], status["freshness"]["checked"][-6:]))
-    assert written == [
-        (0, 0, "04:05Z"),
-        (60, 0, "05:05Z"),
-        (100, 1, "05:05Z"),
-        (120, 1, "06:05Z"),
-        (180, 1, "07:05Z"),
-        (240, 1, "08:05Z"),
-    ]
-
-
-async def test_refused_freshness_is_written_with_the_next_report() -> None:
-    office = Office()
-    await office.report()
-    office.now_s = FRESH_S
-    conflict = ConflictError(409, "Conflict", message="another version")
-    office.store.refusals["patch", FABRIC_STATUS] = conflict
-    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:04:05Z"}
-    office.store.refusals.clear()
-    office.now_s += 5.0
-    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:05:10Z"}
-
-
-async def test_oldest_report_is_that_of_the_agent_silent_longest() -> None:
-    """Without agents there is none."""
-    office = Office()
-    for name in ("n0", "n1"):
-        office.node(name)
-    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:04:05Z"}
-    for at_s, name in ((10.0, "n0"), (20.0, "n1"), (50.0, "n0")):
-        office.now_s = at_s
-        await office.discovery.receive_report(name, EMPTY)
-    assert "oldestReport" not in (await office.report())["freshness"]
-    office.now_s = FRESH_S
-    assert (await office.report())["freshness"] == {
-        "checked": "2026-01-02T03:05:05Z",
-        "oldestReport": "2026-01-02T03:04:25Z",
-    }
-    FabricStatus.model_validate(office.status)
-    for name in ("n0", "n1"):
-        office.discovery.node_changed(office.nodes.pop(name), None)
-    office.now_s += FRESH_S
-    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:06:05Z"}
-
-
-async def test_new_leader_writes_freshness_with_its_first_report() -> None:
-    """Not before it has assembled a fabric."""
-    office = Office()
-    kept = {"checked": "2026-01-02T03:00:00Z", "oldestReport": "2026-01-02T02:59:00Z"}
-    office.add(fabric("old", version=2, status={"freshness": kept}))
-    await office.reporter.report()
-    assert office.status["freshness"] == kept
-    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:04:05Z"}
-
-
-async def test_age_of_a_report_grows_until_it_is_completed() -> None:
-    office, goes_on = Office(), asyncio.Event()
-    office.now_s = 100.0
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(office.reporter, "report", goes_on.wait)
-        running = asyncio.create_task(office.reporter.run())
-        try:
-            await until(lambda: office.reporter.completed_age_s() == 0.0, "the start")
-            office.discovery.refreshed.set()
-            await until(lambda: not office.discovery.refreshed.is_set(), "a report")
-            office.now_s += 130.0
-            assert office.reporter.completed_age_s() == 130.0
-            goes_on.set()
-            await until(lambda: office.reporter.completed_age_s() == 0.0, "its end")
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_reporter_ends_when_cancelled_at_a_change() -> None:

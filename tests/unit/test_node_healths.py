@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -72,6 +73,7 @@ class Leader:
             healths=self.healths,
             discovery=self.discovery,
             nodes=self.nodes,
+            rng=Random(0),
         )
 
     async def report(self, **found: Any) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from fixtures.clos import wiring
 from fixtures.office import Office, fabric
-from railwright_controllers import discovery
-from railwright_controllers.discovery import CAUGHT_UP_S, SLOW_S, FileRead
+from railwright_controllers import discovery, file_reads
+from railwright_controllers.discovery import CAUGHT_UP_S, SLOW_S
+from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report import fabric as reports
 from railwright_topology import networks
 from railwright_topology.sources import hardware_documents
@@ -132,7 +133,7 @@ async def test_read_that_hangs_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
     office, goes_on = Office(), threading.Event()
     await office.report()
     office.discovery.due.set()
-    monkeypatch.setattr(discovery, "_read_all", lambda *_: goes_on.wait(10))
+    monkeypatch.setattr(file_reads, "read_all", lambda *_: goes_on.wait(10))
     running = asyncio.create_task(office.discovery.run())
     try:
         await asyncio.sleep(0)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import time
+
+import pytest
+
+from fixtures.heartbeat_client import KEY
+from fixtures.heartbeat_gangs import Gangs
 from railwright_operator.heartbeats.reception import GAP_S, MISSED_S, MISSES_S, ReceptionClock
+from railwright_process import server
 from railwright_process.server import TICK_S
 
 
@@ -76,3 +85,22 @@ def test_clock_never_goes_back() -> None:
         seen.append(listening.clock())
     assert seen == sorted(seen)
     assert GAP_S >= TICK_S
+
+
+async def test_full_accept_queue_stops_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop does not run between these connections and the tick, so nothing accepts them."""
+    monkeypatch.setattr(server, "ACCEPT_QUEUE", 2)
+    gangs = Gangs(1, KEY)
+    address = await gangs.start()
+    try:
+        with contextlib.ExitStack() as queued:
+            queued.enter_context(socket.create_connection(address, timeout=5))
+            assert not gangs.server._server.is_queue_full()
+            queued.enter_context(socket.create_connection(address, timeout=5))
+            assert gangs.server._server.is_queue_full()
+            gangs.server._tick()
+            stopped_s, since_s = gangs.reception_clock(), time.monotonic()
+            while time.monotonic() < since_s + 0.05:
+                assert gangs.reception_clock() == stopped_s
+    finally:
+        await gangs.server.stop()

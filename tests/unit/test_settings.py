@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from railwright_controllers import settings as controllers_settings
 from railwright_operator import settings
 from railwright_process.environment import SettingsError
 
@@ -20,6 +21,15 @@ def test_two_variables_are_enough() -> None:
     assert chosen.heartbeat_address == ("0.0.0.0", 8470)
     assert chosen.probe_address == ("127.0.0.1", 8471)
     assert chosen.namespace == "railwright-system"
+
+
+def test_controllers_need_no_variable() -> None:
+    """Agents reach them from anywhere, probes and metrics only this machine."""
+    chosen = controllers_settings.from_environment({})
+    assert chosen.agent_address == ("0.0.0.0", 8480)
+    assert chosen.probe_address == ("127.0.0.1", 8481)
+    assert chosen.namespace == "railwright-system"
+    assert chosen.identity != controllers_settings.from_environment({}).identity
 
 
 def test_addresses_may_be_of_either_kind() -> None:

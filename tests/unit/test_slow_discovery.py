@@ -13,7 +13,7 @@ import pytest
 
 from fixtures import observing, office
 from fixtures.shell import until
-from railwright_controllers import discovery
+from railwright_controllers import discovery, file_reads
 from railwright_controllers.discovery import Discovery
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_controllers.watch.files import FilesRecord
@@ -33,9 +33,9 @@ class Network:
         self.discovery = Discovery(self.fabric, clock=lambda: 0.0)
         self.node = observing.node_record("n0")
         self.given: FilesRecord | None = None
-        self._put_together, self._read_all = discovery._put_together, discovery._read_all
+        self._put_together, self._read_all = discovery._put_together, file_reads.read_all
         monkeypatch.setattr(discovery, "_put_together", self.put_together)
-        monkeypatch.setattr(discovery, "_read_all", self.read_all)
+        monkeypatch.setattr(file_reads, "read_all", self.read_all)
         monkeypatch.setattr(discovery, "PAUSE_S", 0.01)
         self.label("r0")
 
@@ -138,7 +138,7 @@ async def test_exception_in_a_read_ends_the_task(monkeypatch: pytest.MonkeyPatch
     def broken(files: Sequence[Any], before: Sequence[Any]) -> Any:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(discovery, "_read_all", broken)
+    monkeypatch.setattr(file_reads, "read_all", broken)
     network.give(CONF)
     with pytest.raises(RuntimeError, match="new thread"):
         await asyncio.wait_for(network.discovery.run(), 5)

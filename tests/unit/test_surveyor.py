@@ -165,7 +165,7 @@ async def test_busy_nodes_are_measured_later_and_join() -> None:
     assert office.placed(office.nodes.keys() - office.busy)
     await office.run_checks()
     (waiting,) = office.surveyor.problems
-    assert waiting.startswith("4 of 4 nodes that are to be measured wait until no job runs on them")
+    assert waiting.startswith("4 of 4 nodes that are to be measured are busy: ")
     office.busy = set()
     assert await office.run_checks(BETWEEN + SETTLED)
     assert office.placed(office.nodes)
@@ -325,7 +325,7 @@ async def test_busy_nodes_are_reported_as_waiting() -> None:
     assert not await office.run_checks(PATIENCE)
     assert not office.probe_tasks.selected
     (waiting,) = office.surveyor.problems
-    assert waiting.startswith("12 of 12 nodes that are to be measured wait until no job runs")
+    assert waiting.startswith("12 of 12 nodes that are to be measured are busy: ")
 
 
 async def test_survey_without_result_is_reported_and_retried() -> None:

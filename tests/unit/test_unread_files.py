@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import cast
 
 import pytest
@@ -12,6 +13,7 @@ from railwright_controllers.report.node_healths import NodeHealthReporter
 from railwright_controllers.watch.files import FilesRecord
 from railwright_kube.client import Api
 from railwright_topology.sources.formats import File
+from railwright_watch import node_healths
 
 CONF = "SwitchName=leaf Nodes=n[0-1]\n"
 SOURCE = "site/topology.conf"
@@ -81,6 +83,38 @@ async def test_other_sources_that_are_gone_are_not_kept(content: str | None, sou
     assert (await restarted.report())["sources"] == []
 
 
+async def test_fabric_that_is_deleted_meanwhile_gets_all_of_it() -> None:
+    restarted = Restarted("no topology\n", SOURCE)
+    await restarted.report()
+    restarted.office.remove()
+    await restarted.office.recreate()
+    status = await restarted.report()
+    assert (status["topology"], status["summary"]) == (restarted.topology, "before")
+
+
+async def test_file_that_is_not_read_at_all_keeps_nothing() -> None:
+    """A ConfigMap with a README, and with a valid file that was removed."""
+    restarted = Restarted("no topology\n", SOURCE)
+    file = File("site", "README.md", "# Site")
+    restarted.office.discovery.files_changed(
+        next(iter(restarted.office.discovery._files_by_uid.values())),
+        FilesRecord("uid", "site", (file,), rv=1),
+    )
+    assert (await restarted.report())["sources"] == []
+
+
+async def test_hardware_of_an_invalid_file_stays_too() -> None:
+    """Reports of hardware are sources of NodeHealths, not of the Fabric."""
+    restarted = Restarted("no topology\n")
+    body = {
+        "metadata": {"name": "n0", "uid": "health", "resourceVersion": "7"},
+        "spec": {"hardware": "8 H100", "sources": ["site/described"]},
+    }
+    restarted.office.informers.healths.absorb(node_healths.answered(body))
+    assert (await restarted.report())["topology"] == restarted.topology
+    assert restarted.office.discovery.unread_files() == (SOURCE,)
+
+
 async def test_file_that_turns_invalid_later_keeps_nothing_else() -> None:
     """Its last valid content is still known, so all else is followed."""
     restarted = Restarted(CONF, SOURCE)
@@ -101,6 +135,7 @@ async def test_healths_stay_as_they_are_meanwhile(monkeypatch: pytest.MonkeyPatc
         healths=office.informers.healths,
         discovery=office.discovery,
         nodes=office.nodes,
+        rng=Random(0),
     )
     looked: list[object] = []
     monkeypatch.setattr(reporter, "_changed", lambda *given: looked.append(given))

@@ -92,7 +92,7 @@ class ProbePoller:
             answer = self._poll_once({"host": host, "port": self.port, **report})
             if not isinstance(key := answer.get("key"), str):
                 return
-            # A new leader has a key of its own.
+            # Controllers that started again derive another key.
             responder.token = key
             report = run(_result(answer))
 

@@ -46,8 +46,8 @@ class ReportRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """The controllers want the agent to poll for probe tasks, and to answer probes at the address
-    of a rail in these ``networks`` or at ``host``, from which it reached the controllers."""
+    """The controllers request that the agent polls for probe tasks, and answers probes at the
+    address of a rail in these ``networks``, or at ``host``, from which it reached them."""
 
     host: str
     networks: tuple[str, ...] = ()

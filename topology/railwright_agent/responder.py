@@ -52,7 +52,7 @@ class Responder:
                 await self._run_task(writer, request)
             else:
                 await handshake.send(
-                    writer, {"refused": "probe tasks are the controllers' to dispatch."}
+                    writer, {"refused": "only the controllers dispatch probe tasks."}
                 )
             return
         async with asyncio.timeout(request.seconds + handshake.GRACE_S):

@@ -1,6 +1,6 @@
 """Dispatch probe tasks to node agents: each task is to measure the path to another node's agent.
 
-The operator opens no connection: an agent polls for its next task, and the response is sent when
+The controllers connect to no agent: an agent polls for its next task, and the response is sent when
 there is one, or after ``HOLD_S`` without one. This process generates a secret at its start and
 keeps it in memory. Each agent gets a token derived from it, and with each task the key of that
 pair, so no agent can impersonate another. An agent is measured only at an address of its own node's

@@ -18,7 +18,8 @@ from railwright_api.fabric import (
     SOURCES_MAX,
 )
 from railwright_api.interconnect import LEVELS_MAX
-from railwright_controllers.discovery import SILENT_S, AgentSummary, FabricState, FileRead
+from railwright_controllers.discovery import SILENT_S, AgentSummary, FabricState
+from railwright_controllers.file_reads import FileRead
 from railwright_conversion import bounds, interconnects
 from railwright_kube.yielding import TimeSlice
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
@@ -89,7 +90,7 @@ def _summary_status(found: FabricState) -> Status:
 
 
 def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
-    """The number of agents. It stays the same until this leader has caught up, as the next leader
+    """The number of agents. It stays the same until this process has caught up, as the next one
     waits for as many."""
     if not is_caught_up:
         return {}
@@ -234,7 +235,7 @@ def _source(found: FabricState, source_report: SourceReport) -> Status:
         "remarks": [bounds.sentence(text) for text in (*unused, *source_report.strange)][
             :FAULTS_MAX
         ],
-        # The API server drops null in a list: the status would differ again in every cycle.
+        # The API server drops null in a list: the status would differ again in every report.
         **({"time": time} if (time := _time(found, source_report)) else {}),
     }
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from random import Random
 from typing import Any
 
 from railwright_api import names, routes
@@ -14,7 +15,7 @@ from railwright_controllers.discovery import Discovery, FabricState
 from railwright_controllers.report import fabric
 from railwright_controllers.report.fabric import FabricSummary
 from railwright_controllers.watch.fabric import FabricCache
-from railwright_kube import bodies, errors, paths
+from railwright_kube import backoff, bodies, errors, paths
 from railwright_kube.client import Api
 from railwright_kube.reflector import Reflector
 from railwright_watch import cluster_objects
@@ -27,6 +28,12 @@ INTERVAL_S = 5.0
 """A changed fabric is published at once, everything else at this interval."""
 PAUSE_S = 0.5
 """The shortest pause between two reports, so that a burst of changes is one write."""
+PAUSE_S_MAX = 60.0
+"""The longest pause after failures in a row."""
+REPLACED_S = 5.0
+"""A Fabric that is deleted is created again after this time."""
+OF_PROCESS = frozenset({"agents", "freshness", "problems", "problemCount"})
+"""The fields that are of this process, and not of the sources."""
 FRESH_S = 60.0
 """How often ``status.freshness`` is written."""
 
@@ -38,8 +45,8 @@ Status = dict[str, Any]
 @dataclass(eq=False)
 class FabricReporter:
     """Writes the status when it changes, in a task of its own, and creates the Fabric if there is
-    none. ``unsurveyed`` returns what prevents surveys. ``clock`` is monotonic; ``wall_clock`` is
-    Unix time."""
+    none. ``unsurveyed`` returns what prevents surveys, ``late`` which caches may be old. ``clock``
+    is monotonic; ``wall_clock`` is Unix time."""
 
     api: Api
     _: KW_ONLY
@@ -47,15 +54,18 @@ class FabricReporter:
     fabrics: Reflector[SiteObject]
     discovery: Discovery
     unsurveyed: Callable[[], Iterable[str]]
+    late: Callable[[], Iterable[str]]
     nodes: Mapping[str, NodeRecord]
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
+    rng: Random
 
     def __post_init__(self) -> None:
         self._summarized: FabricState | None = None
         self._summary = FabricSummary()
         self._completed_s = self.clock()
         self._fresh_s: float | None = None
+        self._absent_s: float | None = None
 
     def __repr__(self) -> str:
         return f"<FabricReporter {self.cache!r}>"
@@ -66,22 +76,25 @@ class FabricReporter:
 
     async def run(self) -> None:
         """Report until cancelled."""
-        self._completed_s = self.clock()
+        self._completed_s, failures = self.clock(), 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL_S - PAUSE_S):
                     await self.discovery.refreshed.wait()
             self.discovery.refreshed.clear()
-            await self.report()
+            failures = 0 if await self.report() else failures + 1
             self._completed_s = self.clock()
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(
+                backoff.delay_s(failures, base_s=PAUSE_S, cap_s=PAUSE_S_MAX, rng=self.rng)
+            )
 
-    async def report(self) -> None:
-        """Write the status if it changed. A failure is logged, not raised."""
+    async def report(self) -> bool:
+        """Write the status if it changed. A failure is logged, and False is returned."""
         try:
             if self.cache.held is None:
                 await self._create()
-                return
+                return True
+            self._absent_s = None
             status = await self._status()
             if self.cache.held is not None:  # It may have changed meanwhile.
                 await self._write(self.cache.held, status)
@@ -91,22 +104,37 @@ class FabricReporter:
         except Exception as error:
             extra = {"kind": names.FABRICS, "error": str(error)}
             logger.exception("status rendering failed", extra=extra)
+        else:
+            return True
+        return False
 
     async def _create(self) -> None:
-        metadata = {"name": names.SINGLETON}
-        body = {"apiVersion": names.API_VERSION, "kind": "Fabric", "metadata": metadata, "spec": {}}
-        self._fresh_s = None
+        """Create the Fabric. One that was deleted gets the spec that it had, after ``REPLACED_S``:
+        it may be replaced by somebody."""
+        now_s, spec = self.clock(), self.cache.spec
+        if self._absent_s is None:
+            self._absent_s, self._fresh_s = now_s, None
+        if (spec or self.cache.published) and now_s - self._absent_s < REPLACED_S:
+            return
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "Fabric",
+            "metadata": {"name": names.SINGLETON},
+            "spec": dict(spec),
+        }
         with contextlib.suppress(errors.AlreadyExistsError):
             self._absorb(await self.api.create(routes.kind(names.FABRICS), body))
 
     async def _status(self) -> Status:
+        # All of one moment: an assembly can end while this one is rendered.
         found, is_assembled = self.discovery.found, self.discovery.is_assembled
+        unread, is_caught_up = self.discovery.unread_files(), self.discovery.is_caught_up
         if not is_assembled and not found.problem:
             return {}
         if is_assembled and found is not self._summarized:
             self._summary = await asyncio.to_thread(fabric.summarize, found)
             self._summarized = found
-        agents, unread = self.discovery.agents(), self.discovery.unread_files()
+        agents = self.discovery.agents()
         problems = await fabric.problems(
             found,
             self.nodes,
@@ -115,32 +143,40 @@ class FabricReporter:
             unsurveyed=self.unsurveyed(),
             unpublished=(
                 *self._summary.problems,
-                *filter(None, [self.discovery.delay]),
+                *self._outdated(),
                 *(f"all that was published stays until {file} is valid again" for file in unread),
             ),
         )
-        agents_status = fabric.agents_status(agents, is_caught_up=self.discovery.is_caught_up)
+        agents_status = fabric.agents_status(agents, is_caught_up=is_caught_up)
         if unread:
-            return agents_status | problems
-        return self._summary.status | self._topology(found) | agents_status | problems
+            return self._kept() | agents_status | problems
+        topology = self._topology(found, is_caught_up=is_caught_up) if is_assembled else {}
+        return self._summary.status | topology | agents_status | problems
 
-    def _topology(self, found: FabricState) -> Status:
-        """The topology for scheduling. A new leader keeps that of the last one until it has
-        assembled its own; if cables are among the sources, until agents have reported, as these
-        determine which adapters are front-end."""
-        if not self.discovery.is_assembled:
-            return {}
-        held = self.cache.held
-        is_kept = held is not None and "topology" in held.status
-        if is_kept and found.fabric.networks and not self.discovery.is_caught_up:
-            return {}
+    def _outdated(self) -> tuple[str, ...]:
+        """Why the status may be out of date."""
+        return *filter(None, [self.discovery.delay]), *self.late()
+
+    def _kept(self) -> Status:
+        """What was published of the sources, also for a Fabric that was deleted meanwhile."""
+        published = self.cache.published
+        return {name: published[name] for name in published.keys() - OF_PROCESS}
+
+    def _topology(self, found: FabricState, *, is_caught_up: bool) -> Status:
+        """The topology for scheduling. A process that has just started keeps what is published
+        until it has assembled its own; if cables are among the sources, until agents have reported,
+        as these determine which adapters are front-end."""
+        published = self.cache.published.get("topology")
+        if published is not None and found.fabric.networks and not is_caught_up:
+            return {"topology": published}
         if self._summary.topology is None:
             return {}
         return {"topology": self._summary.topology}
 
     async def _write(self, held: SiteObject, status: Status) -> None:
         now_s = self.clock()
-        if status and (self._fresh_s is None or now_s - self._fresh_s >= FRESH_S):
+        is_due = self._fresh_s is None or now_s - self._fresh_s >= FRESH_S
+        if status and is_due and not self._outdated():
             agents, unix_s = self.discovery.agents(), self.wall_clock()
             status = status | fabric.freshness(unix_s, oldest_report_s=agents.oldest_age_s)
         before = {key: held.status.get(key) for key in status}

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from random import Random
 from typing import Any
 
 from railwright_api import names, routes
 from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
 from railwright_controllers.discovery import AGENTS, Discovery, FabricState
 from railwright_conversion import bounds, node_healths
-from railwright_kube import bodies
+from railwright_kube import backoff, bodies
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
 from railwright_kube.reflector import Reflector
@@ -30,7 +31,8 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 4
 """Writes at a time: half of those of cluster-scoped objects, as the ledger's are among these."""
 
-INTERVAL_S = 5.0
+INTERVAL_S, INTERVAL_S_MAX = 5.0, 300.0
+"""Between two reports, and after failures in a row."""
 
 Json = dict[str, Any]
 
@@ -45,6 +47,7 @@ class NodeHealthReporter:
     healths: Reflector[HealthRecord]
     discovery: Discovery
     nodes: Mapping[str, NodeRecord]
+    rng: Random
 
     def __post_init__(self) -> None:
         self._fabric: Fabric | None = None
@@ -56,26 +59,33 @@ class NodeHealthReporter:
 
     async def run(self) -> None:
         """Report until cancelled."""
+        failures = 0
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            wait_s = backoff.delay_s(
+                failures, base_s=INTERVAL_S, cap_s=INTERVAL_S_MAX, rng=self.rng
+            )
+            await asyncio.sleep(wait_s)
             try:
-                await self.report()
+                failures = 0 if await self.report() else failures + 1
             except Exception as error:
                 extra = {"kind": names.NODE_HEALTHS, "error": str(error)}
                 logger.exception("status rendering failed", extra=extra)
 
-    async def report(self) -> None:
+    async def report(self) -> bool:
         """Write the objects that differ from what was found. A failed write is logged, and tried
-        again with the next report. What was found before a restart stays until agents have
+        again with the next report. If all writes of a round fail, the report ends, and False is
+        returned. What was found before a restart stays until agents have
         reported, as a device is slow by comparison with those of other nodes, and until all files
         are valid."""
         if not self.discovery.is_caught_up or self.discovery.unread_files():
-            return
+            return True
         found = self.discovery.found
         if found.fabric is not self._fabric:
             self._contents = await asyncio.to_thread(contents, found.fabric)
             self._fabric = found.fabric
-            self._measured.update(found.fabric.benchmarks)
+            self._measured = (self._measured | found.fabric.benchmarks.keys()) & (
+                found.fabric.places.keys()
+            )
         held = {each.name: each for each in self.healths.records.values()}
         due = [
             (node, held.get(node.name), content)
@@ -83,7 +93,10 @@ class NodeHealthReporter:
             if (content := self._changed(node, held.get(node.name), found)) is not None
         ]
         for first in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*(self._write(*each) for each in due[first : first + AT_ONCE]))
+            together = due[first : first + AT_ONCE]
+            if not any(await asyncio.gather(*(self._write(*each) for each in together))):
+                return False
+        return True
 
     def _changed(
         self, node: NodeRecord, held: HealthRecord | None, found: FabricState
@@ -104,7 +117,8 @@ class NodeHealthReporter:
                 content = _benchmark_fields(held.content) | content
         return None if held.content == content and held.node_uid else content
 
-    async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> None:
+    async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> bool:
+        """Write an object; return whether it was written."""
         try:
             if held is None:
                 path, body = routes.kind(names.NODE_HEALTHS), _body(node, content)
@@ -117,6 +131,8 @@ class NodeHealthReporter:
         except RequestFailed as error:
             extra = {"node": node.name, "error": str(error)}
             logger.info("health of node not written", extra=extra)
+            return False
+        return True
 
 
 def contents(fabric: Fabric) -> dict[str, Json]:

@@ -1,8 +1,8 @@
 """Run surveys when nodes are due and idle.
 
 The surveyor chooses pairs of nodes, and agents measure them. The result is joined with the stored
-survey and written to a ConfigMap, which is a source of the fabric as any other. So the next leader
-has it, and does not measure again.
+survey and written to a ConfigMap, which is a source of the fabric as any other. So controllers
+that start again read it, and do not measure again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Pair = tuple[str, str]
 class Surveyor:
     """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores a survey. ``problems`` are the
     reasons why nodes are not measured. ``clock`` is monotonic; ``wall_clock`` is Unix time, as
-    surveys of other leaders have it."""
+    surveys of earlier processes have it."""
 
     probe_tasks: ProbeTasks
     _: KW_ONLY
@@ -112,8 +112,8 @@ class Surveyor:
         fabric, probing = self.discovery.found.fabric, self.fabric.probing
         nodes = {node.name: node for node in self.nodes.values()}
         ready = {name for name, node in nodes.items() if node.ready}
-        if fabric.places.keys() != nodes.keys():
-            return  # The fabric of these nodes is not assembled yet.
+        if fabric.places.keys() != nodes.keys() or self.discovery.unread_files():
+            return  # The fabric of these nodes is not assembled yet, or lacks a file.
         due_nodes = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
@@ -179,7 +179,7 @@ class Surveyor:
         if absent := [node for node in idle if node in expected and node not in there]:
             yield f"{len(absent)} {of} have no agent that answers: {_named(absent)}"
         if waiting := [node for node in due_nodes if node in busy]:
-            yield f"{len(waiting)} {of} wait until no job runs on them: {_named(waiting)}"
+            yield f"{len(waiting)} {of} are busy: {_named(waiting)}"
 
     async def _survey(self, chosen: tuple[str, ...], probing: Probing) -> None:
         """Measure, join the result with the stored survey, and store it."""
@@ -220,7 +220,7 @@ class Surveyor:
         async def ask(pair: Pair) -> Reading:
             for node in pair:
                 if node in self._busy_lately():
-                    survey.leave_out(node, "a job began on it before it was measured")
+                    survey.leave_out(node, "it became busy before it was measured")
             return await self._reading(pair, seconds=PROBE_S)
 
         await rounds.carry_out(

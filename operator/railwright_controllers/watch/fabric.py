@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from railwright_api import names, schema
 from railwright_api.fabric import Probing
 from railwright_watch.cluster_objects import SiteObject
 
 
 class FabricCache:
-    """The Fabric named ``default``; others are ignored."""
+    """The Fabric named ``default``; others are ignored. ``spec`` and ``published`` are its spec and
+    its status. Both stay if it is deleted: the new one gets them."""
 
     def __init__(self) -> None:
         self.held: SiteObject | None = None
+        self.spec: Mapping[str, Any] = {}
+        self.published: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"<FabricCache levels={self.levels}>"
@@ -21,30 +27,29 @@ class FabricCache:
         deletion of the old one."""
         if new is not None:
             if new.name == names.SINGLETON:
-                self.held = new
+                self.held, self.spec = new, new.spec
+                self.published = new.status or self.published
         elif old is not None and self.held is not None and old.uid == self.held.uid:
             self.held = None
 
     @property
     def levels(self) -> tuple[str, ...]:
         """The node labels that the site configured as levels, the coarsest first."""
-        return tuple(self.held.spec.get("levels") or ()) if self.held else ()
+        return tuple(self.spec.get("levels") or ())
 
     @property
     def agents(self) -> int:
         """The number of node agents in its status."""
-        status = self.held.status if self.held else {}
-        return int((status.get("agents") or {}).get("nodes", 0))
+        return int((self.published.get("agents") or {}).get("nodes", 0))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources in its status."""
-        status = self.held.status if self.held else {}
-        return tuple(str(each.get("source", "")) for each in status.get("sources") or ())
+        return tuple(str(each.get("source", "")) for each in self.published.get("sources") or ())
 
     @property
     def probing(self) -> Probing:
         """Whether nodes are measured; never without a Fabric."""
         if self.held is None:
             return Probing(mode="Never")
-        return schema.read(Probing, self.held.spec.get("probing") or {})
+        return schema.read(Probing, self.spec.get("probing") or {})

@@ -1,4 +1,4 @@
-"""The files of a site about its network: ConfigMaps in the operator's namespace with a label.
+"""The files of a site about its network: ConfigMaps in the controllers' namespace with a label.
 
 kubectl -n railwright-system create configmap site --from-file=topology.conf
 kubectl -n railwright-system label configmap site railwright.dev/fabric=default

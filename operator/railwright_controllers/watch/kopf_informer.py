@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from railwright_kube import errors, projections
+from railwright_kube import backoff, errors, projections
 from railwright_kube.reflector import Reflector
 from railwright_watch.cluster_objects import ClusterObject, SiteObject
 
@@ -50,14 +50,20 @@ class KopfInformer(Reflector[SiteObject]):
 
     async def run(self) -> None:
         """List every ``RESYNC_S`` and after each list of kopf's, until cancelled."""
+        failures = 0
         while True:
             self._relisted.clear()
             try:
                 await self._relist()
+                failures = 0
             except errors.RequestFailed as error:
-                self._relisted.set()
+                failures += 1
                 self._count_error(type(error).__name__)
                 logger.warning("list not read", extra=self._context(error))
+                await asyncio.sleep(
+                    backoff.delay_s(failures, base_s=RELISTED_S, cap_s=RESYNC_S, rng=self._rng)
+                )
+                continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RESYNC_S):
                     await self._relisted.wait()

@@ -1,6 +1,6 @@
 """The interconnect as the Fabric object has it: all that decisions use of the network's topology.
 
-So a new leader decides by what the last one found, also before it has found anything itself.
+The controllers write it. So a new leader decides by the topology that the last one used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check the target addresses of probes; the operator and the agents use it.
+"""Check the target addresses of probes; the controllers and the agents use it.
 
 A probe goes to a node, so never to the sending machine itself, to link-local services (a cloud's
 metadata service is at 169.254.169.254), or to multicast addresses.

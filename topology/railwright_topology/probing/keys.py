@@ -1,6 +1,6 @@
 """Derive the keys by which agents authenticate each other: one for each prober and responder.
 
-Each agent's token is derived from a token that no agent has (the operator's, or a person's). The
+Each agent's token is derived from a token that no agent has (the controllers', or a person's). The
 key of a pair is derived from the responder's token and the prober's name. So the responder derives
 its keys, a prober gets those of its tasks, and neither can impersonate a third agent.
 """

@@ -67,6 +67,11 @@ class File:
         return f"{self.place}/{self.name}" if self.place else self.name
 
 
+def is_known(name: str) -> bool:
+    """Whether files of this name are read."""
+    return name.removesuffix(_GZIP) in READERS
+
+
 def read(file: File) -> tuple[Facts, ...]:
     """Read a file. Raises WiringError if it breaks a rule of its format, or if no format has its
     name."""
