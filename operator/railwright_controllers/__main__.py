@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import signal
 import sys
@@ -32,6 +33,7 @@ RELEASE_S = 20.0
 def main() -> int:
     """Run until a signal (0) or until leadership is lost (1); 2 when an option is wrong."""
     json_log.start()
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     garbage.collect_rarely()
     try:
         chosen = settings.from_environment(os.environ)

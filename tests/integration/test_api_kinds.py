@@ -79,7 +79,7 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
         ("tj.status.progress.percent", ["for example 42%"]),
         ("queues", ["waits in the queue default"]),
         ("fabrics.spec.levels", ["the coarsest first"]),
-        ("fabrics.spec.probing.mode", ["Never", "Nodes that run jobs are not measured"]),
+        ("fabrics.spec.probing.mode", ["Never", "are not measured"]),
     ],
 )
 def test_kubectl_explain_describes_a_field(

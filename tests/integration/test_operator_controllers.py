@@ -166,6 +166,7 @@ def _problems(site: Site) -> list[str]:
 def test_replica_that_waits_takes_over_from_one_that_ends(ground: Site, floor: Floor) -> None:
     """It is ready, refuses agents until it holds the Lease, and then follows labels."""
     with ControllersProcess(ground.plane, name="second") as second:
+        assert all(json.loads(line) for line in second.log_file.read_text().splitlines())
         assert _answer(second) == HTTPStatus.SERVICE_UNAVAILABLE
         assert _answer(ground.controllers) == HTTPStatus.FORBIDDEN
         kill(ground.controllers.pid, signal.SIGTERM)
