@@ -11,6 +11,9 @@ from msgspec import Struct, field
 
 from railwright_kube.projections import Identity, Int32, Metadata, Quantities
 
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+"""Of a pod: all of its containers have ended."""
+
 NOT_ENDED = Int32(-(2**31))  # where an exit code would be
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import http.client
 import sys
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ def install(plane: ControlPlane, repository: Path) -> None:
     plane.kubectl("apply", "-f", str(repository / "deploy"))
 
 
-class ServiceProcess:
+class ServiceProcess(abc.ABC):
     """One replica. ``host`` is the address at which pods or agents reach it. ``module`` is what
     Python runs. ``through`` is where it reaches the API server, when not at the server itself."""
 
@@ -73,9 +74,9 @@ class ServiceProcess:
         """Whether this replica was started and has not ended."""
         return self._process is not None and self._process.alive
 
+    @abc.abstractmethod
     def options(self) -> Mapping[str, str]:
         """Its environment, beside what all have."""
-        raise NotImplementedError
 
     def start(self) -> None:
         """Start the process and wait until it is ready."""

@@ -10,8 +10,8 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from http import HTTPStatus
 from os import kill
 
@@ -26,6 +26,7 @@ from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.service_process import NAMESPACE
 
 FABRICS = FABRIC.rpartition("/")[0]
+Fault = Callable[[Site], AbstractContextManager[None]]
 RELABELLED_S = 5.0
 """How long after the change of a label decisions may use the old one."""
 
@@ -74,13 +75,13 @@ def _hung(site: Site) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", [_killed, _hung])
-def test_jobs_run_and_start_without_controllers(ground: Site, floor: Floor, fault: object) -> None:
+def test_jobs_run_and_start_without_controllers(ground: Site, floor: Floor, fault: Fault) -> None:
     """A job that runs keeps its attempt, and a new one is placed by the racks that were found."""
     running = floor.apply("running", nodes=1)
     running.until_bound()
     before = _topology(ground)
     assert before
-    with fault(ground):  # type: ignore[operator]
+    with fault(ground):
         started = floor.apply("started", nodes=2)
         status = started.until_bound()
         assert status["racks"] == 1
@@ -166,7 +167,7 @@ def _problems(site: Site) -> list[str]:
 def test_replica_that_waits_takes_over_from_one_that_ends(ground: Site, floor: Floor) -> None:
     """It is ready, refuses agents until it holds the Lease, and then follows labels."""
     with ControllersProcess(ground.plane, name="second") as second:
-        assert all(json.loads(line) for line in second.log_file.read_text().splitlines())
+        assert [json.loads(line) for line in second.log_file.read_text().splitlines()]
         assert _answer(second) == HTTPStatus.SERVICE_UNAVAILABLE
         assert _answer(ground.controllers) == HTTPStatus.FORBIDDEN
         kill(ground.controllers.pid, signal.SIGTERM)

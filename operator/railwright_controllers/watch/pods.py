@@ -7,11 +7,9 @@ import sys
 from dataclasses import dataclass, field
 
 from railwright_api import names
-from railwright_kube.core_v1 import PodObject
+from railwright_kube.core_v1 import TERMINAL_PHASES, PodObject
 from railwright_scheduler.model.snapshot import is_device
 from railwright_watch import amounts
-
-TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,19 @@ from typing import Any
 from railwright import protocol
 from railwright_api import names
 from railwright_kube import core_v1, projections
-from railwright_kube.core_v1 import NOT_ENDED, ContainerStatus, PodObject, PodStatus
+from railwright_kube.core_v1 import (
+    NOT_ENDED,
+    TERMINAL_PHASES,
+    ContainerStatus,
+    PodObject,
+    PodStatus,
+)
 from railwright_kube.projections import Metadata, Owner
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_watch import amounts
 
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9
-TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 STARTING_PHASES = frozenset({"", "Pending"})
 TURN_NOT_COME = ("", "PodInitializing", "ContainerCreating")
 IMAGE_IS_THERE = (
