@@ -17,6 +17,7 @@ from railwright_controllers.settings import ControllerSettings
 from railwright_controllers.wiring import ControllerParts
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
+from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
 from railwright_process.environment import SettingsError
@@ -62,7 +63,7 @@ async def _run(chosen: ControllerSettings) -> int:
         rng=wiring.rng(),
     )
     async with Api(
-        kubeconfig,
+        HttpTransport(kubeconfig),
         may_write=leadership.held,
         metrics=series.api,
         clock=wiring.clock,

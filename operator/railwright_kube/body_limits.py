@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
-
-import aiohttp
+from collections.abc import AsyncGenerator, AsyncIterator
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 """The API server accepts objects of up to 3 MiB. Lists are requested in pages that fit."""
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 
+Chunks = AsyncIterator[bytes]
+"""A body as it arrives."""
 
 DEPTH_MAX = 200
 TOO_DEEP = b"railwright.dev: nested too deeply"
@@ -25,20 +25,20 @@ class BodyTooLargeError(Exception):
     """A body or a line exceeds its bound; the remainder was not read."""
 
 
-async def bounded(content: aiohttp.StreamReader, bytes_max: int) -> bytes:
+async def bounded(body: Chunks, bytes_max: int) -> bytes:
     """The whole body; raises BodyTooLargeError as soon as it has more than ``bytes_max``."""
     chunks = bytearray()
-    async for chunk in content.iter_any():
+    async for chunk in body:
         if len(chunks) + len(chunk) > bytes_max:
             raise BodyTooLargeError(f"body has more than {bytes_max} bytes")
         chunks += chunk
     return bytes(chunks)
 
 
-async def split_lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+async def split_lines(body: Chunks) -> AsyncGenerator[bytes, None]:
     """Lines without their end, as they come; a last line that was cut off is dropped."""
     pending = bytearray()
-    async for chunk in content.iter_any():
+    async for chunk in body:
         pending += chunk
         if b"\n" not in chunk:
             if len(pending) > LINE_BYTES_MAX:

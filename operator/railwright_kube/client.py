@@ -9,30 +9,28 @@ but raised as ``OutcomeUnknown``: the caller must read the object. Reads are ret
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
 
-import aiohttp
 import orjson
-from yarl import URL
 
-from railwright_kube import backoff, connection, errors
+from railwright_kube import backoff, errors
 from railwright_kube.body_limits import (
     BODY_BYTES_MAX,
     BodyTooLargeError,
     bounded,
     split_lines,
 )
+from railwright_kube.connection import CredentialsError
 from railwright_kube.lanes import Lane
 from railwright_kube.metrics import ApiMetrics
+from railwright_kube.transport import JSON, NoAnswerError, Query, Request, Transport
 
 DEADLINE_S = 10.0
-CONNECT_S = 5.0
 ATTEMPTS_MAX = 6
 WRITES_MAX = 64
 CLUSTER_WRITES_MAX = 8
@@ -44,38 +42,13 @@ writes do not block other namespaces (``lanes``) or cluster objects, such as the
 BACKOFF_BASE_S = 0.1
 BACKOFF_CAP_S = 2.0
 
-LOSES_BROKEN_TLS = sys.version_info < (3, 12, 7)
-"""Older Pythons never report that a TLS connection broke while closing (cpython#118950), and its
-socket stays open; aiohttp then aborts such connections itself. Goes with support for them."""
-
-JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
 _READ_RETRIED = frozenset({429, 503, 504})
 _WRITE_RETRIED = frozenset({429})
 
-Query = Mapping[str, str]
 Lines = AsyncGenerator[bytes, None]
 Decode = Callable[[bytes], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    verb: str
-    method: str
-    path: str
-    query: Query | None
-    body: bytes | None = None
-    content_type: str = JSON
-    accept: str = JSON
-    decode: Decode = orjson.loads
-
-    @property
-    def writes(self) -> bool:
-        return self.method != "GET"
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +57,6 @@ class _Reply:
     retry_after_s: float
     body: bytes
     token: str | None
-
-
-class _NoAnswerError(Exception):
-    """One attempt without an answer; ``sent``: the server may have acted on it."""
-
-    def __init__(self, why: str, *, sent: bool) -> None:
-        super().__init__(why)
-        self.sent = sent
-
-
-class _LostError(Exception):
-    """The connection broke after the request was sent; keeps aiohttp from sending it again."""
 
 
 class Api:
@@ -107,38 +68,25 @@ class Api:
 
     def __init__(
         self,
-        kubeconfig: str | None,
+        transport: Transport,
         *,
         may_write: Callable[[], bool],
         metrics: ApiMetrics,
         clock: Callable[[], float],
         rng: Random,
     ) -> None:
-        self._kubeconfig = kubeconfig
-        self._settings = connection.load(kubeconfig)
+        self._transport = transport
         self._may_write = may_write
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
-        self._token = connection.bearer_token(self._settings)
-        self._token_lock = asyncio.Lock()
         self._writing = Lane(WRITES_MAX)
         self._writing_cluster = Lane(CLUSTER_WRITES_MAX)
         self._reading = Lane(READS_MAX)
-        self._session: aiohttp.ClientSession | None = None
+        self._opened = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        context = connection.tls_context(self._settings)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,
-                ssl=context if context is not None else True,
-                enable_cleanup_closed=LOSES_BROKEN_TLS,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept-Encoding": "identity", "User-Agent": "railwright"},
-            middlewares=(_send_once,),
-        )
+        await self._opened.enter_async_context(self._transport.opened())
         return self
 
     async def __aexit__(
@@ -147,8 +95,7 @@ class Api:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._open().close()
-        self._session = None
+        await self._opened.aclose()
 
     async def get(
         self,
@@ -163,8 +110,9 @@ class Api:
 
         ``decode`` raises ValueError for what it cannot read.
         """
-        request = _Request("get", "GET", path, query, accept=accept, decode=decode)
-        return await self._run(request, deadline_s)
+        return await self._run(
+            Request("get", "GET", path, query, accept=accept), deadline_s, decode
+        )
 
     async def create(self, path: str, body: object) -> Any:
         """POST a new object, a binding or another subresource."""
@@ -188,40 +136,45 @@ class Api:
         Raises Unreachable when nothing, not even a bookmark, came for ``stall_s``, and
         AnswerTooLarge for a line that is too long.
         """
-        token = self._token
-        request = _Request("watch", "GET", path, query)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stall_s)
+        request = Request("watch", "GET", path, query)
         try:
-            async with self._exchange(request, token=token, timeout=timeout) as response:
+            async with self._transport.exchange(request, total_s=None, stall_s=stall_s) as response:
                 self._metrics.requests.labels("watch", str(response.status)).inc()
                 if response.status != 200:
-                    answer = _decoded(await bounded(response.content, BODY_BYTES_MAX))
+                    answer = _decoded(await bounded(response.body, BODY_BYTES_MAX))
                     if response.status == 401:
-                        await self._renew_token(token)
+                        await self._renew_token(response.token)
                     raise errors.from_status(response.status, answer, where=str(request))
-                async for line in split_lines(response.content):
+                async for line in split_lines(response.body):
                     yield line
         except BodyTooLargeError as error:
             raise errors.AnswerTooLarge(f"{request}: {error}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
-            raise errors.Unreachable(f"{request}: {type(error).__name__}: {error}") from error
+        except NoAnswerError as error:
+            raise errors.Unreachable(f"{request}: {error}") from error
 
     async def _write(
         self, verb: str, method: str, path: str, body: object, content_type: str = JSON
     ) -> Any:
         data = None if body is None else orjson.dumps(body)
-        return await self._run(_Request(verb, method, path, None, data, content_type), DEADLINE_S)
+        return await self._run(Request(verb, method, path, None, data, content_type), DEADLINE_S)
 
-    async def _run(self, request: _Request, deadline_s: float) -> Any:
+    async def _run(self, request: Request, deadline_s: float, decode: Decode = orjson.loads) -> Any:
         async with self._lane(request).place():
-            return await self._persist(request, deadline_s)
+            reply = await self._persist(request, deadline_s)
+        try:
+            return decode(reply.body)
+        except ValueError as error:
+            kind = errors.OutcomeUnknown if request.writes else errors.Unreachable
+            raise kind(
+                f"{request}: {reply.status} with a body that cannot be read: {error}"
+            ) from error
 
-    def _lane(self, request: _Request) -> Lane:
+    def _lane(self, request: Request) -> Lane:
         if not request.writes:
             return self._reading
         return self._writing if "/namespaces/" in request.path else self._writing_cluster
 
-    async def _persist(self, request: _Request, deadline_s: float) -> Any:
+    async def _persist(self, request: Request, deadline_s: float) -> _Reply:
         """Attempts until an answer that is final, or until no attempt fits the deadline."""
         until_s = self._clock() + deadline_s
         renewed = False
@@ -234,13 +187,13 @@ class Api:
                 )
             try:
                 reply = await self._attempt(request, until_s - self._clock())
-            except _NoAnswerError as error:
+            except NoAnswerError as error:
                 if error.sent and request.writes:
                     raise errors.OutcomeUnknown(f"{request}: {error}") from error
                 last = errors.Unreachable(f"{request}: {error}")
             else:
                 if reply.status < 400:
-                    return _result(request, reply)
+                    return reply
                 last = _refusal(request, reply)
                 if reply.status == 401 and not renewed:
                     renewed = True
@@ -255,7 +208,7 @@ class Api:
             await asyncio.sleep(wait_s)
         raise last
 
-    async def _attempt(self, request: _Request, left_s: float) -> _Reply:
+    async def _attempt(self, request: Request, left_s: float) -> _Reply:
         """One request: through the gate, then on the wire."""
         if request.writes and not self._may_write():
             raise errors.NotLeader(f"{request}: this process does not hold the Lease")
@@ -269,68 +222,26 @@ class Api:
             self._metrics.requests.labels(request.verb, code).inc()
             self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
 
-    async def _send(self, request: _Request, left_s: float) -> _Reply:
-        token = self._token
-        timeout = aiohttp.ClientTimeout(total=max(0.001, left_s), sock_connect=CONNECT_S)
+    async def _send(self, request: Request, left_s: float) -> _Reply:
+        total_s = max(0.001, left_s)
         try:
-            async with self._exchange(request, token=token, timeout=timeout) as response:
-                body = await bounded(response.content, BODY_BYTES_MAX)
-                after_s = _seconds(response.headers.get("Retry-After"))
-                return _Reply(response.status, after_s, body, token)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise _NoAnswerError(f"not connected: {error}", sent=False) from error
+            async with self._transport.exchange(request, total_s=total_s, stall_s=None) as response:
+                body = await bounded(response.body, BODY_BYTES_MAX)
+                return _Reply(response.status, response.retry_after_s, body, response.token)
         except BodyTooLargeError as error:
             if not request.writes:
                 raise errors.AnswerTooLarge(f"{request}: {error}") from error
-            raise _NoAnswerError(str(error), sent=True) from error
-        except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:
-            raise _NoAnswerError(f"{type(error).__name__}: {error}", sent=True) from error
-
-    def _exchange(
-        self, request: _Request, *, token: str | None, timeout: aiohttp.ClientTimeout
-    ) -> Any:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        url = self._settings.host.rstrip("/") + request.path
-        if request.query:
-            url += "?" + urlencode(request.query)
-        return self._open().request(
-            request.method,
-            URL(url, encoded=True),
-            data=request.body,
-            headers=headers,
-            timeout=timeout,
-            server_hostname=self._settings.tls_server_name,
-            allow_redirects=False,
-        )
+            raise NoAnswerError(str(error), sent=True) from error
 
     async def _renew_token(self, refused: str | None) -> None:
-        """Read the credentials again, once for all requests that were refused with this token.
-
-        Raises Unreachable when they cannot be read. The next request reads them again.
-        """
-        async with self._token_lock:
-            if self._token == refused and refused is not None:
-                try:
-                    self._token = await asyncio.to_thread(connection.token, self._kubeconfig)
-                except connection.CredentialsError as error:
-                    raise errors.Unreachable(f"credentials not read: {error}") from error
-
-    def _open(self) -> aiohttp.ClientSession:
-        assert self._session is not None, "the client is used outside its async with block"
-        return self._session
+        """Raises Unreachable when the credentials cannot be read."""
+        try:
+            await self._transport.renew_token(refused)
+        except CredentialsError as error:
+            raise errors.Unreachable(f"credentials not read: {error}") from error
 
 
-def _result(request: _Request, reply: _Reply) -> Any:
-    try:
-        return request.decode(reply.body)
-    except ValueError as error:
-        kind = errors.OutcomeUnknown if request.writes else errors.Unreachable
-        raise kind(f"{request}: {reply.status} with a body that cannot be read: {error}") from error
-
-
-def _refusal(request: _Request, reply: _Reply) -> errors.RequestFailed:
+def _refusal(request: Request, reply: _Reply) -> errors.RequestFailed:
     """The error of a status of 400 or more. A server error after a write proves nothing."""
     refusal = errors.from_status(reply.status, _decoded(reply.body), where=str(request))
     if request.writes and reply.status >= 500:
@@ -343,23 +254,3 @@ def _decoded(body: bytes) -> object:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         return {"message": body[:200].decode(errors="replace")}
-
-
-def _seconds(header: str | None) -> float:
-    """Retry-After in seconds; 0 when absent or a date, which this server never sends."""
-    return float(header) if header is not None and header.isdecimal() else 0.0
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from repeating PUT and DELETE by itself on a closed connection.
-
-    The first request may have succeeded: its repetition would return 409 for our own success.
-    """
-    try:
-        return await handler(request)
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _LostError(f"{type(error).__name__}: {error}") from error

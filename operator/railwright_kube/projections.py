@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from railwright_kube import body_limits
-from railwright_kube.client import JSON
+from railwright_kube.transport import JSON
 
 Time = NewType("Time", str)
 Int32 = NewType("Int32", int)

@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
-from railwright_operator import metrics, settings, wiring
+from railwright_kube.transport import HttpTransport
+from railwright_operator import metrics, settings
 from railwright_operator.settings import Settings
-from railwright_operator.wiring import OperatorParts
-from railwright_operator.write import defaults, hang_mark
+from railwright_operator.wiring import Host, OperatorParts
+from railwright_operator.write import hang_mark
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
 from railwright_process.environment import SettingsError
@@ -27,9 +28,6 @@ logger = logging.getLogger("railwright_operator")
 LEASE = "railwright-operator"
 STUCK_S = 60.0
 """A leader that completes no cycle for this long reports itself as not alive, to be restarted."""
-
-FIRST_TOPOLOGY_S = 10.0
-"""How long jobs of a new installation wait until the Fabric has a topology to place them by."""
 
 RELEASE_S, GIVE_UP_S = 20.0, 2.0
 """How long the release of the Lease may take: when the process stops, when its cycle hangs."""
@@ -48,7 +46,7 @@ def main() -> int:
 
 
 async def _run(chosen: Settings) -> int:
-    kubeconfig = os.environ.get("KUBECONFIG") or None
+    kubeconfig, host = os.environ.get("KUBECONFIG") or None, Host()
     registry = CollectorRegistry()
     series = metrics.Metrics(registry)
     loop = asyncio.get_running_loop()
@@ -62,18 +60,19 @@ async def _run(chosen: Settings) -> int:
         identity=chosen.identity,
         on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
         on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
-        clock=wiring.clock,
-        rng=wiring.rng(),
+        clock=host.clock,
+        rng=host.rng(),
     )
     async with Api(
-        kubeconfig,
+        HttpTransport(kubeconfig),
         may_write=leadership.held,
         metrics=series.api,
-        clock=wiring.clock,
-        rng=wiring.rng(),
+        clock=host.clock,
+        rng=host.rng(),
     ) as api:
         parts = OperatorParts(
             api,
+            host,
             chosen,
             registry=registry,
             series=series,
@@ -91,38 +90,13 @@ async def _run(chosen: Settings) -> int:
         leadership.start()
         parts.watchdog.start()
         try:
-            return await lifecycle.until_ended(stop, lost, _work(api, parts, leading))
+            return await lifecycle.until_ended(stop, lost, parts.run(leading))
         finally:
             parts.watchdog.stop()
             lifecycle.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
-
-
-async def _work(api: Api, parts: OperatorParts, leading: asyncio.Event) -> None:
-    """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run
-    cycles, once this process leads.
-
-    The first cycle needs complete lists: an attempt in the ledger whose job has not been read yet
-    would look like one whose job was deleted.
-    """
-    async with asyncio.TaskGroup() as tasks:
-        for start in parts.tasks:
-            tasks.create_task(start())
-        await leading.wait()
-        tasks.create_task(parts.mapping_requests.run())  # They start while lists are read.
-        await lifecycle.persist(lambda: defaults.ensure(api), wiring.rng())
-        await lifecycle.persist(parts.cycle.take_over, wiring.rng())
-        for informer in parts.informers.leading:
-            tasks.create_task(informer.run())
-        for informer in (*parts.informers.leading, *parts.informers.warm):
-            await informer.wait_synced()
-        garbage.keep_for_good()
-        for start in parts.leading:
-            tasks.create_task(start())
-        await parts.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)
-        await parts.cycle.run()
 
 
 def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:

@@ -29,13 +29,13 @@ from prometheus_client import CollectorRegistry
 
 from railwright_kube.client import Api
 from railwright_operator import informers as caches
-from railwright_operator import metrics
+from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.machines import Machines
-from railwright_operator.mapping_requests import MappingRequests
+from railwright_operator.mapping_requests import MappingRequests, Start
 from railwright_operator.report import loop_lag
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -49,14 +49,33 @@ from railwright_operator.verification import Verification
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker, lease_of
 from railwright_operator.watchdog import CycleWatchdog
-from railwright_operator.write import pods, profiles
+from railwright_operator.write import defaults, pods, profiles
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
-
-clock = time.monotonic
+from railwright_process import garbage, lifecycle
 
 Run = Callable[[], Coroutine[Any, Any, None]]
+
+FIRST_TOPOLOGY_S = 10.0
+"""How long jobs of a new installation wait until the Fabric has a topology to place them by."""
+
+
+def rng() -> random.Random:
+    """A random source for the jitter of retries; no decision depends on it."""
+    return random.Random()  # noqa: S311
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the operator takes from its machine: monotonic seconds, seconds since the epoch, random
+    sources, and processes of the mapper. ``keep_objects`` is called once all lists were read."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    rng: Callable[[], random.Random] = rng
+    start_mapper: Start = mapper_process.started
+    keep_objects: Callable[[], None] = garbage.keep_for_good
 
 
 @dataclass(eq=False)
@@ -65,6 +84,7 @@ class OperatorParts:
     ``leading`` only in a leader."""
 
     api: Api
+    host: Host
     settings: Settings
     registry: CollectorRegistry
     series: metrics.Metrics
@@ -77,7 +97,7 @@ class OperatorParts:
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
-        lag = partial(loop_lag.measure, self.series.loop_lag_s, clock, self.listening)
+        lag = partial(loop_lag.measure, self.series.loop_lag_s, self.host.clock, self.listening)
         warm = (informer.run for informer in self.informers.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
         self.leading: tuple[Run, ...] = (
@@ -90,6 +110,7 @@ class OperatorParts:
 
     def _construct_inputs(self) -> None:
         self.awake = asyncio.Event()
+        clock, rng = self.host.clock, self.host.rng
         self.listening = ListeningClock(clock)
         self.launcher = pods.Launcher(self.settings.launcher_image, self.settings.heartbeat_url)
         self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
@@ -115,6 +136,7 @@ class OperatorParts:
 
     def _construct_state(self) -> None:
         api, informers, jobs, wake = self.api, self.informers, self.informers.jobs, self.awake.set
+        clock, rng = self.host.clock, self.host.rng
         self.ledger = ledger = LedgerStore(api, holder=self.settings.identity)
         rendering = Rendering(jobs, launcher=self.launcher)
         self.executor = Executor(
@@ -128,7 +150,11 @@ class OperatorParts:
             rng=rng(),
         )
         self.mapping_requests = MappingRequests(
-            metrics=self.series.mappings, clock=clock, wake=wake, rng=rng()
+            metrics=self.series.mappings,
+            clock=clock,
+            wake=wake,
+            rng=rng(),
+            start=self.host.start_mapper,
         )
         self.state_builder = StateBuilder(
             jobs=jobs,
@@ -144,17 +170,22 @@ class OperatorParts:
             mappings=self.mapping_requests,
             clock=self.listening,
             reception_clock=self.received.reception_clock,
-            wall_clock=time.time,
+            wall_clock=self.host.wall_clock,
         )
 
     def _construct_cycle(self) -> None:
         api, informers, wake = self.api, self.informers, self.awake.set
         jobs, counts = informers.jobs, CycleMetrics(self.registry)
+        clock, rng = self.host.clock, self.host.rng
         faults = JobFaults(jobs, raised=counts.job_faults, clock=clock, rng=rng())
         mark = partial(faults.leave_mark, self.mark_hung)
         self.watchdog = CycleWatchdog(mark=mark, release=self.give_up_lease)
         self.events = Events(
-            api, instance=self.settings.identity, dropped=counts.events_dropped, clock=clock
+            api,
+            instance=self.settings.identity,
+            dropped=counts.events_dropped,
+            clock=clock,
+            wall_clock=self.host.wall_clock,
         )
         reporter = Reporter(
             api,
@@ -168,6 +199,7 @@ class OperatorParts:
             store_profile=self._store_profile,
             wake=wake,
             clock=clock,
+            wall_clock=self.host.wall_clock,
             rng=rng(),
         )
         self.cycle = Cycle(
@@ -194,20 +226,40 @@ class OperatorParts:
         self.informers.profiles.absorb(stored)
 
     def _construct_server(self) -> None:
-        copied, received = self.informers.pods, self.received
+        copied, received, host = self.informers.pods, self.received, self.host
+        series = self.series.heartbeats
         self.server = HeartbeatServer(
             received.sessions,
-            state.tokens(received, copied.records, metrics=self.series.heartbeats),
+            state.tokens(received, copied.records, metrics=series, clock=host.wall_clock),
             audience_of=pods.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
             reception_clock=received.reception_clock,
-            metrics=self.series.heartbeats,
-            clock=clock,
+            metrics=series,
+            clock=host.clock,
         )
 
+    async def run(self, leading: asyncio.Event) -> None:
+        """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run
+        cycles, once this process leads.
 
-def rng() -> random.Random:
-    """A random source for the jitter of retries; no decision depends on it."""
-    return random.Random()  # noqa: S311
+        The first cycle needs complete lists: an attempt in the ledger whose job has not been read
+        yet would look like one whose job was deleted.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for start in self.tasks:
+                tasks.create_task(start())
+            await leading.wait()
+            tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
+            await lifecycle.persist(lambda: defaults.ensure(self.api), self.host.rng())
+            await lifecycle.persist(self.cycle.take_over, self.host.rng())
+            for informer in self.informers.leading:
+                tasks.create_task(informer.run())
+            for informer in (*self.informers.leading, *self.informers.warm):
+                await informer.wait_synced()
+            self.host.keep_objects()
+            for start in self.leading:
+                tasks.create_task(start())
+            await self.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)
+            await self.cycle.run()

@@ -127,8 +127,8 @@ def _large_gang(site: GangSite, operator: OperatorProcess, usual_s: float) -> Js
     case = _case(site, name, usual_s, arriving, has_mapped=False)
     waiting.until(lambda: _attempts(site, "large"), "the large gang", deadline_s=DEADLINE_S)
     count_now, seconds_now = _mappings(operator)
-    assert count_now == count + 1, f"{count_now - count} mappings instead of one"
     figures = {
+        "mappings": round(count_now - count),
         "mapping_seconds": round(seconds_now - seconds, 2),
         "cycle_p99_ms": gang_site.p99_ms(operator, gang_site.CYCLE, since=cycles),
         "loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),

@@ -48,14 +48,14 @@ ASSERTIONS = frozenset({"AssertionError", "Failed"})
 """Of the test, not of the product: a failed ``assert`` and what ``pytest.raises`` ends with."""
 
 
-TAKE_OVER = "        await lifecycle.persist(parts.cycle.take_over, wiring.rng())\n"
+TAKE_OVER = "            await lifecycle.persist(self.cycle.take_over, self.host.rng())\n"
 LISTS = """\
-        for informer in parts.informers.leading:
-            tasks.create_task(informer.run())
+            for informer in self.informers.leading:
+                tasks.create_task(informer.run())
 """
 WAITS = """\
-        for informer in (*parts.informers.leading, *parts.informers.warm):
-            await informer.wait_synced()
+            for informer in (*self.informers.leading, *self.informers.warm):
+                await informer.wait_synced()
 """
 
 SHELL_MUTANTS = (
@@ -84,7 +84,7 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "pods are listed before the take-over",
-        "__main__.py",
+        "wiring.py",
         TAKE_OVER + LISTS + WAITS,
         LISTS + WAITS + TAKE_OVER,
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
@@ -98,8 +98,8 @@ SHELL_MUTANTS = (
     ),
     ShellMutant(
         "the first jobs of an installation are placed without a topology",
-        "__main__.py",
-        "await parts.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)",
+        "wiring.py",
+        "await self.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)",
         "pass",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),

@@ -56,6 +56,7 @@ def test_wait_is_posted_once_per_attempt() -> None:
         instance="one",
         dropped=Counter("dropped", "none here", registry=CollectorRegistry()),
         clock=lambda: 0.0,
+        wall_clock=lambda: 0.0,
     )
     again = replace(JobRecord(), attempt=1, ended=1)
     for record in (JobRecord(), again):

@@ -11,11 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_kube.reflector import Reflector
-from railwright_operator import __main__ as operator
 from railwright_operator import informers, metrics
 from railwright_operator.watch.interconnect import InterconnectCache
+from railwright_operator.wiring import Host, OperatorParts
 from railwright_operator.write import defaults, pods
-from railwright_process import garbage
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
 
@@ -58,7 +57,6 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Reflector, "run", lists)
     monkeypatch.setattr(InterconnectCache, "wait_first", waits)
     monkeypatch.setattr(defaults, "ensure", nothing)
-    monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
     return happened
 
 
@@ -78,6 +76,8 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         order.append(MAPPER)
 
     parts = SimpleNamespace(
+        api=None,
+        host=Host(keep_objects=lambda: None),
         cycle=Cycle(order),
         informers=watched,
         tasks=warm,
@@ -88,7 +88,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     leading.set()
     async with asyncio.timeout(10):
         with pytest.raises(ExceptionGroup) as ended:
-            await operator._work(cast(Any, None), cast(Any, parts), leading)
+            await OperatorParts.run(cast(Any, parts), leading)
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
     assert {"Pod", "TrainingJob", "Placement", "Queue"} <= {*order[taken:]} - {*order[:taken]}

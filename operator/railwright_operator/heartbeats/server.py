@@ -60,7 +60,7 @@ class HeartbeatServer:
 
     def __post_init__(self, metrics: ServerMetrics, clock: Callable[[], float]) -> None:
         self._server = MessageServer(
-            self._paths(),
+            self.routes(),
             self.tokens,
             is_ready=self.is_ready,
             metrics=metrics,
@@ -76,7 +76,9 @@ class HeartbeatServer:
         """Close the port and every connection."""
         await self._server.stop()
 
-    def _paths(self) -> Mapping[str, Route]:
+    def routes(self) -> Mapping[str, Route]:
+        """What is done with the messages of each path."""
+
         def at_once(
             decode: Callable[[bytes], Body],
             handle: Callable[[Body, str], Any],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -38,12 +37,17 @@ def construct(
 
 
 def tokens(
-    state: HeartbeatState, records: Mapping[str, PodRecord], *, metrics: ServerMetrics
+    state: HeartbeatState,
+    records: Mapping[str, PodRecord],
+    *,
+    metrics: ServerMetrics,
+    clock: Callable[[], float],
 ) -> Tokens:
-    """The verifier for tokens of live pods; ``records`` are pods by UID."""
+    """The verifier for tokens of live pods; ``records`` are pods by UID, ``clock`` is seconds since
+    the epoch."""
 
     def node_of(uid: str) -> str | None:
         record = records.get(uid)
         return None if record is None or record.terminal else record.node
 
-    return Tokens(state.keys, node_of=node_of, checks=metrics.token_checks, clock=time.time)
+    return Tokens(state.keys, node_of=node_of, checks=metrics.token_checks, clock=clock)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -59,8 +58,10 @@ class Events:
     instance: str
     dropped: Counter
     clock: Callable[[], float]
+    wall_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
+        self._posted_ns = 0
         self._waiting: deque[JobEvent] = deque(maxlen=QUEUE_MAX)
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._waiting_since_s = self._postponed_until_s = self.clock()
@@ -103,25 +104,30 @@ class Events:
                 event = self._waiting.popleft()
                 try:
                     path = paths.events(event.job["namespace"])
-                    await self.api.create(path, _render(event, self.instance))
+                    await self.api.create(path, _render(event, self.instance, self._time_ns()))
                 except RequestFailed as error:
                     self.dropped.inc()
                     extra = {"job_uid": event.job["uid"], "error": str(error)}
                     logger.warning("event post failed", extra=extra)
+
+    def _time_ns(self) -> int:
+        """The time, later than that of the last event: it is part of an event's name."""
+        self._posted_ns = max(self._posted_ns + 1, int(self.wall_clock() * 1e9))
+        return self._posted_ns
 
     def _pause_s(self) -> float:
         latest_s = self._waiting_since_s + POSTPONED_S_MAX
         return min(self._postponed_until_s, latest_s) - self.clock()
 
 
-def _render(event: JobEvent, instance: str) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+def _render(event: JobEvent, instance: str, time_ns: int) -> dict[str, Any]:
+    time = datetime.datetime.fromtimestamp(time_ns // 1000 / 1e6, datetime.UTC)
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         # kubectl describe shows events of this API in the order of their names.
-        "metadata": {"name": f"{event.job['name']}.{time.time_ns():016x}"},
-        "eventTime": now.replace("+00:00", "Z"),
+        "metadata": {"name": f"{event.job['name']}.{time_ns:016x}"},
+        "eventTime": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reportingController": CONTROLLER,
         "reportingInstance": instance,
         "action": event.reason,
