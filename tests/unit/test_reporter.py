@@ -66,6 +66,21 @@ async def test_failure_of_one_status_does_not_affect_others() -> None:
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
 
+async def test_finished_job_that_is_changed_stays_observed() -> None:
+    """`kubectl wait` ignores conditions of an earlier generation."""
+    desk = Desk()
+    complete = {"type": "Complete", "status": "True", "observedGeneration": 1}
+    status = FINISHED | {"observedGeneration": 1, "conditions": [complete], "later": "kept"}
+    job = reporting.raw_job("old", status=status)
+    job["metadata"]["generation"] = 2
+    path = desk.add(job)
+    for _ in range(2):
+        await desk.run_cycle()
+    observed = {"observedGeneration": 2, "conditions": [complete | {"observedGeneration": 2}]}
+    assert desk.store.objects[path]["status"] == status | observed
+    assert desk.store.count("patch") == 1
+
+
 async def test_refused_deletion_is_retried_with_backoff() -> None:
     """A policy refuses the deletion of an expired job."""
     desk = Desk()

@@ -12,7 +12,6 @@ job and no cycle.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from random import Random
@@ -47,7 +46,7 @@ from railwright_scheduler.plan import Plan
 
 logger = logging.getLogger(__name__)
 
-StatusWrite = Coroutine[Any, Any, None]
+StatusWrite = Coroutine[Any, Any, object]
 StoreProfile = Callable[[CachedJob, int, str], Awaitable[None]]
 """Stores the profile that the ranks of an attempt recorded. Raises RequestFailed."""
 
@@ -104,6 +103,7 @@ class Reporter:
     store_profile: StoreProfile
     wake: Callable[[], None]
     clock: Callable[[], float]
+    wall_clock: Callable[[], float]
     rng: Random
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Reporter:
 
     async def report(self, plan: Plan) -> None:
         """Start writing every status that changed. Raises nothing."""
-        now_s = int(time.time())
+        now_s = int(self.wall_clock())
         self._double_bookings.update(plan.double_bookings)
         unread = {found.uid: found for found in self.jobs.unreadable()}
         self._forget_all_but(plan.records.keys() | unread.keys() | plan.unobserved)
@@ -203,7 +203,9 @@ class Reporter:
         assert cached is not None, uid
         if cached.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
-            return self._expire(cached) if self._is_expired(cached, now_s) else None
+            return (
+                self._expire(cached) if self._is_expired(cached, now_s) else self._observe(cached)
+            )
         if self.jobs.get(uid) is not cached:
             self.wake()  # The job changed during this cycle: the next one has its newest version.
             return None
@@ -221,6 +223,17 @@ class Reporter:
             self.commits.recorded(uid, cached.record)
             return None
         return self._record(cached, given, after, patch, profile)
+
+    def _observe(self, cached: CachedJob) -> StatusWrite | None:
+        """The write of a finished job whose spec was changed: what its status says still holds.
+        `kubectl wait` takes a condition of an earlier generation for unknown."""
+        before, generation = cached.raw.get("status") or {}, cached.raw["metadata"]["generation"]
+        if before.get("observedGeneration") == generation:
+            return None
+        conditions = [
+            {**each, "observedGeneration": generation} for each in before.get("conditions", ())
+        ]
+        return self._write(cached.raw, {"observedGeneration": generation, "conditions": conditions})
 
     async def _record(
         self,
