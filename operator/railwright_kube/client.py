@@ -28,7 +28,7 @@ from railwright_kube.body_limits import (
 from railwright_kube.connection import CredentialsError
 from railwright_kube.lanes import Lane
 from railwright_kube.metrics import ApiMetrics
-from railwright_kube.transport import JSON, NoAnswerError, Query, Request, Transport
+from railwright_kube.transport import JSON, HttpRequest, NoAnswerError, Query, Transport
 
 DEADLINE_S = 10.0
 ATTEMPTS_MAX = 6
@@ -111,7 +111,7 @@ class Api:
         ``decode`` raises ValueError for what it cannot read.
         """
         return await self._run(
-            Request("get", "GET", path, query, accept=accept), deadline_s, decode
+            HttpRequest("get", "GET", path, query, accept=accept), deadline_s, decode
         )
 
     async def create(self, path: str, body: object) -> Any:
@@ -136,7 +136,7 @@ class Api:
         Raises Unreachable when nothing, not even a bookmark, came for ``stall_s``, and
         AnswerTooLarge for a line that is too long.
         """
-        request = Request("watch", "GET", path, query)
+        request = HttpRequest("watch", "GET", path, query)
         try:
             async with self._transport.exchange(request, total_s=None, stall_s=stall_s) as response:
                 self._metrics.requests.labels("watch", str(response.status)).inc()
@@ -156,9 +156,13 @@ class Api:
         self, verb: str, method: str, path: str, body: object, content_type: str = JSON
     ) -> Any:
         data = None if body is None else orjson.dumps(body)
-        return await self._run(Request(verb, method, path, None, data, content_type), DEADLINE_S)
+        return await self._run(
+            HttpRequest(verb, method, path, None, data, content_type), DEADLINE_S
+        )
 
-    async def _run(self, request: Request, deadline_s: float, decode: Decode = orjson.loads) -> Any:
+    async def _run(
+        self, request: HttpRequest, deadline_s: float, decode: Decode = orjson.loads
+    ) -> Any:
         async with self._lane(request).place():
             reply = await self._persist(request, deadline_s)
         try:
@@ -169,12 +173,12 @@ class Api:
                 f"{request}: {reply.status} with a body that cannot be read: {error}"
             ) from error
 
-    def _lane(self, request: Request) -> Lane:
+    def _lane(self, request: HttpRequest) -> Lane:
         if not request.writes:
             return self._reading
         return self._writing if "/namespaces/" in request.path else self._writing_cluster
 
-    async def _persist(self, request: Request, deadline_s: float) -> _Reply:
+    async def _persist(self, request: HttpRequest, deadline_s: float) -> _Reply:
         """Attempts until an answer that is final, or until no attempt fits the deadline."""
         until_s = self._clock() + deadline_s
         renewed = False
@@ -208,7 +212,7 @@ class Api:
             await asyncio.sleep(wait_s)
         raise last
 
-    async def _attempt(self, request: Request, left_s: float) -> _Reply:
+    async def _attempt(self, request: HttpRequest, left_s: float) -> _Reply:
         """One request: through the gate, then on the wire."""
         if request.writes and not self._may_write():
             raise errors.NotLeader(f"{request}: this process does not hold the Lease")
@@ -222,7 +226,7 @@ class Api:
             self._metrics.requests.labels(request.verb, code).inc()
             self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
 
-    async def _send(self, request: Request, left_s: float) -> _Reply:
+    async def _send(self, request: HttpRequest, left_s: float) -> _Reply:
         total_s = max(0.001, left_s)
         try:
             async with self._transport.exchange(request, total_s=total_s, stall_s=None) as response:
@@ -241,7 +245,7 @@ class Api:
             raise errors.Unreachable(f"credentials not read: {error}") from error
 
 
-def _refusal(request: Request, reply: _Reply) -> errors.RequestFailed:
+def _refusal(request: HttpRequest, reply: _Reply) -> errors.RequestFailed:
     """The error of a status of 400 or more. A server error after a write proves nothing."""
     refusal = errors.from_status(reply.status, _decoded(reply.body), where=str(request))
     if request.writes and reply.status >= 500:

@@ -37,7 +37,7 @@ Query = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request; ``verb`` is that of Kubernetes' authorization."""
 
     verb: str
@@ -58,7 +58,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """A response whose body has yet to be read. ``token`` is the one that the request had."""
 
     status: int
@@ -75,8 +75,8 @@ class Transport(Protocol):
         ...
 
     def exchange(
-        self, request: Request, *, total_s: float | None, stall_s: float | None
-    ) -> AbstractAsyncContextManager[Response]:
+        self, request: HttpRequest, *, total_s: float | None, stall_s: float | None
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """The response within the block, which has to end after ``total_s``, and in which no more
         than ``stall_s`` pass without a byte. Raises NoAnswerError, from within the block too."""
         ...
@@ -123,8 +123,8 @@ class HttpTransport:
 
     @asynccontextmanager
     async def exchange(
-        self, request: Request, *, total_s: float | None, stall_s: float | None
-    ) -> AsyncIterator[Response]:
+        self, request: HttpRequest, *, total_s: float | None, stall_s: float | None
+    ) -> AsyncIterator[HttpResponse]:
         """Send the request with the credentials read last."""
         token = self._token
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
@@ -147,7 +147,7 @@ class HttpTransport:
                 allow_redirects=False,
             ) as response:
                 after_s = _seconds(response.headers.get("Retry-After"))
-                yield Response(response.status, after_s, response.content.iter_any(), token)
+                yield HttpResponse(response.status, after_s, response.content.iter_any(), token)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NoAnswerError(f"not connected: {error}", sent=False) from error
         except (aiohttp.ClientError, TimeoutError, OSError, _LostError) as error:

@@ -17,7 +17,7 @@ from railwright_kube.leadership import Leadership
 from railwright_kube.transport import HttpTransport
 from railwright_operator import metrics, settings
 from railwright_operator.settings import Settings
-from railwright_operator.wiring import Host, OperatorParts
+from railwright_operator.wiring import OperatorParts, Runtime
 from railwright_operator.write import hang_mark
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 async def _run(chosen: Settings) -> int:
-    kubeconfig, host = os.environ.get("KUBECONFIG") or None, Host()
+    kubeconfig, runtime = os.environ.get("KUBECONFIG") or None, Runtime()
     registry = CollectorRegistry()
     series = metrics.Metrics(registry)
     loop = asyncio.get_running_loop()
@@ -60,19 +60,19 @@ async def _run(chosen: Settings) -> int:
         identity=chosen.identity,
         on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
         on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
-        clock=host.clock,
-        rng=host.rng(),
+        clock=runtime.clock,
+        rng=runtime.rng(),
     )
     async with Api(
         HttpTransport(kubeconfig),
         may_write=leadership.held,
         metrics=series.api,
-        clock=host.clock,
-        rng=host.rng(),
+        clock=runtime.clock,
+        rng=runtime.rng(),
     ) as api:
         parts = OperatorParts(
             api,
-            host,
+            runtime,
             chosen,
             registry=registry,
             series=series,

@@ -67,7 +67,7 @@ def rng() -> random.Random:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Runtime:
     """What the operator takes from its machine: monotonic seconds, seconds since the epoch, random
     sources, and processes of the mapper. ``keep_objects`` is called once all lists were read."""
 
@@ -84,7 +84,7 @@ class OperatorParts:
     ``leading`` only in a leader."""
 
     api: Api
-    host: Host
+    runtime: Runtime
     settings: Settings
     registry: CollectorRegistry
     series: metrics.Metrics
@@ -97,7 +97,7 @@ class OperatorParts:
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
-        lag = partial(loop_lag.measure, self.series.loop_lag_s, self.host.clock, self.listening)
+        lag = partial(loop_lag.measure, self.series.loop_lag_s, self.runtime.clock, self.listening)
         warm = (informer.run for informer in self.informers.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
         self.leading: tuple[Run, ...] = (
@@ -110,7 +110,7 @@ class OperatorParts:
 
     def _construct_inputs(self) -> None:
         self.awake = asyncio.Event()
-        clock, rng = self.host.clock, self.host.rng
+        clock, rng = self.runtime.clock, self.runtime.rng
         self.listening = ListeningClock(clock)
         self.launcher = pods.Launcher(self.settings.launcher_image, self.settings.heartbeat_url)
         self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
@@ -136,7 +136,7 @@ class OperatorParts:
 
     def _construct_state(self) -> None:
         api, informers, jobs, wake = self.api, self.informers, self.informers.jobs, self.awake.set
-        clock, rng = self.host.clock, self.host.rng
+        clock, rng = self.runtime.clock, self.runtime.rng
         self.ledger = ledger = LedgerStore(api, holder=self.settings.identity)
         rendering = Rendering(jobs, launcher=self.launcher)
         self.executor = Executor(
@@ -154,7 +154,7 @@ class OperatorParts:
             clock=clock,
             wake=wake,
             rng=rng(),
-            start=self.host.start_mapper,
+            start=self.runtime.start_mapper,
         )
         self.state_builder = StateBuilder(
             jobs=jobs,
@@ -170,13 +170,13 @@ class OperatorParts:
             mappings=self.mapping_requests,
             clock=self.listening,
             reception_clock=self.received.reception_clock,
-            wall_clock=self.host.wall_clock,
+            wall_clock=self.runtime.wall_clock,
         )
 
     def _construct_cycle(self) -> None:
         api, informers, wake = self.api, self.informers, self.awake.set
         jobs, counts = informers.jobs, CycleMetrics(self.registry)
-        clock, rng = self.host.clock, self.host.rng
+        clock, rng = self.runtime.clock, self.runtime.rng
         faults = JobFaults(jobs, raised=counts.job_faults, clock=clock, rng=rng())
         mark = partial(faults.leave_mark, self.mark_hung)
         self.watchdog = CycleWatchdog(mark=mark, release=self.give_up_lease)
@@ -185,7 +185,7 @@ class OperatorParts:
             instance=self.settings.identity,
             dropped=counts.events_dropped,
             clock=clock,
-            wall_clock=self.host.wall_clock,
+            wall_clock=self.runtime.wall_clock,
         )
         reporter = Reporter(
             api,
@@ -199,7 +199,7 @@ class OperatorParts:
             store_profile=self._store_profile,
             wake=wake,
             clock=clock,
-            wall_clock=self.host.wall_clock,
+            wall_clock=self.runtime.wall_clock,
             rng=rng(),
         )
         self.cycle = Cycle(
@@ -226,18 +226,18 @@ class OperatorParts:
         self.informers.profiles.absorb(stored)
 
     def _construct_server(self) -> None:
-        copied, received, host = self.informers.pods, self.received, self.host
+        copied, received, runtime = self.informers.pods, self.received, self.runtime
         series = self.series.heartbeats
         self.server = HeartbeatServer(
             received.sessions,
-            state.tokens(received, copied.records, metrics=series, clock=host.wall_clock),
+            state.tokens(received, copied.records, metrics=series, clock=runtime.wall_clock),
             audience_of=pods.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
             reception_clock=received.reception_clock,
             metrics=series,
-            clock=host.clock,
+            clock=runtime.clock,
         )
 
     async def run(self, leading: asyncio.Event) -> None:
@@ -252,13 +252,13 @@ class OperatorParts:
                 tasks.create_task(start())
             await leading.wait()
             tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
-            await lifecycle.persist(lambda: defaults.ensure(self.api), self.host.rng())
-            await lifecycle.persist(self.cycle.take_over, self.host.rng())
+            await lifecycle.persist(lambda: defaults.ensure(self.api), self.runtime.rng())
+            await lifecycle.persist(self.cycle.take_over, self.runtime.rng())
             for informer in self.informers.leading:
                 tasks.create_task(informer.run())
             for informer in (*self.informers.leading, *self.informers.warm):
                 await informer.wait_synced()
-            self.host.keep_objects()
+            self.runtime.keep_objects()
             for start in self.leading:
                 tasks.create_task(start())
             await self.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)

@@ -13,7 +13,7 @@ CALLS_OUT = re.compile(
     r"ClientSession\(|urlopen|create_connection|open_connection|http\.client|PoolManager|"
     r"import requests|import httpx|import socket\b"
 )
-DOOR = "operator/railwright_kube/client.py"
+DOOR = "operator/railwright_kube/transport.py"
 OWN_PROCESSES = "operator/railwright_operator/mapper_process.py"
 AGENT = "topology/railwright_agent"
 REFERENCES = re.compile(r"^namespaces?$|Namespace$|^url$|Url$|URL$")

@@ -93,6 +93,11 @@ class Cluster:
 
     def facts(self, *, jobs: Collection[str], nodes: Collection[str] = ()) -> Facts:
         """What invariants need to check these jobs, and what was given away of these nodes."""
+        available = {node: self.rooms.available(node, now_s=self.now_s) for node in nodes}
+        return replace(self.holders(jobs=jobs, nodes=nodes), allocatable=available)
+
+    def holders(self, *, jobs: Collection[str], nodes: Collection[str]) -> Facts:
+        """The same without what the nodes have."""
         keys = {key: None for uid in jobs for key in self._keys_of_job.get(uid, ())}
         keys |= {key: None for node in nodes for key in self._keys_on_node.get(node, ())}
         pods = [self.pods[key] for key in keys]
@@ -100,7 +105,7 @@ class Cluster:
         here = set(nodes)
         entries = [e for e in self.ledger.entries if e.job_uid in uids or here & {*e.nodes}]
         return Facts(
-            allocatable={node: self.rooms.available(node, now_s=self.now_s) for node in nodes},
+            allocatable={},
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
             records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},

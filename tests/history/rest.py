@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from history.checker import HistoryChecker
 from history.cluster import Cluster
@@ -14,24 +15,27 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 STANDING = FINAL | {Phase.QUEUED, Phase.SUSPENDED}
 
 
-def check_rest(checker: HistoryChecker) -> None:
-    """I5, I12 and I13, of the last revision."""
+def check_rest(checker: HistoryChecker, *, down: Collection[str] = ()) -> None:
+    """I5, I12 and I13, of the last revision. What is on nodes that are ``down`` cannot go."""
     for finding in (
-        *_in_flight(checker.cluster),
+        *_in_flight(checker.cluster, down),
         *_orphans(checker.cluster),
-        *_going(checker.cluster),
+        *_going(checker.cluster, down),
     ):
         checker.find(finding)
     for job in checker.cluster.jobs.values():
         for finding in _unsettled(checker.cluster, job):
             checker.find(finding)
     for pod in checker.cluster.pods.values():
-        facts = checker.cluster.facts(jobs=[pod.job_uid])
+        facts = replace(checker.cluster.facts(jobs=[pod.job_uid]), down=down)
         checker.run_check(functools.partial(invariants.check_rest, facts))
 
 
-def _in_flight(cluster: Cluster) -> Iterator[str]:
+def _in_flight(cluster: Cluster, down: Collection[str]) -> Iterator[str]:
+    stuck = {pod.key for pod in cluster.pods.values() if pod.node in down}
     for entry in cluster.ledger.entries:
+        if entry.key in stuck:
+            continue
         name = f"{entry.namespace}/{entry.job_name}"
         yield f"I5: attempt {entry.attempt} of {name} is {entry.state} for ever"
 
@@ -42,12 +46,12 @@ def _orphans(cluster: Cluster) -> Iterator[str]:
             yield f"I12: {key} outlives its job"
 
 
-def _going(cluster: Cluster) -> Iterator[str]:
+def _going(cluster: Cluster, down: Collection[str]) -> Iterator[str]:
     for job in cluster.jobs.values():
         if job.deleting:
             yield f"I13: job {job.name} is being deleted for ever"
     for key, pod in cluster.pods.items():
-        if pod.deleting:
+        if pod.deleting and pod.node not in down:
             yield f"I13: {key} is being deleted for ever"
 
 

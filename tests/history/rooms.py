@@ -57,6 +57,14 @@ class Rooms:
             self._guests[key] = before if before is not None and same else guest
             self._guests_of.setdefault(guest.node, set()).add(key)
 
+    def left(self, name: str) -> Amounts:
+        """What this node has now beside the pods of others; nothing of one that is unknown."""
+        left = dict(self._nodes.get(name, _Node()).has)
+        for key in self._guests_of.get(name, ()):
+            for resource, amount in self._guests[key].takes.items():
+                left[resource] = left.get(resource, 0) - amount
+        return left
+
     def available(self, name: str, *, now_s: int) -> Amounts:
         """The most that our gangs may be given of this node now; nothing of one that is unknown."""
         node = self._nodes.get(name, _Node())

@@ -48,7 +48,7 @@ ASSERTIONS = frozenset({"AssertionError", "Failed"})
 """Of the test, not of the product: a failed ``assert`` and what ``pytest.raises`` ends with."""
 
 
-TAKE_OVER = "            await lifecycle.persist(self.cycle.take_over, self.host.rng())\n"
+TAKE_OVER = "            await lifecycle.persist(self.cycle.take_over, self.runtime.rng())\n"
 LISTS = """\
             for informer in self.informers.leading:
                 tasks.create_task(informer.run())

@@ -94,6 +94,7 @@ class Process:
             "Leadership": ThreadDouble,
             "KopfThread": ThreadDouble,
             "Endpoints": EndpointsDouble,
+            "HttpTransport": Double,
             "Api": ApiDouble,
         }
         for name, kind in doubles.items():

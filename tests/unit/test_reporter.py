@@ -66,36 +66,6 @@ async def test_failure_of_one_status_does_not_affect_others() -> None:
     assert desk.store.objects[good]["status"]["reason"] == "NotEnoughNodes"
 
 
-async def test_finished_job_that_is_changed_stays_observed() -> None:
-    """`kubectl wait` ignores conditions of an earlier generation."""
-    desk = Desk()
-    complete = {"type": "Complete", "status": "True", "observedGeneration": 1}
-    status = FINISHED | {"observedGeneration": 1, "conditions": [complete], "later": "kept"}
-    job = reporting.raw_job("old", status=status)
-    job["metadata"]["generation"] = 2
-    path = desk.add(job)
-    for _ in range(2):
-        await desk.run_cycle()
-    observed = {"observedGeneration": 2, "conditions": [complete | {"observedGeneration": 2}]}
-    assert desk.store.objects[path]["status"] == status | observed
-    assert desk.store.count("patch") == 1
-
-
-async def test_refused_deletion_is_retried_with_backoff() -> None:
-    """A policy refuses the deletion of an expired job."""
-    desk = Desk()
-    path = desk.add(expired())
-    desk.store.refusals["delete", path] = FAULTS[0]
-    for _ in range(3600):
-        await desk.run_cycle()
-        desk.now_s += 1.0
-    assert 12 <= desk.store.count("delete") <= 40
-    desk.store.refusals.clear()
-    desk.now_s += reporter.EXPIRY_BACKOFF_CAP_S
-    await desk.run_cycle()
-    assert path not in desk.store.objects
-
-
 async def test_failed_status_write_is_retried_with_backoff() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))

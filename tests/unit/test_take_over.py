@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from railwright_kube.reflector import Reflector
 from railwright_operator import informers, metrics
 from railwright_operator.watch.interconnect import InterconnectCache
-from railwright_operator.wiring import Host, OperatorParts
+from railwright_operator.wiring import OperatorParts, Runtime
 from railwright_operator.write import defaults, pods
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
@@ -77,7 +77,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
 
     parts = SimpleNamespace(
         api=None,
-        host=Host(keep_objects=lambda: None),
+        runtime=Runtime(keep_objects=lambda: None),
         cycle=Cycle(order),
         informers=watched,
         tasks=warm,

@@ -1,0 +1,351 @@
+"""What happens to a simulated cluster, at times and with frequencies drawn by the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from railwright_kube import paths
+from simulator.api_server import ApiServer
+from simulator.launchers import Launchers
+from simulator.links import LinkFaults
+from simulator.machines import GPU
+from simulator.simulated_cluster import REPLICAS_MAX, SimulatedCluster
+from simulator.statuses import StatusError
+from simulator.training import Training
+from simulator.users import NAMESPACE
+
+DEVICES, FOREIGN_DEVICES = 8, 4
+NODES_MAX = 5
+CUT_S_MAX = 500
+REFUSED = "no pod of this job is let in"
+PAUSES = (0.2, 0.7, 2.0)
+"""The mean time between two events, in seconds."""
+
+SOMETIMES = {
+    "crash": 3,
+    "pause": 3,
+    "resume": 3,
+    "take over": 2,
+    "lose": 2,
+    "rank crash": 3,
+    "hang": 1,
+    "save": 2,
+    "pod deleted": 3,
+    "node down": 2,
+    "node cut": 2,
+    "node up": 5,
+    "node removed": 1,
+    "node added": 2,
+    "node resized": 1,
+    "foreign pod": 2,
+    "suspend": 2,
+    "resume job": 3,
+    "job deleted": 2,
+    "job replaced": 3,
+    "job reshaped": 2,
+    "refuse": 1,
+    "inflate": 1,
+    "allow": 3,
+    "compact": 1,
+    "link": 1,
+    "cut": 1,
+    "heal": 3,
+}
+
+
+class Disturbances:
+    """Faults, and what users do, drawn by a seed."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._foreign = 0
+        self._nodes = 0
+        self._refused: dict[str, str] = {}
+        weights = {name: weight * rng.choice((0, 0, 1, 4)) for name, weight in SOMETIMES.items()}
+        weights |= {"job created": rng.choice((4, 12)), "take over": max(1, weights["take over"])}
+        self._names, self._weights = [*weights], [*weights.values()]
+        self._pause_s = rng.choice(PAUSES)
+        self._blind = rng.choice((0.0, 0.0, 0.5))
+        cluster.server.admission.append(self._admit)
+        for _ in range(2 + rng.randrange(NODES_MAX - 1)):
+            self._add_node()
+        self.counts: dict[str, int] = {}
+        self._act = self._events()
+
+    def draw_faults(self, faults: LinkFaults) -> None:
+        """How often requests and watches fail in this run."""
+        of_requests, of_watches = (0, 0, 10, 80), (0, 0, 5, 40)
+        faults.delay_s = self._rng.choice((0.01, 0.05, 0.3))
+        faults.unconnected = self._rng.choice(of_requests)
+        faults.lost = self._rng.choice(of_requests)
+        faults.unanswered = self._rng.choice(of_requests)
+        faults.late = self._rng.choice(of_requests)
+        faults.throttled = self._rng.choice(of_requests)
+        faults.cut = self._rng.choice(of_watches)
+        faults.missed = self._rng.choice(of_watches)
+        faults.lagging = self._rng.choice(of_watches)
+
+    def pause_s(self) -> float:
+        """Until the next event."""
+        return self._rng.expovariate(1 / self._pause_s)
+
+    async def happen(self) -> None:
+        """One of the events happens, if it can."""
+        event = self._rng.choices(self._names, self._weights)[0]
+        done = self._act[event]()
+        if isinstance(done, Awaitable):
+            done = await done
+        if done:
+            self.counts[event] = self.counts.get(event, 0) + 1
+            self._cluster.note(f"{event} {done}")
+
+    async def end(self) -> None:
+        """No more faults. In half of the runs all nodes come back, else the dead stay dead."""
+        cluster, machines = self._cluster, self._cluster.machines
+        cluster.faults.end()
+        self._refused.clear()
+        machines.heal()
+        if self._rng.random() < 0.5:
+            for name in machines.down:
+                machines.restore(name)
+        for replica in cluster.replicas:
+            replica.resume()
+            replica.expire_watches()
+        for pod in self._foreign_pods():
+            machines.end(pod, exit_code=0)
+
+    def _add_node(self) -> str:
+        name = f"n{self._nodes}"
+        self._nodes += 1
+        self._cluster.machines.add(name, gpus=DEVICES)
+        return name
+
+    async def _crash(self) -> str:
+        replicas = self._cluster.replicas
+        if not replicas:
+            return ""
+        replica = self._rng.choice(replicas)
+        await self._cluster.end_replica(replica)
+        return replica.name
+
+    def _pause(self) -> str:
+        replicas = [each for each in self._cluster.replicas if not each.has_ended]
+        if not replicas:
+            return ""
+        replica = self._rng.choice(replicas)
+        replica.pause()
+        return replica.name
+
+    def _resume(self) -> str:
+        paused = [each for each in self._cluster.replicas if each.paused]
+        if not paused:
+            return ""
+        replica = self._rng.choice(paused)
+        replica.resume()
+        return replica.name
+
+    async def take_over(self) -> str:
+        """Another replica gets the Lease. The one before finds that out at once, or is blind."""
+        cluster = self._cluster
+        for ended in [each for each in cluster.replicas if each.has_ended]:
+            await cluster.end_replica(ended)
+        leading = [each for each in cluster.replicas if each.is_leader]
+        waiting = [each for each in cluster.replicas if not each.is_leader]
+        if len(cluster.replicas) >= REPLICAS_MAX and leading:
+            await cluster.end_replica(leading.pop(0))
+        replica = self._rng.choice(waiting) if waiting else cluster.start_replica()
+        for before in leading:
+            if self._rng.random() >= self._blind:
+                before.lose()
+        replica.lead()
+        return replica.name
+
+    def _lose(self) -> str:
+        """A blind leader finds out."""
+        leading = [each for each in self._cluster.replicas if each.is_leader]
+        if len(leading) < 2:
+            return ""
+        leading[0].lose()
+        return leading[0].name
+
+    def _rank_crash(self) -> str:
+        training = self._training()
+        if training is None:
+            return ""
+        rank = self._rng.choice(sorted(training.started))
+        training.failing[rank] = self._rng.choice((1, 137))
+        return f"{training.key} rank {rank}"
+
+    def _hang(self) -> str:
+        training = self._training()
+        if training is None:
+            return ""
+        training.hung_since_s = self._cluster.loop.time()
+        return str(training.key)
+
+    def _save(self) -> str:
+        training = self._training()
+        if training is None:
+            return ""
+        training.saving_until_s = self._cluster.loop.time() + self._rng.choice((5, 200))
+        return str(training.key)
+
+    def _training(self) -> Training | None:
+        launchers: Launchers = self._cluster.launchers
+        found = [each for each in launchers.trainings.values() if each.is_complete]
+        return self._rng.choice(found) if found else None
+
+    def _delete_pod(self) -> str:
+        pods = self._server.objects(paths.PODS)
+        if not pods:
+            return ""
+        pod = self._rng.choice(pods)["metadata"]
+        self._request("DELETE", paths.pod(pod["namespace"], pod["name"]))
+        return str(pod["name"])
+
+    def _node(self, act: Callable[[str], None]) -> str:
+        found = self._cluster.machines.names
+        if not found:
+            return ""
+        name = self._rng.choice(found)
+        act(name)
+        return name
+
+    def _restore(self) -> str:
+        down = self._cluster.machines.down
+        if not down:
+            return ""
+        name = self._rng.choice(down)
+        self._cluster.machines.restore(name)
+        return name
+
+    def _create_foreign(self) -> str:
+        found = self._cluster.machines.names
+        if not found:
+            return ""
+        name, node = f"foreign-{self._foreign}", self._rng.choice(found)
+        self._foreign += 1
+        limits = {GPU: str(self._rng.randint(1, FOREIGN_DEVICES))}
+        resources = {"limits": limits, "requests": limits}
+        container = {"name": "main", "image": "none", "resources": resources}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "others"},
+            "spec": {"nodeName": node, "containers": [container]},
+        }
+        self._request("POST", "/api/v1/namespaces/others/pods", body)
+        return name
+
+    def _foreign_pods(self) -> list[Any]:
+        pods = self._server.objects(paths.PODS)
+        return [pod for pod in pods if pod["metadata"]["namespace"] == "others"]
+
+    def _choose_job(self, verdict: str) -> str:
+        jobs = self._cluster.users.jobs
+        if not jobs:
+            return ""
+        name = str(self._rng.choice(jobs)["metadata"]["name"])
+        self._refused[name] = verdict
+        return name
+
+    def _allow(self) -> str:
+        names = " ".join(self._refused)
+        self._refused.clear()
+        return names
+
+    def _admit(self, verb: str, path: str, found: dict[str, Any]) -> dict[str, Any]:
+        """A webhook refuses pods of some jobs, and makes those of others larger."""
+        if verb != "create" or not path.endswith(f"/namespaces/{NAMESPACE}/pods"):
+            return found
+        verdict = next(
+            (
+                its
+                for name, its in self._refused.items()
+                if found["metadata"]["name"].startswith(f"{name}-")
+            ),
+            "",
+        )
+        if verdict == "refuse":
+            raise StatusError(403, "Forbidden", REFUSED)
+        if verdict == "inflate":
+            return _inflated(found)
+        return found
+
+    def _compact(self) -> str:
+        self._server.compact()
+        return "all"
+
+    def _cut(self) -> str:
+        self._cluster.machines.cut()
+        self._cluster.loop.call_later(self._rng.uniform(0, CUT_S_MAX), self._cluster.machines.heal)
+        return "all nodes"
+
+    def _heal(self) -> str:
+        self._cluster.machines.heal()
+        return "all nodes"
+
+    @property
+    def _server(self) -> ApiServer:
+        return self._cluster.server
+
+    def _request(self, method: str, path: str, body: Any = None) -> None:
+        try:
+            self._server.request(method, path, body)
+        except StatusError:
+            return
+
+    def _events(self) -> dict[str, Callable[[], str | Awaitable[str]]]:
+        machines, users = self._cluster.machines, self._cluster.users
+        return {
+            "crash": self._crash,
+            "pause": self._pause,
+            "resume": self._resume,
+            "take over": self.take_over,
+            "lose": self._lose,
+            "rank crash": self._rank_crash,
+            "hang": self._hang,
+            "save": self._save,
+            "pod deleted": self._delete_pod,
+            "node down": lambda: self._node(partial(machines.fail, is_cut=False)),
+            "node cut": lambda: self._node(partial(machines.fail, is_cut=True)),
+            "node up": self._restore,
+            "node removed": lambda: self._node(machines.remove),
+            "node added": self._add_node,
+            "node resized": lambda: self._node(
+                partial(machines.resize, gpus=self._rng.choice((0, 4, 8)))
+            ),
+            "foreign pod": self._create_foreign,
+            "suspend": users.suspend,
+            "resume job": users.resume,
+            "job created": users.create,
+            "job deleted": users.delete,
+            "job replaced": users.replace,
+            "job reshaped": users.reshape,
+            "refuse": lambda: self._choose_job("refuse"),
+            "inflate": lambda: self._choose_job("inflate"),
+            "allow": self._allow,
+            "compact": self._compact,
+            "link": self._cluster.controllers.change_link,
+            "cut": self._cut,
+            "heal": self._heal,
+        }
+
+
+def _inflated(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod with twice the devices."""
+    containers = []
+    for each in pod["spec"]["containers"]:
+        resources = {
+            kind: {
+                name: str(2 * int(amount)) if name == GPU else amount
+                for name, amount in its.items()
+            }
+            for kind, its in each.get("resources", {}).items()
+        }
+        containers.append({**each, "resources": resources})
+    return {**pod, "spec": {**pod["spec"], "containers": containers}}

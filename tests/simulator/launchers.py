@@ -1,0 +1,250 @@
+"""Launchers in the pods that run, which speak the real protocol with whichever replica answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, TypeVar
+
+from railwright import protocol
+from railwright_api import names, routes
+from railwright_kube.tokens import Bearer
+from railwright_operator.write import pods
+from railwright_scheduler.invariants import ViolationError
+from simulator.api_server import ApiServer
+from simulator.machines import Machines
+from simulator.replicas import Replica
+from simulator.statuses import StatusError
+from simulator.training import AttemptKey, Training
+from simulator.virtual_loop import VirtualLoop
+
+Json = Mapping[str, Any]
+Reply = TypeVar("Reply", protocol.Registered, protocol.HeartbeatAnswer, protocol.CommitAnswer)
+
+EXIT_REVOKED = 80
+TIMEOUT_S = 3.0
+TICK_S = 1.0
+
+
+class _RevokedError(Exception):
+    """The operator has ended the attempt."""
+
+
+class Launchers:
+    """All launchers. ``route`` is the replica that a connection reaches; None for none."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        server: ApiServer,
+        machines: Callable[[], Machines],
+        rng: Random,
+        *,
+        route: Callable[[], Replica | None],
+        total_steps: Callable[[str], int],
+    ) -> None:
+        self._loop = loop
+        self._server = server
+        self._machines = machines
+        self._rng = rng
+        self._route = route
+        self._total_steps = total_steps
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.trainings: dict[AttemptKey, Training] = {}
+
+    def start(self, pod: Json) -> None:
+        """The containers of a pod run now."""
+        labels = pod["metadata"].get("labels", {})
+        if names.LABEL_JOB_UID not in labels:
+            return
+        member = protocol.Member(
+            labels[names.LABEL_JOB_UID],
+            int(labels[names.LABEL_ATTEMPT]),
+            int(labels[names.LABEL_NODE_RANK]),
+        )
+        training = self._training(member, pod)
+        if training is not None:
+            task = self._loop.create_task(self._launch(member, pod, training))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()
+
+    def _training(self, member: protocol.Member, pod: Json) -> Training | None:
+        key = member.job_uid, member.attempt
+        if key not in self.trainings:
+            metadata = pod["metadata"]
+            name = names.placement_name(metadata["labels"][names.LABEL_JOB_NAME], member.attempt)
+            path = routes.one(names.PLACEMENTS, name, namespace=metadata["namespace"])
+            try:
+                nodes = self._server.request("GET", path)["spec"]["nodes"]
+            except StatusError:
+                return None
+            steps = self._total_steps(member.job_uid)
+            self.trainings[key] = Training(key, len(nodes), steps)
+        return self.trainings[key]
+
+    async def _launch(self, member: protocol.Member, pod: Json, training: Training) -> None:
+        launcher = Launcher(self, member, pod, training)
+        try:
+            await launcher.run()
+        except _RevokedError:
+            launcher.end(EXIT_REVOKED)
+
+    async def post(
+        self, launcher: Launcher, path: str, message: object, kind: type[Reply]
+    ) -> Reply | None:
+        """The answer; None when there is none for now. Raises _RevokedError."""
+        replica = self._route()
+        if replica is None or not self._machines().is_reached(launcher.node):
+            await asyncio.sleep(TIMEOUT_S)
+            return None
+        await asyncio.sleep(self._rng.uniform(0.001, 0.05))
+        answered = replica.post(path, launcher.bearer, protocol.encode(message))
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                response = await answered
+        except TimeoutError:
+            return None
+        assert response.status not in (400, 413), f"a wrong message: {response.body!r}"
+        if response.status == 409:
+            raise _RevokedError(response.body)
+        return protocol.decode(kind, response.body) if response.status == 200 else None
+
+    def check_recorded(self, member: protocol.Member, group: str, step: int) -> None:
+        """I26: a granted commit is in the job's status, while its attempt is the newest."""
+        for job in self._server.objects(routes.kind(names.TRAINING_JOBS)):
+            status = job.get("status", {})
+            is_its = job["metadata"]["uid"] == member.job_uid
+            if is_its and (status["attempt"], status["endedAttempt"] < member.attempt) == (
+                member.attempt,
+                True,
+            ):
+                held = [(p["group"], p["attempt"], p["step"]) for p in status["checkpoints"]]
+                if not any(p[:2] == (group, member.attempt) and p[2] >= step for p in held):
+                    raise ViolationError(f"I26: {member} may commit {step}, recorded are {held}")
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time."""
+        return self._loop.time()
+
+    def runs(self, pod: Json) -> bool:
+        """Whether the containers of this very pod run."""
+        return self._machines().holds_running(pod)
+
+    def end(self, pod: Json, exit_code: int) -> None:
+        """The container has ended; its kubelet reports it when it can."""
+        machines = self._machines()
+        if machines.is_reached(pod["spec"]["nodeName"]):
+            machines.end(pod, exit_code=exit_code)
+        else:
+            self._loop.call_later(TIMEOUT_S, self._end_later, pod, exit_code)
+
+    def _end_later(self, pod: Json, exit_code: int) -> None:
+        if self.runs(pod):
+            self.end(pod, exit_code)
+
+
+class Launcher:
+    """The launcher of one pod."""
+
+    def __init__(
+        self, launchers: Launchers, member: protocol.Member, pod: Json, training: Training
+    ) -> None:
+        self._launchers = launchers
+        self._member = member
+        self._pod = pod
+        self._training = training
+        self._sequence = 0
+        self._cluster: protocol.WorldInfo | None = None
+        self._wants_stacks = False
+        self._spoken_s = -1.0 * protocol.HEARTBEAT_INTERVAL_S_MAX
+        self._interval_s: float = protocol.HEARTBEAT_INTERVAL_S
+        self.node = pod["spec"]["nodeName"]
+        self.bearer = Bearer(
+            pod["metadata"]["uid"], "default", self.node, (pods.audience(member.job_uid),)
+        )
+
+    async def run(self) -> None:
+        """Register, then report, until the ranks have ended or the pod is gone."""
+        while self._cluster is None:
+            await asyncio.sleep(protocol.REGISTER_INTERVAL_S)
+            if not self._launchers.runs(self._pod):
+                return
+            await self._register()
+        self._training.start(self._member.node_rank, self._cluster, now_s=self._launchers.now_s)
+        while self._launchers.runs(self._pod):
+            exit_code = self._training.failing.pop(self._member.node_rank, None)
+            if exit_code is not None:
+                await self._beat(failure=protocol.Failure(self._cluster.first_rank, exit_code))
+                self.end(exit_code)
+                return
+            await self._train()
+            if self._training.is_over:
+                self._training.ended.add(self._member.node_rank)
+                await self._beat(running=0)
+                self.end(0)
+                return
+            if self._launchers.now_s - self._spoken_s >= self._interval_s:
+                await self._beat()
+            await asyncio.sleep(TICK_S)
+
+    def end(self, exit_code: int) -> None:
+        """All ranks have ended."""
+        self._launchers.end(self._pod, exit_code)
+
+    async def _register(self) -> None:
+        address = self._pod["status"]["podIP"]
+        message = protocol.Register(self._member, address, 29_500, num_processes=1)
+        answer = await self._launchers.post(self, "/v1/register", message, protocol.Registered)
+        if answer is not None and answer.order is protocol.Order.STOP:
+            raise _RevokedError
+        self._cluster = None if answer is None else answer.world
+
+    async def _train(self) -> None:
+        """The first node rank counts the steps of all; each master commits for its group."""
+        training = self._training
+        if self._member.node_rank == 0:
+            training.make_step(now_s=self._launchers.now_s)
+        group, step = training.due_commit(self._member.node_rank), training.step
+        if group is None:
+            return
+        message = protocol.Commit(self._member, step)
+        answer = await self._launchers.post(self, "/v1/commit", message, protocol.CommitAnswer)
+        if answer is not None and answer.granted:
+            self._launchers.check_recorded(self._member, group, step)
+            training.committed[group] = protocol.Checkpoint(self._member.attempt, step)
+
+    async def _beat(self, *, running: int = 1, failure: protocol.Failure | None = None) -> None:
+        training, now_s = self._training, self._launchers.now_s
+        assert self._cluster is not None
+        group, leads = self._cluster.group, self._cluster.group_rank == 0
+        self._sequence += 1
+        self._spoken_s = now_s
+        stack = protocol.Stack((self._cluster.first_rank,), 1, answered=True, text="all_reduce")
+        message = protocol.Heartbeat(
+            self._member,
+            self._sequence,
+            running=running if failure is None else 0,
+            exited=1 - running,
+            progress=protocol.Progress(training.step, training.total_steps),
+            failure=failure,
+            resumed_from=training.resumed.get(group) if leads else None,
+            committed=training.committed.get(group) if leads else None,
+            master_address=self._cluster.master_address,
+            master_port=self._cluster.master_port,
+            steps=training.steps(self._cluster.first_rank, now_s=now_s),
+            stacks=(stack,) if self._wants_stacks else None,
+        )
+        answer = await self._launchers.post(self, "/v1/beat", message, protocol.HeartbeatAnswer)
+        if answer is None:
+            return
+        if answer.order is protocol.Order.STOP:
+            raise _RevokedError(answer.reason)
+        self._wants_stacks = answer.stacks
+        self._interval_s = answer.interval_s or protocol.HEARTBEAT_INTERVAL_S

@@ -1,0 +1,289 @@
+"""The nodes: their kubelets, and the controllers of Kubernetes that look after them.
+
+A kubelet acts some time after it could. A node that is down does nothing, and one that is cut off
+goes on with what runs there, while neither reaches the control plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from railwright_kube import paths
+from simulator.api_server import ApiServer
+from simulator.replicas import EPOCH_S
+from simulator.statuses import StatusError
+from simulator.stored_objects import Change
+from simulator.times import timestamp
+from simulator.virtual_loop import VirtualLoop
+
+Json = Mapping[str, Any]
+
+GPU = "nvidia.com/gpu"
+RENEW_S = 10.0
+GRACE_S = 40.0
+CONTROLLER_S = 5.0
+NODES = paths.NODES
+KUBELET_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+class Machines:
+    """All nodes. ``on_started`` is called with a pod whose containers run now."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        server: ApiServer,
+        rng: Random,
+        *,
+        on_started: Callable[[Json], None],
+    ) -> None:
+        self._loop = loop
+        self._server = server
+        self._rng = rng
+        self._on_started = on_started
+        self._down_since_s: dict[str, float] = {}
+        self._lost: set[str] = set()
+        self.died_s: dict[str, float] = {}
+        self.cut_since_s: float | None = None
+        server.on_change.append(self._changed)
+        loop.call_later(CONTROLLER_S, self._control)
+
+    def add(self, name: str, *, gpus: int, cpus: int = 64) -> None:
+        """A node joins."""
+        amounts = {GPU: str(gpus), "cpu": str(cpus), "memory": "512Gi", "pods": "110"}
+        self._server.request(
+            "POST",
+            NODES,
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "spec": {},
+                "status": {
+                    "capacity": amounts,
+                    "allocatable": amounts,
+                    "conditions": [_ready("True")],
+                },
+            },
+        )
+        self._down_since_s.pop(name, None)
+        self._renew(name)
+
+    def remove(self, name: str) -> None:
+        """A node is deleted; what runs there is lost with it."""
+        self.died_s[name] = self._loop.time()
+        self._request("DELETE", f"{NODES}/{name}")
+        self._request("DELETE", f"{KUBELET_LEASES}/{name}")
+
+    def resize(self, name: str, *, gpus: int) -> None:
+        """Devices of a node break, or are repaired."""
+        self._request(
+            "PATCH", f"{NODES}/{name}/status", {"status": {"allocatable": {GPU: str(gpus)}}}
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of all nodes there are."""
+        return [node["metadata"]["name"] for node in self._server.objects(NODES)]
+
+    def is_reached(self, name: str) -> bool:
+        """Whether the control plane and this node reach each other now."""
+        return self.cut_since_s is None and name not in self._down_since_s
+
+    def is_up(self, name: str) -> bool:
+        """Whether what runs there goes on."""
+        return name not in self._lost
+
+    def fail(self, name: str, *, is_cut: bool) -> None:
+        """The node falls silent; if it is only ``is_cut`` off, what runs there goes on."""
+        self._down_since_s.setdefault(name, self._loop.time())
+        if not is_cut:
+            self._lost.add(name)
+            self.died_s[name] = self._loop.time()
+
+    def restore(self, name: str) -> None:
+        """The node is back; what ran there when it died has failed."""
+        if self._down_since_s.pop(name, None) is None:
+            return
+        self.died_s[name] = self._loop.time()
+        is_rebooted = name in self._lost
+        self._lost.discard(name)
+        for pod in self._pods_on(name):
+            if is_rebooted and pod["status"].get("phase") == "Running":
+                self.end(pod, exit_code=None)
+        self._catch_up(name)
+
+    def cut(self) -> None:
+        """The control plane reaches no node."""
+        if self.cut_since_s is None:
+            self.cut_since_s = self._loop.time()
+
+    def heal(self) -> None:
+        """The control plane reaches the nodes again."""
+        self.cut_since_s = None
+        for name in self.names:
+            self._catch_up(name)
+
+    @property
+    def down(self) -> list[str]:
+        """The nodes that are down or cut off."""
+        return [*self._down_since_s]
+
+    def holds_running(self, pod: Json) -> bool:
+        """Whether the containers of this very pod run."""
+        held = self._held(pod)
+        is_running = held is not None and held["status"].get("phase") == "Running"
+        return is_running and self.is_up(pod["spec"]["nodeName"])
+
+    def end(self, pod: Json, *, exit_code: int | None) -> None:
+        """The containers of a pod have ended; without an exit code, their node lost them."""
+        held = self._held(pod)
+        if held is None or held["status"].get("phase") != "Running":
+            return
+        status: dict[str, Any] = {"phase": "Succeeded" if exit_code == 0 else "Failed"}
+        if exit_code is not None:
+            ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
+            status["containerStatuses"] = [_container(held, {"terminated": ended})]
+        self._patch_status(held, status)
+
+    def _changed(self, change: Change) -> None:
+        """Kubelets act on what changes about their pods."""
+        pod = change.object.object
+        if change.object.resource.kind != "Pod" or change.type == "DELETED":
+            return
+        if not pod["spec"].get("nodeName"):
+            return
+        if "deletionTimestamp" in pod["metadata"]:
+            self._later(0.2, 4.0, self._remove, pod)
+        elif pod["status"].get("phase") == "Pending":
+            self._later(0.1, 4.0, self._start, pod)
+
+    def _catch_up(self, name: str) -> None:
+        for pod in self._pods_on(name):
+            if "deletionTimestamp" in pod["metadata"]:
+                self._later(0.2, 4.0, self._remove, pod)
+            elif pod["status"].get("phase") == "Pending":
+                self._later(0.1, 4.0, self._start, pod)
+
+    def _start(self, pod: Json) -> None:
+        held, node = self._held(pod), pod["spec"]["nodeName"]
+        if held is None or held["status"].get("phase") != "Pending" or not self._acts(node):
+            return
+        if "deletionTimestamp" in held["metadata"]:
+            return
+        if not self._has_room(held):
+            self._patch_status(held, {"phase": "Failed", "reason": f"OutOf{GPU}"})
+            return
+        running = {"running": {"startedAt": timestamp(EPOCH_S + self._loop.time())}}
+        address = f"10.0.0.{self._rng.randrange(1, 255)}"
+        status: dict[str, Any] = {"phase": "Running", "podIP": address}
+        status["containerStatuses"] = [_container(held, running)]
+        status["conditions"] = [*held["status"].get("conditions", ()), _ready("True")]
+        self._patch_status(held, status)
+        held = self._held(pod)
+        if held is not None:
+            self._on_started(held)
+
+    def _remove(self, pod: Json) -> None:
+        held = self._held(pod)
+        if held is not None and self._acts(pod["spec"]["nodeName"]):
+            self._request("DELETE", _path(held), {"gracePeriodSeconds": 0})
+
+    def _acts(self, node: str) -> bool:
+        return self.is_reached(node) and node in self.names
+
+    def _has_room(self, pod: Json) -> bool:
+        """Whether the node can take it beside what runs there."""
+        name = pod["spec"]["nodeName"]
+        node = self._server.request("GET", f"{NODES}/{name}")
+        running = (p for p in self._pods_on(name) if p["status"].get("phase") == "Running")
+        return sum(map(gpus_of, running)) + gpus_of(pod) <= int(node["status"]["allocatable"][GPU])
+
+    def _pods_on(self, name: str) -> list[Json]:
+        return [p for p in self._server.objects(paths.PODS) if p["spec"].get("nodeName") == name]
+
+    def _held(self, pod: Json) -> Json | None:
+        """This very pod as it is now."""
+        try:
+            found: Json = self._server.request("GET", _path(pod))
+        except StatusError:
+            return None
+        return found if found["metadata"]["uid"] == pod["metadata"]["uid"] else None
+
+    def _renew(self, name: str) -> None:
+        """The kubelet renews its Lease, again and again."""
+        if name not in self.names:
+            return
+        if self._acts(name):
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": "kube-node-lease"},
+                "spec": {
+                    "holderIdentity": name,
+                    "leaseDurationSeconds": 40,
+                    "renewTime": timestamp(EPOCH_S + self._loop.time()),
+                },
+            }
+            if self._request("PATCH", f"{KUBELET_LEASES}/{name}", {"spec": body["spec"]}) is None:
+                self._request("POST", KUBELET_LEASES, body)
+        self._loop.call_later(RENEW_S * self._rng.uniform(0.96, 1.04), self._renew, name)
+
+    def _control(self) -> None:
+        """The controllers of nodes and garbage, again and again."""
+        now_s = self._loop.time()
+        for node in self._server.objects(NODES):
+            name = node["metadata"]["name"]
+            since_s = min(self._down_since_s.get(name, now_s), self.cut_since_s or now_s)
+            self._set_ready(node, is_ready=now_s - since_s < GRACE_S)
+        names = {*self.names}
+        for pod in self._server.objects(paths.PODS):
+            if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in names:
+                self._request("DELETE", _path(pod), {"gracePeriodSeconds": 0})
+        self._server.collect_garbage()
+        self._loop.call_later(CONTROLLER_S, self._control)
+
+    def _set_ready(self, node: Json, *, is_ready: bool) -> None:
+        status = "True" if is_ready else "Unknown"
+        if node["status"]["conditions"][0]["status"] != status:
+            path = f"{NODES}/{node['metadata']['name']}/status"
+            self._request("PATCH", path, {"status": {"conditions": [_ready(status)]}})
+
+    def _patch_status(self, pod: Json, status: Mapping[str, Any]) -> None:
+        self._request("PATCH", f"{_path(pod)}/status", {"status": status})
+
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer; None for what is gone or there already."""
+        try:
+            return self._server.request(method, path, body)
+        except StatusError:
+            return None
+
+    def _later(
+        self, least_s: float, most_s: float, call: Callable[[Json], None], pod: Json
+    ) -> None:
+        self._loop.call_later(self._rng.uniform(least_s, most_s), call, pod)
+
+
+def gpus_of(pod: Json) -> int:
+    """The devices that a pod requests."""
+    found = (each.get("resources", {}) for each in pod["spec"]["containers"])
+    return sum(
+        int({**each.get("limits", {}), **each.get("requests", {})}.get(GPU, 0)) for each in found
+    )
+
+
+def _container(pod: Json, state: Json) -> Json:
+    name = pod["spec"]["containers"][0]["name"]
+    return {"name": name, "state": state, "ready": "running" in state}
+
+
+def _ready(status: str) -> Json:
+    return {"type": "Ready", "status": status}
+
+
+def _path(pod: Json) -> str:
+    metadata = pod["metadata"]
+    return paths.pod(metadata["namespace"], metadata["name"])

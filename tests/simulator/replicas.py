@@ -1,0 +1,197 @@
+"""Replicas of the operator: the product's own parts on a simulated machine, and who leads.
+
+Of ``railwright_operator`` all runs as in a process of its own but for three things: the Lease is
+held by decree (its thread blocks on a client of its own), no port listens (launchers call the
+server's handlers), and mappings are computed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import cast
+
+from prometheus_client import CollectorRegistry
+
+from railwright_kube.client import Api
+from railwright_kube.tokens import Bearer
+from railwright_operator import metrics
+from railwright_operator.mapper_process import MapperProcess
+from railwright_operator.settings import Settings
+from railwright_operator.wiring import OperatorParts, Runtime
+from railwright_process import lifecycle
+from railwright_process.messages import RefusedError, Response, refusal
+from railwright_process.server import TICK_S
+from railwright_scheduler.mapping import gang_mapping
+from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
+from simulator.links import ApiLink
+from simulator.tolerance import Given
+from simulator.virtual_loop import VirtualLoop
+
+NAMESPACE = "railwright"
+EPOCH_S = 1_700_000_000.0
+"""The wall clock at the begin of a run."""
+
+
+class _Mapper:
+    """A mapper that answers at once."""
+
+    pid = 0
+    has_ended = False
+
+    async def map_ranks(self, request: MappingRequest) -> MappingResult | None:
+        return gang_mapping.map_ranks(request)
+
+
+@asynccontextmanager
+async def _started(on_end: Callable[[], None]) -> AsyncIterator[MapperProcess]:
+    yield cast("MapperProcess", _Mapper())
+
+
+class Replica:
+    """One process of the operator. ``clock_error_s`` is by how much its wall clock is wrong."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: VirtualLoop,
+        link: ApiLink,
+        *,
+        rng: Random,
+        clock_error_s: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.paused = False
+        self._loop = loop
+        self._link = link
+        self._context = loop.process(name)
+        self._leading, self._lost, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._is_leader = False
+        self._registry = CollectorRegistry()
+        series = metrics.Metrics(self._registry)
+        seeds = iter(range(2**62))
+        first = rng.getrandbits(60)
+        self._api = Api(
+            link,
+            may_write=lambda: self._is_leader,
+            metrics=series.api,
+            clock=loop.time,
+            rng=Random(first),
+        )
+        runtime = Runtime(
+            clock=loop.time,
+            wall_clock=lambda: EPOCH_S + loop.time() + clock_error_s,
+            rng=lambda: Random(first ^ next(seeds)),
+            start_mapper=_started,
+            keep_objects=lambda: None,
+        )
+        self.parts = OperatorParts(
+            self._api,
+            runtime,
+            Settings("launcher", "http://operator", ("", 0), ("", 0), NAMESPACE, name),
+            registry=self._registry,
+            series=series,
+            is_leader=lambda: self._is_leader,
+            mark_hung=lambda *_: None,
+            give_up_lease=lambda: None,
+        )
+        self._routes = self.parts.server.routes()
+        self._task = loop.create_task(self._run(), context=self._context)
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.name} leads={self._is_leader} paused={self.paused}>"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, by itself or by ``crash``."""
+        return self._task.done()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it takes itself for the leader."""
+        return self._is_leader and not self.has_ended
+
+    def seen(self) -> Given:
+        """What each node has for our pods, by its caches."""
+        informers = self.parts.informers
+        return {
+            node.name: {
+                name: amount - informers.pod_index.usage(node.name).foreign.get(name, 0)
+                for name, amount in node.allocatable.items()
+            }
+            for node in informers.nodes.records.values()
+        }
+
+    def lead(self) -> None:
+        """It gets the Lease."""
+        self._is_leader = True
+        self._loop.call_soon(self._leading.set, context=self._context)
+
+    def lose(self) -> None:
+        """It finds out that it has lost the Lease."""
+        self._is_leader = False
+        self._loop.call_soon(self._lost.set, context=self._context)
+
+    async def crash(self) -> None:
+        """End it, wherever it is."""
+        self._is_leader = False
+        self._link.close()
+        self.paused = False
+        await self._loop.kill(self.name)
+
+    def pause(self) -> None:
+        """Stop it as SIGSTOP does."""
+        if not self.paused and not self.has_ended:
+            self.paused = True
+            self._loop.pause(self.name)
+
+    def resume(self) -> None:
+        """It goes on."""
+        if self.paused:
+            self.paused = False
+            self._loop.resume(self.name)
+
+    def expire_watches(self) -> None:
+        """What its watches lost silently is found by the lists that follow."""
+        self._link.expire()
+
+    def post(self, path: str, bearer: Bearer, body: bytes) -> asyncio.Future[Response]:
+        """Deliver a message of a launcher; the future has the response."""
+        answered: asyncio.Future[Response] = self._loop.create_future()
+
+        async def handle() -> None:
+            response = await self._response(path, bearer, body)
+            if not answered.done():
+                answered.set_result(response)
+
+        self._loop.call_soon(
+            lambda: self._loop.create_task(handle(), context=self._context), context=self._context
+        )
+        return answered
+
+    async def _response(self, path: str, bearer: Bearer, body: bytes) -> Response:
+        try:
+            if self.has_ended or not self.parts.server.is_ready():
+                return Response(503, b"{}")
+            found = self._routes[path].act(bearer, body)
+            return found if isinstance(found, Response) else await found
+        except RefusedError as error:
+            return refusal(error)
+
+    async def _run(self) -> int:
+        async with self._api, asyncio.TaskGroup() as tasks:
+            ticking = tasks.create_task(self._tick())
+            work = self.parts.run(self._leading)
+            status = await lifecycle.until_ended(self._stop, self._lost, work)
+            self._is_leader = False
+            ticking.cancel()
+        return status
+
+    async def _tick(self) -> None:
+        """The clock of the server, which runs while it can receive messages."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.parts.server.is_ready():
+                self.parts.received.reception_clock.tick()

@@ -1,0 +1,166 @@
+"""One whole run of the operator: faults for a while, then peace, in which all must settle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from history.rest import check_rest
+from history.stored import Job
+from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.invariants import ViolationError
+from simulator import virtual_loop
+from simulator.disturbances import Disturbances
+from simulator.machines import GPU, gpus_of
+from simulator.simulated_cluster import SimulatedCluster
+from simulator.virtual_loop import VirtualLoop
+
+BUSY_S = 100.0
+ROUND_S = 5.0
+ROUNDS_MAX = 600
+STILL_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run went through: seconds, requests that landed by method, phases that jobs ended in,
+    causes of aborts, and how often what happened."""
+
+    seconds: float
+    requests: Mapping[str, int]
+    phases: Mapping[str, int]
+    causes: Mapping[str, int]
+    events: Mapping[str, int]
+
+
+class RunError(AssertionError):
+    """A run that broke an invariant; the message ends with the last things that happened."""
+
+
+def run(seed: int, *, busy_s: float = BUSY_S) -> Outcome:
+    """Run one seed. Raises RunError."""
+    return virtual_loop.run(lambda loop: _Run(loop, seed).whole(busy_s))
+
+
+class _Run:
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self._seed = seed
+        self._loop = loop
+        self._broken: BaseException | None = None
+        loop.set_exception_handler(self._on_error)
+        self._cluster = SimulatedCluster(loop, seed)
+        self._disturbances = Disturbances(self._cluster, Random(seed ^ 4))
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of the cluster raised: an invariant is broken, or the simulator is."""
+        self._broken = self._broken or context.get("exception") or RuntimeError(str(context))
+
+    async def whole(self, busy_s: float) -> Outcome:
+        cluster = self._cluster
+        try:
+            await self._disturb(busy_s)
+            await self._settle()
+        except (ViolationError, AssertionError) as broken:
+            trace = "\n".join(cluster.trace)
+            raise RunError(f"seed {self._seed}: {broken}\n{trace}") from broken
+        phases = Counter(job.record.phase.value for job in cluster.checker.cluster.jobs.values())
+        return Outcome(
+            self._loop.time(),
+            cluster.requests,
+            phases,
+            Counter(code.value for code in cluster.causes.values()),
+            self._disturbances.counts,
+        )
+
+    async def _disturb(self, busy_s: float) -> None:
+        cluster, disturbances = self._cluster, self._disturbances
+        disturbances.draw_faults(cluster.faults)
+        await disturbances.take_over()
+        while self._loop.time() < busy_s:
+            await asyncio.sleep(disturbances.pause_s())
+            self._check()
+            await disturbances.happen()
+
+    async def _settle(self) -> None:
+        cluster = self._cluster
+        await self._disturbances.end()
+        for replica in [each for each in cluster.replicas if each is not cluster.leader]:
+            await cluster.end_replica(replica)
+        still, before = 0, 0
+        for _ in range(ROUNDS_MAX):
+            if cluster.leader is None:
+                await self._disturbances.take_over()
+            await asyncio.sleep(ROUND_S)
+            self._check()
+            writes = sum(cluster.requests.values()) - cluster.requests["GET"]
+            still = still + 1 if writes == before else 0
+            before = writes
+            if still >= STILL_ROUNDS and not self._unsettled():
+                check_rest(cluster.checker, down=cluster.machines.down)
+                for violation in cluster.checker.trail.violations:
+                    raise ViolationError(str(violation))
+                return
+        raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise ViolationError(repr(self._broken)) from self._broken
+
+    def _unsettled(self) -> list[str]:
+        """What has yet to happen, were nothing to fail."""
+        cluster = self._cluster
+        jobs = {job["metadata"]["uid"]: job for job in cluster.users.jobs}
+        stuck, waiting = list[str](), list[Mapping[str, Any]]()
+        for job in cluster.checker.cluster.jobs.values():
+            phase, spec = job.record.phase, jobs[job.uid]["spec"]
+            if phase in FINAL or (spec.get("suspend") and phase is Phase.SUSPENDED):
+                continue
+            if phase is Phase.QUEUED and not spec.get("suspend"):
+                if not self._names_are_taken(job):
+                    waiting.append(spec)
+            else:
+                stuck.append(f"{job.name} is {phase}")
+            if job.observed != job.generation and phase not in FINAL:
+                stuck.append(f"{job.name} was changed, and its status is of before")
+        if any(self._fits(spec) for spec in waiting) and len(waiting) == 1:
+            stuck.append("a job waits, and enough nodes are free")
+        return stuck
+
+    def _names_are_taken(self, job: Job) -> bool:
+        """Whether pods of an earlier job of its name cannot go, as their nodes are down."""
+        is_taken = job.status.get("reason") == "PodNamesTaken"
+        down = self._cluster.machines.down
+        return is_taken and any(
+            pod.node in down for pod in self._cluster.checker.cluster.pods.values()
+        )
+
+    def _fits(self, spec: Mapping[str, Any]) -> bool:
+        """Whether the ready nodes could hold all pods of a job, largest first, each on the fullest
+        node that holds it and no other of its role."""
+        cluster = self._cluster
+        free = {}
+        for node in cluster.server.objects("/api/v1/nodes"):
+            if node["status"]["conditions"][0]["status"] == "True":
+                free[node["metadata"]["name"]] = int(node["status"]["allocatable"][GPU])
+        for pod in cluster.server.objects("/api/v1/pods"):
+            name, phase = pod["spec"].get("nodeName"), pod["status"].get("phase")
+            if name in free and phase not in ("Succeeded", "Failed"):
+                free[name] -= gpus_of(pod)
+        roles = [(gpus_of({"spec": r["template"]["spec"]}), r["replicas"]) for r in spec["roles"]]
+        for gpus, replicas in sorted(roles, reverse=True):
+            holding = sorted((n for n in free if free[n] >= gpus), key=free.__getitem__)
+            if len(holding) < replicas:
+                return False
+            for name in holding[:replicas]:
+                free[name] -= gpus
+        return True
+
+
+def quiet() -> None:
+    """Log nothing: a run logs each of its thousand faults."""
+    logging.disable(logging.CRITICAL)

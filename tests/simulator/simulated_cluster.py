@@ -1,0 +1,202 @@
+"""The whole simulated cluster of one seed: replicas of the operator, machines, launchers, users.
+
+Every stored change goes to the history checker at once, as if it were read from etcd; beside it
+stands what only this cluster knows: which nodes are dead, and which ranks hang.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection
+from random import Random
+from typing import Any
+
+from history.checker import HistoryChecker
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.invariants import Facts, ViolationError
+from railwright_testbed.history import REGISTRY, Revision
+from railwright_testbed.history import Change as RecordedChange
+from simulator.api_server import ApiRequest, ApiResponse, ApiServer
+from simulator.controllers import Controllers
+from simulator.launchers import Launchers
+from simulator.links import ApiLink, LinkFaults
+from simulator.machines import Machines
+from simulator.replicas import EPOCH_S, Replica
+from simulator.stored_objects import Change
+from simulator.times import timestamp
+from simulator.tolerance import Given, ToleratedRooms
+from simulator.users import Users
+from simulator.virtual_loop import VirtualLoop
+
+OPERATOR, OTHERS = "railwright", "others"
+TRACE_LINES = 80
+REPLICAS_MAX = 3
+CLOCK_ERRORS_S = (0, 0, 0, -400, 60, 1_000, 10**8)
+RECORDED = {"Pod": "pods", "Node": "minions", "Lease": "leases"}
+
+
+class SimulatedCluster:
+    """The cluster of one seed."""
+
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self.loop = loop
+        self.rng = Random(seed)
+        self.faults = LinkFaults()
+        self.server = ApiServer(wall_clock=lambda: EPOCH_S + loop.time())
+        self.server.admission.append(_with_requests)
+        self.server.on_change.append(self._record)
+        self.requests: Counter[str] = Counter()
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.checker = HistoryChecker(_Deletes(self))
+        self._rooms = self.checker.cluster.rooms = ToleratedRooms(self._holders)
+        self.causes: dict[AttemptKey, CauseCode] = {}
+        self._began_s: dict[AttemptKey, float] = {}
+        self._writer = OTHERS
+        self._born = 0
+        self.replicas: list[Replica] = []
+        self.users = Users(self.server, Random(seed ^ 1))
+        self.machines = Machines(
+            loop, self.server, Random(seed ^ 2), on_started=lambda pod: self.launchers.start(pod)
+        )
+        self.controllers = Controllers(loop, self.server, Random(seed ^ 5))
+        self.launchers = Launchers(
+            loop,
+            self.server,
+            lambda: self.machines,
+            Random(seed ^ 3),
+            route=self._route,
+            total_steps=self.users.total_steps,
+        )
+
+    def note(self, line: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.loop.time():8.2f} {line}")
+
+    @property
+    def leader(self) -> Replica | None:
+        """The holder of the Lease, or whoever takes itself for it."""
+        return next((replica for replica in reversed(self.replicas) if replica.is_leader), None)
+
+    def start_replica(self) -> Replica:
+        """Another replica, which does not lead yet."""
+        self._born += 1
+        link = ApiLink(
+            self.loop,
+            self.server,
+            self.faults,
+            Random(self.rng.getrandbits(60)),
+            carry_out=self._carry_out,
+        )
+        replica = Replica(
+            f"replica-{self._born}",
+            self.loop,
+            link,
+            rng=Random(self.rng.getrandbits(60)),
+            clock_error_s=self.rng.choice(CLOCK_ERRORS_S),
+        )
+        link.seen = replica.seen
+        self.replicas.append(replica)
+        return replica
+
+    async def end_replica(self, replica: Replica) -> None:
+        """Crash a replica."""
+        self.replicas.remove(replica)
+        await replica.crash()
+
+    def _route(self) -> Replica | None:
+        """Where a connection to the Service of launchers arrives."""
+        living = [replica for replica in self.replicas if not replica.has_ended]
+        leading = [replica for replica in living if replica.is_leader and not replica.paused]
+        return self.rng.choice(leading or living) if living else None
+
+    def _holders(self, nodes: Collection[str]) -> Facts:
+        """Who holds something of these nodes."""
+        cluster = self.checker.cluster
+        jobs = [e.job_uid for e in cluster.ledger.entries if not set(nodes).isdisjoint(e.nodes)]
+        return cluster.holders(jobs=jobs, nodes=nodes)
+
+    def _carry_out(self, request: ApiRequest, seen: Given) -> ApiResponse:
+        """A request of an operator lands, which it sent when nodes had what is ``seen`` to it."""
+        self._writer, self._rooms.seen = OPERATOR, seen
+        try:
+            response = self.server.answer(request)
+        finally:
+            self._writer, self._rooms.seen = OTHERS, {}
+        self.requests[request.method] += 1
+        if request.method != "GET":
+            self.note(f"{request.method} {request.path} {response.status}")
+        return response
+
+    def _record(self, change: Change) -> None:
+        """Hold the change against the invariants."""
+        kind, found = change.object.resource.kind, change.object.object
+        custom = change.object.resource.custom
+        if not custom and kind not in RECORDED:
+            return
+        place = f"railwright.dev/{change.object.resource.plural}" if custom else RECORDED[kind]
+        time = timestamp(EPOCH_S + self.loop.time())
+        value = None
+        if change.type != "DELETED":
+            managed = [{"manager": self._writer, "time": time}]
+            value = {**found, "metadata": {**found["metadata"], "managedFields": managed}}
+        elif self._writer == OPERATOR:
+            self.note(f"deleted {change.key}")
+        key = f"{REGISTRY}{place}/{change.key}"
+        violations = self.checker.read([Revision(change.version, (RecordedChange(key, value),))])
+        for violation in violations:
+            raise ViolationError(str(violation))
+        if kind == "Ledger":
+            self._check_causes()
+
+    def _check_causes(self) -> None:
+        """I21 and I22: an abort for a dead node or for a hang is true."""
+        for entry in self.checker.cluster.ledger.entries:
+            began_s = self._began_s.setdefault(entry.key, self.loop.time())
+            training = self.launchers.trainings.get(entry.key)
+            if entry.cause is None or entry.key in self.causes:
+                continue
+            self.causes[entry.key] = entry.cause.code
+            hangs = training is not None and training.hung_since_s is not None
+            if entry.cause.code is CauseCode.HUNG and not hangs:
+                raise ViolationError(f"I21: {entry.key} ended as hung, and made steps")
+            living = [n for n in self.machines.names if self._lived_since(n, began_s)]
+            invariants.check_lost(entry, living=living)
+
+    def _lived_since(self, node: str, since_s: float) -> bool:
+        machines = self.machines
+        is_dead = node in machines.down or machines.died_s.get(node, -1.0) >= since_s
+        return not is_dead
+
+
+def _with_requests(verb: str, path: str, found: dict[str, Any]) -> dict[str, Any]:
+    """A pod as the API server completes it: what a container is limited to, it requests."""
+    if verb != "create" or not path.endswith("/pods"):
+        return found
+    containers = [_complete(each) for each in found["spec"]["containers"]]
+    return {**found, "spec": {**found["spec"], "containers": containers}}
+
+
+def _complete(container: dict[str, Any]) -> dict[str, Any]:
+    resources = container.get("resources", {})
+    requests = {**resources.get("limits", {}), **resources.get("requests", {})}
+    return (
+        {**container, "resources": {**resources, "requests": requests}} if requests else container
+    )
+
+
+class _Deletes:
+    """Which deletes of pods were the operator's: those that land while it is the writer."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+
+    def __contains__(self, item: object) -> bool:
+        return self._cluster._writer == OPERATOR
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0

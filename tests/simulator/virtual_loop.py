@@ -1,0 +1,145 @@
+"""An event loop in virtual time: nothing waits, and the same seed gives the same run.
+
+When no callback is ready, the clock jumps to the next timer. There is no file and no socket to wait
+for, and work for a thread is done at once. Callbacks belong to the simulated process in whose
+context they were scheduled; those of a paused process stay where they are until it goes on, as
+after SIGSTOP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
+"""The name of the simulated process that runs; empty for the world around them."""
+
+
+class IdleError(Exception):
+    """Nothing is ready, and no timer is set: what is awaited can never come."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop. Its clock begins at 0 s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._ready = self._queue = _Ready()
+        self._tasks_of: dict[str, set[asyncio.Task[Any]]] = {}
+        self._selector = _Jump(self._advance)
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._now_s
+
+    def process(self, name: str) -> Context:
+        """The context of a new simulated process."""
+        context = copy_context()
+        context.run(PROCESS.set, name)
+        return context
+
+    def pause(self, name: str) -> None:
+        """Run nothing of this process until it goes on."""
+        self._queue.pause(name)
+
+    def resume(self, name: str) -> None:
+        """Run what it missed, in order."""
+        self._queue.resume(name)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task of the process whose context it has, or else of the one that creates it."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        its = self._tasks_of.setdefault((context or copy_context()).get(PROCESS, ""), set())
+        its.add(task)
+        task.add_done_callback(its.discard)
+        return task
+
+    async def kill(self, name: str) -> None:
+        """End a process: no task of it is left."""
+        self.resume(name)
+        while tasks := [*self._tasks_of.get(name, ())]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Task[T]:
+        """Call the function soon, in this thread."""
+
+        async def call() -> T:
+            return func(*args)
+
+        return self.create_task(call())
+
+    def _advance(self, seconds: float | None) -> None:
+        if seconds is None:
+            raise IdleError("no callback is ready, and no timer is set")
+        self._now_s += seconds
+
+    def _process_events(self, event_list: object) -> None:
+        """There is no file to read."""
+
+    def _write_to_self(self) -> None:
+        """The loop is never asleep."""
+
+
+class _Jump:
+    """Instead of a selector: advances the clock by the time that the loop would wait."""
+
+    def __init__(self, advance: Callable[[float | None], None]) -> None:
+        self._advance = advance
+
+    def select(self, timeout: float | None = None) -> list[object]:
+        self._advance(timeout)
+        return []
+
+
+class _Ready(collections.deque[asyncio.Handle]):
+    """The callbacks to run, without those of paused processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: dict[str, list[asyncio.Handle]] = {}
+
+    def append(self, handle: asyncio.Handle, /) -> None:
+        held = self._held.get(_process_of(handle)) if self._held else None
+        if held is None:
+            super().append(handle)
+        else:
+            held.append(handle)
+
+    def pause(self, name: str) -> None:
+        waiting = [*self]
+        self._held.setdefault(name, [])
+        self.clear()
+        self.extend(handle for handle in waiting if _process_of(handle) != name)
+        self._held[name] += [handle for handle in waiting if _process_of(handle) == name]
+
+    def resume(self, name: str) -> None:
+        self.extend(self._held.pop(name, ()))
+
+
+def _process_of(handle: asyncio.Handle) -> str:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    return context.get(PROCESS, "")
+
+
+def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+    """Run this on a new loop, and cancel what is left of it."""
+    loop = VirtualLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main(loop))
