@@ -97,9 +97,10 @@ simulation: $(SETUP) ## the simulator's scenarios
 	@$(PYTEST) tests/simulation
 
 .PHONY: soak
-soak: binaries ## generated objects on an API server, ten million steps of the simulator; an hour
+soak: binaries ## generated objects on an API server, the simulator for millions of steps and requests; 80 minutes
 	@cd tests && ../$(PYTHON) -m fixtures.generated_report --accepted 10000
 	@$(PYTHON) tests/simulation/soak.py
+	@cd tests && ../$(PYTHON) -m simulation.shell_soak
 
 .PHONY: mutants
 mutants: $(SETUP) ## plant each mutant in the code: the simulator or a named test must fail; minutes

@@ -1,0 +1,107 @@
+"""Run the operator over seed after seed on all cores, until its requests are so many, or one seed
+breaks an invariant.
+
+It prints its progress on stderr; the last line on stdout is one JSON object. A seed that broke
+something is printed with what happened, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from simulator import shell_run
+from simulator.shell_run import RunError
+
+SEEDS_A_TASK = 20
+PROGRESS_S = 10.0
+
+
+@dataclass(slots=True)
+class Total:
+    """What some seeds went through together; ``broken`` are the seeds that broke, and how."""
+
+    seeds: int = 0
+    requests: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    broken: dict[int, str] = field(default_factory=dict)
+
+    def add(self, other: Total) -> None:
+        """Both together."""
+        self.seeds += other.seeds
+        self.requests += other.requests
+        self.causes += other.causes
+        self.broken |= other.broken
+
+
+def soak(first: int, count: int) -> Total:
+    """Run so many seeds; none after one that broke."""
+    shell_run.quiet()
+    total = Total()
+    for seed in range(first, first + count):
+        total.seeds += 1
+        try:
+            outcome = shell_run.run(seed)
+        except RunError as broken:
+            total.broken[seed] = str(broken)
+            break
+        total.requests += sum(outcome.requests.values())
+        total.causes += Counter(outcome.causes)
+    return total
+
+
+def soak_all(first: int, requests: int, processes: int) -> Total:
+    """Run seeds from the first on in so many processes; stop at what breaks."""
+    total = Total()
+    started_s = reported_s = time.monotonic()
+    following = first
+    under_way: set[Future[Total]] = set()
+    with ProcessPoolExecutor(processes) as pool:
+        while total.requests < requests and not total.broken:
+            while len(under_way) < 2 * processes:
+                under_way.add(pool.submit(soak, following, SEEDS_A_TASK))
+                following += SEEDS_A_TASK
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                total.add(future.result())
+            now_s = time.monotonic()
+            if now_s - reported_s > PROGRESS_S:
+                reported_s = now_s
+                a_second = total.requests / (now_s - started_s)
+                progress = f"{total.requests:,} of {requests:,} requests, {a_second:,.0f}/s"
+                print(progress, file=sys.stderr, flush=True)
+        pool.shutdown(cancel_futures=True)
+    return total
+
+
+def main() -> int:
+    """Soak as the command line says; 1 when a seed broke."""
+    parser = argparse.ArgumentParser(description="Run the operator in simulated time.")
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--first-seed", type=int, default=1_000_000)
+    options = parser.parse_args()
+    started_s = time.monotonic()
+    total = soak_all(options.first_seed, options.requests, os.cpu_count() or 1)
+    for message in total.broken.values():
+        print(message, file=sys.stderr)
+    seconds = time.monotonic() - started_s
+    figures = {
+        "requests": total.requests,
+        "seeds": total.seeds,
+        "causes": dict(total.causes.most_common()),
+        "violations": len(total.broken),
+        "seconds": round(seconds, 1),
+        "requests_per_second": round(total.requests / seconds),
+    }
+    print(json.dumps(figures))
+    return 1 if total.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
