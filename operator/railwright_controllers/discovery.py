@@ -56,7 +56,8 @@ AGENTS = "agents"
 """The name of the source that all agents are together."""
 
 CAUGHT_UP_S = 300.0
-"""How long controllers that started again wait for the agents that reported before."""
+"""How long controllers that started again wait for the agents that reported before, of nodes that
+are Ready. Agents that were removed never report."""
 
 Labels = Mapping[str, str]
 
@@ -144,7 +145,7 @@ class Discovery:
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self._began_s: float | None = None
-        self._expected = 0
+        self._expected: frozenset[str] = frozenset()
         self._is_caught_up = False
         self._busy_since_s: float | None = None
         self.is_assembled = False
@@ -229,8 +230,8 @@ class Discovery:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the fabric has had the reports of as many agents as reported before the process
-        started, or ``CAUGHT_UP_S`` have passed."""
+        """Whether the fabric has had the reports of all agents that reported before the process
+        started, as NodeHealths say, or ``CAUGHT_UP_S`` have passed."""
         if self._began_s is None:
             return False
         return self._is_caught_up or self._clock() - self._began_s > CAUGHT_UP_S
@@ -296,7 +297,10 @@ class Discovery:
         """Assemble the fabric again if a source changed. If this fails, the last fabric stays, and
         ``problem`` says so."""
         if self._began_s is None:
-            self._began_s, self._expected = self._clock(), self._cache.agents
+            self._began_s = self._clock()
+            self._expected = frozenset(
+                each.name for each in self._healths() if AGENTS in each.content.get("sources", ())
+            )
         configured = self._cache.levels
         if self._stale or self._configured != configured:
             self._stale, self._configured = False, configured
@@ -333,7 +337,8 @@ class Discovery:
             node_uids = {name: node.uid for name, node in nodes.items()}
             self.found = replace(found, node_uids=node_uids, reported=reported)
             self.is_assembled = True
-            self._is_caught_up |= len(reported) >= self._expected
+            ready = {node.name for node in self._nodes.values() if node.ready}
+            self._is_caught_up |= not (self._expected & ready) - reported
         self.refreshed.set()
 
     def _gathered(self) -> None:

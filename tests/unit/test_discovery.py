@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures import observing, reporting
+from fixtures import observing
 from railwright_controllers import discovery
-from railwright_controllers.discovery import AgentSummary, Discovery
+from railwright_controllers.discovery import AGENTS, AgentSummary, Discovery
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_controllers.watch.files import FilesRecord
 from railwright_topology.parts import CPU, DeviceBenchmark, HardwareReport, Kind, Part
@@ -21,7 +21,7 @@ from railwright_topology.sources import hardware_documents, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
-from railwright_watch import cluster_objects
+from railwright_watch.node_healths import HealthRecord
 
 BLOCK, RACK = labels.OWN_LEVELS
 CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"
@@ -52,7 +52,10 @@ class Site4:
     def __init__(self, **labelled: str) -> None:
         self.now_s = 0.0
         self.fabric = FabricCache()
-        self.discovery = Discovery(self.fabric, clock=lambda: self.now_s)
+        self.healths: list[HealthRecord] = []
+        self.discovery = Discovery(
+            self.fabric, healths=lambda: self.healths, clock=lambda: self.now_s
+        )
         self.given: FilesRecord | None = None
         self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
         for name in self.nodes:
@@ -338,27 +341,28 @@ async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
-    """It has caught up once its fabric has the reports of as many agents."""
+    """It has caught up once its fabric has the reports of the same agents; as many others, and
+    those of nodes that are gone or not Ready, make no difference."""
     site = Site4()
-    for reported, expected in ((None, True), ({"nodes": 2, "silent": 0}, False)):
-        site = Site4()
-        raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": reported})
-        site.fabric.change(None, cluster_objects.answered(raw))
-        assert not site.discovery.is_caught_up
-        await site.discovery.refresh()
-        assert site.discovery.is_caught_up is expected
-        site.discovery.due.clear()
-        await site.discovery.receive_report("n0", document(LOOK))
-        await site.gathered()
-        assert site.discovery.is_caught_up is expected
+    for name, sources in (("n0", ["site/x"]), ("n1", [AGENTS]), ("n2", [AGENTS]), ("n9", [AGENTS])):
+        site.healths.append(HealthRecord(name, name, 1, name, content={"sources": sources}))
+    unready = replace(site.nodes["n2"], ready=False)
+    site.discovery.node_changed(site.nodes["n2"], unready)
+    assert not site.discovery.is_caught_up
+    await site.discovery.refresh()
+    site.discovery.due.clear()
+    for name in ("n0", "n3"):
+        await site.discovery.receive_report(name, document(LOOK))
+    await site.gathered()
+    assert not site.discovery.is_caught_up
     site.now_s += discovery.CAUGHT_UP_S
     with pytest.raises(WiringError):
-        await site.discovery.receive_report("n2", "{}")
+        await site.discovery.receive_report("n1", "{}")
     await site.discovery.receive_report("n1", document(LOOK))
     assert not site.discovery.is_caught_up
     await site.gathered()
     assert site.discovery.is_caught_up
-    assert site.discovery.found.reported == {"n0", "n1"}
+    assert site.discovery.found.reported == {"n0", "n1", "n3"}
     # A node that is deleted makes no difference any more.
     site.discovery.node_changed(site.nodes["n1"], None)
     await site.discovery.refresh()
@@ -367,9 +371,7 @@ async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
 
 async def test_new_leader_waits_for_five_minutes_at_most() -> None:
     site = Site4()
-    agents = {"nodes": 2, "silent": 0}
-    raw = reporting.raw_object("default", spec={"levels": []}, status={"agents": agents})
-    site.fabric.change(None, cluster_objects.answered(raw))
+    site.healths.append(HealthRecord("n0", "n0", 1, "n0", content={"sources": [AGENTS]}))
     await site.discovery.refresh()
     assert not site.discovery.is_caught_up
     site.now_s += discovery.CAUGHT_UP_S + 1

@@ -56,15 +56,14 @@ def test_fabric_created_again_outlives_late_deletion() -> None:
 def test_defaults_count_where_nothing_is_configured(raw: Raw | None) -> None:
     """Without a Fabric no node is measured."""
     cache = FabricCache() if raw is None else office.fabric_cache(raw)
-    assert (cache.levels, cache.agents) == ((), 0)
+    assert cache.levels == ()
     assert cache.probing == (Probing(mode="Never") if raw is None else Probing())
 
 
-def test_configuration_and_agents_are_read() -> None:
+def test_configuration_is_read() -> None:
     probing = {"mode": "Always", "maxAgeHours": 24, "uplinks": True}
     spec = {"levels": ["row", "rack"], "probing": probing}
-    agents = {"nodes": 7, "silent": 2}
-    raw = reporting.raw_object("default", spec=spec, status={"agents": agents})
+    raw = reporting.raw_object("default", spec=spec)
     cache = office.fabric_cache(raw)
-    assert (cache.levels, cache.agents) == (("row", "rack"), 7)
+    assert cache.levels == ("row", "rack")
     assert cache.probing == Probing(mode="Always", max_age_hours=24, uplinks=True)

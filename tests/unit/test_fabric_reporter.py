@@ -12,7 +12,7 @@ from fixtures import reporting
 from fixtures.office import FABRIC, FABRIC_STATUS, Office, fabric
 from railwright_api import names, routes
 from railwright_api.fabric import Fabric
-from railwright_controllers.discovery import CAUGHT_UP_S, SILENT_S
+from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S
 from railwright_controllers.report.fabric_reporter import FRESH_S, REPLACED_S
 from railwright_controllers.watch.files import FilesRecord
 from railwright_kube import errors
@@ -306,12 +306,15 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     office.add(reporting.raw_object("default", version=2, status={"agents": agents}))
     for name in ("n0", "n1"):
         office.node(name)
+        office.health(name, sources=[AGENTS])
     assert (await office.report())["agents"] == agents
     await office.discovery.receive_report("n0", EMPTY)
     status = await office.report()
     assert status["agents"] == agents
     second = Office()
     second.add(office.store.objects[FABRIC])
+    second.node("n1")
+    second.health("n1", sources=[AGENTS])
     await second.report()
     assert not second.discovery.is_caught_up
     second.now_s += CAUGHT_UP_S + 1

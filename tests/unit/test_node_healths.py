@@ -56,13 +56,14 @@ CONTENT = {
 class Leader:
     """A leader with two nodes, to which one agent has reported, and what it publishes of them."""
 
-    def __init__(self, store: Store, *, expected: int = 0) -> None:
+    def __init__(self, store: Store) -> None:
         self.store, self.now_s = store, 0.0
         self.healths = office.informers_of(store).healths
         self.nodes: dict[str, NodeRecord] = {}
-        status = {"agents": {"nodes": expected, "silent": 0}}
-        cache = office.fabric_cache(reporting.raw_object("default", status=status))
-        self.discovery = Discovery(cache, clock=lambda: self.now_s)
+        cache = office.fabric_cache(reporting.raw_object("default"))
+        self.discovery = Discovery(
+            cache, healths=lambda: self.healths.records.values(), clock=lambda: self.now_s
+        )
         for name in ("n0", "n1"):
             self.nodes[name] = node = observing.node_record(name)
             self.discovery.node_changed(None, node)
@@ -145,7 +146,7 @@ NOTHING: dict[str, Any] = {"rails": {}, "relative_speeds": {}, "slow": (), "benc
 async def test_new_leader_keeps_health_until_agents_reported(store: Store) -> None:
     """What agents reported to the last leader is lost, and slow is what others are not."""
     await Leader(store).report()
-    leader = Leader(store, expected=2)
+    leader = Leader(store)
     await leader.report(**NOTHING)
     await leader.receive("n0")
     await leader.report(**NOTHING)
@@ -161,13 +162,13 @@ async def test_new_leader_keeps_health_until_agents_reported(store: Store) -> No
 async def test_report_counts_once_it_is_in_the_fabric(store: Store) -> None:
     """Reports are gathered before they are assembled, and some are refused."""
     await Leader(store).report()
-    leader = Leader(store, expected=1)
+    leader = Leader(store)
     await leader.report(**NOTHING)
     for node in ("n0", "n1"):
         await leader.receive(node, is_assembled=False)
     await leader.report(**NOTHING)
     assert leader.content() == CONTENT
-    leader = Leader(store, expected=1)
+    leader = Leader(store)
     with pytest.raises(WiringError):
         await leader.discovery.receive_report("n1", "{}")
     await leader.report(**NOTHING)

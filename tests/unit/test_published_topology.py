@@ -10,7 +10,7 @@ import pytest
 from fixtures.clos import wiring
 from fixtures.office import Office, fabric
 from railwright_controllers import discovery, file_reads
-from railwright_controllers.discovery import CAUGHT_UP_S, SLOW_S
+from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SLOW_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report import fabric as reports
 from railwright_topology import networks
@@ -43,8 +43,9 @@ KEPT = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
 
 
 def with_kept_topology(office: Office) -> None:
-    status = {"agents": {"nodes": 2, "silent": 0}, "topology": KEPT}
-    office.add(fabric("old", version=2, status=status))
+    office.add(fabric("old", version=2, status={"topology": KEPT}))
+    for name in ("n0", "n1"):
+        office.health(name, sources=[AGENTS])
 
 
 async def test_new_leader_keeps_topology_that_agents_take_part_in(
@@ -89,8 +90,7 @@ async def test_new_leader_follows_labels_at_once() -> None:
 
 async def test_first_topology_is_published_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office()
-    status = {"agents": {"nodes": 2, "silent": 0}}
-    office.add(fabric("old", version=2, status=status))
+    office.health("n0", sources=[AGENTS])
     wired(office, monkeypatch)
     (place,) = (await office.report())["topology"]["places"]
     assert place["nodes"] == "n[0-1]"

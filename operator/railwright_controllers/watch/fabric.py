@@ -38,11 +38,6 @@ class FabricCache:
         return tuple(self.spec.get("levels") or ())
 
     @property
-    def agents(self) -> int:
-        """The number of node agents in its status."""
-        return int((self.published.get("agents") or {}).get("nodes", 0))
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """The sources in its status."""
         return tuple(str(each.get("source", "")) for each in self.published.get("sources") or ())
