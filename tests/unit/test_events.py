@@ -59,3 +59,17 @@ async def test_repeated_event_is_posted_once_in_a_while(monkeypatch: pytest.Monk
     assert await posted("c", "a") == ["c"]
     assert await posted("b") == ["b"]
     assert "remembered=2" in repr(desk.events)
+
+
+async def test_events_keep_their_order_when_the_clock_steps_back() -> None:
+    """kubectl describe shows them in the order of their names."""
+    desk = Desk()
+    for number, unix_s in enumerate((2_000.5, 1_000.5, 1_000.5)):
+        desk.events.wall_clock = lambda now_s=unix_s: now_s  # type: ignore[misc]
+        desk.events.add(event(str(number)))
+        await desk.posted()
+    made = [raw for path, raw in desk.store.objects.items() if "/events/" in path]
+    names = [raw["metadata"]["name"] for raw in made]
+    assert names == sorted({*names})
+    times = [raw["eventTime"] for raw in made]
+    assert times[0] > times[1] == times[2]

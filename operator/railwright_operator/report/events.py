@@ -104,29 +104,30 @@ class Events:
                 event = self._waiting.popleft()
                 try:
                     path = paths.events(event.job["namespace"])
-                    await self.api.create(path, _render(event, self.instance, self._time_ns()))
+                    await self.api.create(path, self._render(event))
                 except RequestFailed as error:
                     self.dropped.inc()
                     extra = {"job_uid": event.job["uid"], "error": str(error)}
                     logger.warning("event post failed", extra=extra)
 
-    def _time_ns(self) -> int:
-        """The time, later than that of the last event: it is part of an event's name."""
-        self._posted_ns = max(self._posted_ns + 1, int(self.wall_clock() * 1e9))
-        return self._posted_ns
+    def _render(self, event: JobEvent) -> dict[str, Any]:
+        unix_s = self.wall_clock()
+        # Part of the name, so each is later than the last one.
+        self._posted_ns = max(self._posted_ns + 1, int(unix_s * 1e9))
+        return _render(event, self.instance, unix_s, name_ns=self._posted_ns)
 
     def _pause_s(self) -> float:
         latest_s = self._waiting_since_s + POSTPONED_S_MAX
         return min(self._postponed_until_s, latest_s) - self.clock()
 
 
-def _render(event: JobEvent, instance: str, time_ns: int) -> dict[str, Any]:
-    time = datetime.datetime.fromtimestamp(time_ns // 1000 / 1e6, datetime.UTC)
+def _render(event: JobEvent, instance: str, unix_s: float, *, name_ns: int) -> dict[str, Any]:
+    time = datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         # kubectl describe shows events of this API in the order of their names.
-        "metadata": {"name": f"{event.job['name']}.{time_ns:016x}"},
+        "metadata": {"name": f"{event.job['name']}.{name_ns:016x}"},
         "eventTime": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reportingController": CONTROLLER,
         "reportingInstance": instance,
