@@ -105,6 +105,7 @@ soak: binaries ## generated objects on an API server, the simulator for millions
 .PHONY: mutants
 mutants: $(SETUP) ## plant each mutant in the code: the simulator or a named test must fail; minutes
 	@$(PYTHON) tests/simulation/mutants.py
+	@cd tests && ../$(PYTHON) -m simulation.shell_hunts
 
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes

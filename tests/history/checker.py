@@ -34,7 +34,7 @@ TIMED = frozenset({"agents", "freshness"})
 
 LATE_S = 12
 """A binding that was sent before its abort was written may land so long after it: the deadline of
-a request, and what the clock of a history is coarse by."""
+a request, and what the clock of a history is coarse by. Of a simulated history it may be more."""
 
 
 class HistoryChecker:
@@ -44,13 +44,14 @@ class HistoryChecker:
     ends the wait for the agents that reported before, and makes the freshness due.
     """
 
-    def __init__(self, deletes: Deletes) -> None:
+    def __init__(self, deletes: Deletes, *, late_s: int = LATE_S) -> None:
         self.cluster = Cluster()
         self.trail = Trail()
         self.revisions = 0
         self.number = 0
         self.timed_writes = 0
         self._deletes = deletes
+        self._late_s = late_s
         self._declared = Declared()
         self._key = ""
         self._jobs: set[str] = set()
@@ -181,7 +182,7 @@ class HistoryChecker:
             return
         self.run_check(lambda: invariants.check_bind(self.cluster.ledger, pod, node=pod.node))
         late_s = self.cluster.now_s - self.cluster.aborted_s.get(pod.key, self.cluster.now_s)
-        if entry is not None and entry.state is EntryState.ABORTING and late_s > LATE_S:
+        if entry is not None and entry.state is EntryState.ABORTING and late_s > self._late_s:
             self.find(f"I14: {pod.name} is bound {late_s} s after the abort of its attempt")
 
     def _ledger(self, value: Json | None) -> None:

@@ -167,8 +167,13 @@ def _entry(raw: Json) -> Entry:
 
 
 def _cause(raw: Json) -> Cause:
-    time_s = int(datetime.fromisoformat(raw["time"]).timestamp()) if "time" in raw else 0
-    return Cause(CauseCode(raw["code"]), raw.get("message", ""), time_s=time_s)
+    at_s = time_s(raw["time"]) if "time" in raw else 0
+    return Cause(CauseCode(raw["code"]), raw.get("message", ""), time_s=at_s)
+
+
+def time_s(text: str) -> int:
+    """A time in an object, in whole seconds since the epoch."""
+    return int(datetime.fromisoformat(text).timestamp())
 
 
 def node_names(patterns: Iterable[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from simulator.object_updates import merged
 
 Json = dict[str, Any]
 
-HELD = {"metadata": {"finalizers": ["example.com/held"]}}
+WITH_FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
 CHANGES: list[Json] = [
     {},
     {"metadata": {"labels": {"app": "b"}}},
@@ -164,8 +164,8 @@ def _request(rng: Random, kind: Kind) -> GeneratedRequest:
     path = f"{kind.path}/{name}"
     uid = rng.choice(("", "", "", "current", "current", "other"))
     version = rng.choice(("", "", "", "current", "current", "stale"))
-    held = HELD | {"spec": {"nodeName": kind.node}} if kind.node else HELD
-    any_change = CHANGES if kind.node else [*CHANGES, HELD]
+    held = WITH_FINALIZER | {"spec": {"nodeName": kind.node}} if kind.node else WITH_FINALIZER
+    any_change = CHANGES if kind.node else [*CHANGES, WITH_FINALIZER]
     change = rng.choice([*any_change, *kind.changes, *kind.changes])
     status = rng.choice(kind.statuses or ANY_STATUS)
     match rng.choice((*ACTIONS, *("bind",) * 6) if kind.node else ACTIONS):

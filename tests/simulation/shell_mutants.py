@@ -348,7 +348,7 @@ SHELL_MUTANTS = (
 
 
 @contextmanager
-def _copy(mutant: ShellMutant | None) -> Iterator[Path]:
+def planted_copy(mutant: ShellMutant | None) -> Iterator[Path]:
     """A folder with the packages in it, one of them changed by the mutant."""
     with tempfile.TemporaryDirectory(prefix="railwright-mutant-") as folder:
         ignored = shutil.ignore_patterns("__pycache__")
@@ -361,7 +361,7 @@ def _copy(mutant: ShellMutant | None) -> Iterator[Path]:
 
 def _tested(tests: Iterable[str], mutant: ShellMutant | None) -> tuple[int, str]:
     """How pytest ended with the copy first on the path, and what it printed."""
-    with _copy(mutant) as folder:
+    with planted_copy(mutant) as folder:
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
             cwd=ROOT,

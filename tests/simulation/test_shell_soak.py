@@ -32,4 +32,4 @@ def test_shell_soak_stops_at_a_seed_that_breaks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(LedgerStore, "write", held_only)
     total = shell_soak.soak(1_000, 10)
     assert list(total.broken) == [1_000 + total.seeds - 1]
-    assert "no abort of" in total.broken[1_000 + total.seeds - 1]
+    assert "ViolationError" in total.broken[1_000 + total.seeds - 1]

@@ -295,9 +295,9 @@ class ApiServer:
         stored = self._stored(target)
         pod = stored.object
         for label, field in PRECONDITIONS:
-            wanted, found = sent["metadata"].get(field, ""), pod["metadata"][field]
-            if wanted and wanted != found:
-                raise statuses.failed_precondition(resource, name, label, wanted, found)
+            expected, found = sent["metadata"].get(field, ""), pod["metadata"][field]
+            if expected and expected != found:
+                raise statuses.failed_precondition(resource, name, label, expected, found)
         why = ""
         if "deletionTimestamp" in pod["metadata"]:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -370,10 +370,10 @@ def _delete_options(query: Mapping[str, str]) -> Json:
 
 def _check_preconditions(stored: StoredObject, preconditions: Mapping[str, str]) -> None:
     for label, field in PRECONDITIONS:
-        wanted, found = preconditions.get(field), stored.object["metadata"][field]
-        if wanted is not None and wanted != found:
+        expected, found = preconditions.get(field), stored.object["metadata"][field]
+        if expected is not None and expected != found:
             why = (
-                f"the {label} in the precondition ({wanted}) does not match the {label} in record"
+                f"the {label} in the precondition ({expected}) does not match the {label} in record"
                 f" ({found}). The object might have been {CAUSES[label]}"
             )
             raise statuses.conflict(stored.resource, stored.name, why, kind=stored.resource.kind)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from railwright_kube import paths
+from simulator import emphasis
 from simulator.api_server import ApiServer
 from simulator.launchers import Launchers
 from simulator.links import LinkFaults
@@ -20,9 +21,10 @@ from simulator.users import NAMESPACE
 DEVICES, FOREIGN_DEVICES = 8, 4
 NODES_MAX = 5
 CUT_S_MAX = 500
+STALL_S_MAX = 40
 REFUSED = "no pod of this job is let in"
-PAUSES = (0.2, 0.7, 2.0)
-"""The mean time between two events, in seconds."""
+LEADERLESS_S = 15.0
+"""A standby gets the Lease after this time without a leader, if nothing gave it to it before."""
 
 SOMETIMES = {
     "crash": 3,
@@ -51,6 +53,8 @@ SOMETIMES = {
     "allow": 3,
     "compact": 1,
     "link": 1,
+    "watches stall": 1,
+    "pod touched": 1,
     "cut": 1,
     "heal": 3,
 }
@@ -65,11 +69,13 @@ class Disturbances:
         self._foreign = 0
         self._nodes = 0
         self._refused: dict[str, str] = {}
-        weights = {name: weight * rng.choice((0, 0, 1, 4)) for name, weight in SOMETIMES.items()}
-        weights |= {"job created": rng.choice((4, 12)), "take over": max(1, weights["take over"])}
+        self.emphasis = emphasis.draw(rng, SOMETIMES)
+        weights = self.emphasis.weights
         self._names, self._weights = [*weights], [*weights.values()]
-        self._pause_s = rng.choice(PAUSES)
-        self._blind = rng.choice((0.0, 0.0, 0.5))
+        self._pause_s = rng.choice(self.emphasis.pauses_s)
+        self._blind = rng.choice(self.emphasis.blind)
+        self._led_s = 0.0
+        cluster.users.draw(names=rng.choice(self.emphasis.jobs), steps=self.emphasis.steps)
         cluster.server.admission.append(self._admit)
         for _ in range(2 + rng.randrange(NODES_MAX - 1)):
             self._add_node()
@@ -78,16 +84,7 @@ class Disturbances:
 
     def draw_faults(self, faults: LinkFaults) -> None:
         """How often requests and watches fail in this run."""
-        of_requests, of_watches = (0, 0, 10, 80), (0, 0, 5, 40)
-        faults.delay_s = self._rng.choice((0.01, 0.05, 0.3))
-        faults.unconnected = self._rng.choice(of_requests)
-        faults.lost = self._rng.choice(of_requests)
-        faults.unanswered = self._rng.choice(of_requests)
-        faults.late = self._rng.choice(of_requests)
-        faults.throttled = self._rng.choice(of_requests)
-        faults.cut = self._rng.choice(of_watches)
-        faults.missed = self._rng.choice(of_watches)
-        faults.lagging = self._rng.choice(of_watches)
+        self.emphasis.draw_faults(faults, self._rng)
 
     def pause_s(self) -> float:
         """Until the next event."""
@@ -96,6 +93,12 @@ class Disturbances:
     async def happen(self) -> None:
         """One of the events happens, if it can."""
         event = self._rng.choices(self._names, self._weights)[0]
+        now_s = self._cluster.loop.time()
+        leader = self._cluster.leader
+        if leader is not None and not leader.paused:
+            self._led_s = now_s
+        elif now_s - self._led_s > LEADERLESS_S:
+            event = "take over"
         done = self._act[event]()
         if isinstance(done, Awaitable):
             done = await done
@@ -108,6 +111,7 @@ class Disturbances:
         cluster, machines = self._cluster, self._cluster.machines
         cluster.faults.end()
         self._refused.clear()
+        machines.collected = 1.0
         machines.heal()
         if self._rng.random() < 0.5:
             for name in machines.down:
@@ -206,6 +210,27 @@ class Disturbances:
         pod = self._rng.choice(pods)["metadata"]
         self._request("DELETE", paths.pod(pod["namespace"], pod["name"]))
         return str(pod["name"])
+
+    def _touch_pod(self) -> str:
+        """Somebody annotates a pod."""
+        pods = self._server.objects(paths.PODS)
+        if not pods:
+            return ""
+        pod = self._rng.choice(pods)["metadata"]
+        annotations = {"touched": str(self._cluster.loop.time())}
+        body = {"metadata": {"annotations": annotations}}
+        self._request("PATCH", paths.pod(pod["namespace"], pod["name"]), body)
+        return str(pod["name"])
+
+    def _stall(self) -> str:
+        """The watches of a replica deliver nothing for a while."""
+        replicas = [each for each in self._cluster.replicas if each.is_leader]
+        if not replicas:
+            return ""
+        replica = self._rng.choice(replicas)
+        expires = self._rng.random() < 0.4
+        replica.stall_watches(self._rng.uniform(1, STALL_S_MAX), expires=expires)
+        return replica.name
 
     def _node(self, act: Callable[[str], None]) -> str:
         found = self._cluster.machines.names
@@ -330,6 +355,8 @@ class Disturbances:
             "inflate": lambda: self._choose_job("inflate"),
             "allow": self._allow,
             "compact": self._compact,
+            "watches stall": self._stall,
+            "pod touched": self._touch_pod,
             "link": self._cluster.controllers.change_link,
             "cut": self._cut,
             "heal": self._heal,

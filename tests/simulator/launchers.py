@@ -18,6 +18,7 @@ from simulator.replicas import Replica
 from simulator.statuses import StatusError
 from simulator.training import AttemptKey, Training
 from simulator.virtual_loop import VirtualLoop
+from simulator.world_checks import WorldChecks
 
 Json = Mapping[str, Any]
 Reply = TypeVar("Reply", protocol.Registered, protocol.HeartbeatAnswer, protocol.CommitAnswer)
@@ -43,6 +44,7 @@ class Launchers:
         *,
         route: Callable[[], Replica | None],
         total_steps: Callable[[str], int],
+        checks: WorldChecks,
     ) -> None:
         self._loop = loop
         self._server = server
@@ -50,6 +52,7 @@ class Launchers:
         self._rng = rng
         self._route = route
         self._total_steps = total_steps
+        self._checks = checks
         self._tasks: set[asyncio.Task[None]] = set()
         self.trainings: dict[AttemptKey, Training] = {}
 
@@ -93,6 +96,8 @@ class Launchers:
         try:
             await launcher.run()
         except _RevokedError:
+            if self.runs(pod):
+                self._checks.launcher_stops(training.key)
             launcher.end(EXIT_REVOKED)
 
     async def post(
@@ -113,7 +118,12 @@ class Launchers:
         assert response.status not in (400, 413), f"a wrong message: {response.body!r}"
         if response.status == 409:
             raise _RevokedError(response.body)
-        return protocol.decode(kind, response.body) if response.status == 200 else None
+        if response.status != 200:
+            return None
+        answer = protocol.decode(kind, response.body)
+        if getattr(answer, "order", None) is protocol.Order.CONTINUE:
+            self._checks.launcher_continues(replica, launcher.key)
+        return answer
 
     def check_recorded(self, member: protocol.Member, group: str, step: int) -> None:
         """I26: a granted commit is in the job's status, while its attempt is the newest."""
@@ -165,6 +175,7 @@ class Launcher:
         self._wants_stacks = False
         self._spoken_s = -1.0 * protocol.HEARTBEAT_INTERVAL_S_MAX
         self._interval_s: float = protocol.HEARTBEAT_INTERVAL_S
+        self.key = training.key
         self.node = pod["spec"]["nodeName"]
         self.bearer = Bearer(
             pod["metadata"]["uid"], "default", self.node, (pods.audience(member.job_uid),)

@@ -7,6 +7,7 @@ or lose the Lease. So a request whose client waits no longer may still land.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -94,6 +95,9 @@ class ApiLink:
         self._world: Context = copy_context()
         self._news: dict[asyncio.Event, str] = {}
         self._expired: set[asyncio.Event] = set()
+        self._stalled_until_s = 0.0
+        self._flowing = asyncio.Event()
+        self._expired_version = 0
         self.closed = False
         self.seen: Callable[[], Given] = dict
         server.on_change.append(self._notify)
@@ -112,8 +116,18 @@ class ApiLink:
             self.closed = True
             self._server.on_change.remove(self._notify)
 
+    def stall(self, seconds: float, *, expires: bool) -> None:
+        """Deliver no event of a watch for a while; then go on, or end the watches as expired."""
+        self._stalled_until_s = self._loop.time() + seconds
+        self._flowing.clear()
+        if expires:
+            self._expired.update(self._news)
+
     def expire(self) -> None:
         """End all watches; each has to begin with a list."""
+        self._flowing.set()
+        self._stalled_until_s = 0.0
+        self._expired_version = self._server.version
         self._expired.update(self._news)
         for news in self._news:
             news.set()
@@ -132,8 +146,10 @@ class ApiLink:
             raise NoAnswerError("TimeoutError: ", sent=True) from None
         if isinstance(found, WatchCursor):
             seconds = float((request.query or {}).get("timeoutSeconds", math.inf))
+            begin = int((request.query or {}).get("resourceVersion", 0))
             lines = self._lines(found, request.path, seconds=seconds)
-            yield HttpResponse(200, 0.0, lines, None)
+            is_expired = begin < self._expired_version
+            yield HttpResponse(200, 0.0, _chunk(EXPIRED) if is_expired else lines, None)
         else:
             after_s = 1.0 if found.status == 429 else 0.0
             yield HttpResponse(found.status, after_s, _chunk(found.body), None)
@@ -192,11 +208,13 @@ class ApiLink:
                     return
                 if self._happens(faults.missed):
                     cursor.skip(1)
-                lines = cursor.take(self._rng.randint(1, LINES_MAX))
+                lines = cursor.take(self._rng.choice((1, LINES_MAX)))
                 if lines:
                     yield b"\n".join(lines) + b"\n"
                     if cursor.ended:
                         return
+                    if self._happens(faults.lagging):
+                        await asyncio.sleep(self._rng.uniform(0, LAG_S_MAX))
                     continue
                 if self._loop.time() >= end_s:
                     return
@@ -209,6 +227,10 @@ class ApiLink:
                 await asyncio.sleep(self._delay_s())
                 if self._happens(faults.lagging):
                     await asyncio.sleep(self._rng.uniform(0, LAG_S_MAX))
+                if self._stalled_until_s > self._loop.time():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self._stalled_until_s - self._loop.time()):
+                            await self._flowing.wait()
                 if self._happens(faults.cut):
                     raise NoAnswerError("cut", sent=True)
         finally:

@@ -24,6 +24,9 @@ GPU = "nvidia.com/gpu"
 RENEW_S = 10.0
 GRACE_S = 40.0
 CONTROLLER_S = 5.0
+COLLECTED = 0.4
+"""How often the garbage collector gets to its work when the controllers look."""
+
 NODES = paths.NODES
 KUBELET_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -47,6 +50,7 @@ class Machines:
         self._lost: set[str] = set()
         self.died_s: dict[str, float] = {}
         self.cut_since_s: float | None = None
+        self.collected = COLLECTED
         server.on_change.append(self._changed)
         loop.call_later(CONTROLLER_S, self._control)
 
@@ -242,7 +246,8 @@ class Machines:
         for pod in self._server.objects(paths.PODS):
             if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in names:
                 self._request("DELETE", _path(pod), {"gracePeriodSeconds": 0})
-        self._server.collect_garbage()
+        if self._rng.random() < self.collected:
+            self._server.collect_garbage()
         self._loop.call_later(CONTROLLER_S, self._control)
 
     def _set_ready(self, node: Json, *, is_ready: bool) -> None:

@@ -99,6 +99,7 @@ class Replica:
         )
         self._routes = self.parts.server.routes()
         self._task = loop.create_task(self._run(), context=self._context)
+        self._task.add_done_callback(_raise_error)
 
     def __repr__(self) -> str:
         return f"<Replica {self.name} leads={self._is_leader} paused={self.paused}>"
@@ -153,6 +154,11 @@ class Replica:
             self.paused = False
             self._loop.resume(self.name)
 
+    def stall_watches(self, seconds: float, *, expires: bool) -> None:
+        """Its watches deliver nothing for a while, while its requests are answered. Then they go
+        on, or begin with a list."""
+        self._link.stall(seconds, expires=expires)
+
     def expire_watches(self) -> None:
         """What its watches lost silently is found by the lists that follow."""
         self._link.expire()
@@ -195,3 +201,8 @@ class Replica:
             await asyncio.sleep(TICK_S)
             if self.parts.server.is_ready():
                 self.parts.received.reception_clock.tick()
+
+
+def _raise_error(task: asyncio.Task[int]) -> None:
+    if not task.cancelled():
+        task.result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
 from simulator.disturbances import Disturbances
+from simulator.error_log import errors_end
 from simulator.machines import GPU, gpus_of
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.virtual_loop import VirtualLoop
 
-BUSY_S = 100.0
 ROUND_S = 5.0
 ROUNDS_MAX = 600
 STILL_ROUNDS = 3
@@ -29,22 +28,23 @@ STILL_ROUNDS = 3
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run went through: seconds, requests that landed by method, phases that jobs ended in,
-    causes of aborts, and how often what happened."""
+    causes of aborts, how often what happened, and a digest of all writes and events in order."""
 
     seconds: float
     requests: Mapping[str, int]
     phases: Mapping[str, int]
     causes: Mapping[str, int]
     events: Mapping[str, int]
+    digest: str
 
 
 class RunError(AssertionError):
     """A run that broke an invariant; the message ends with the last things that happened."""
 
 
-def run(seed: int, *, busy_s: float = BUSY_S) -> Outcome:
-    """Run one seed. Raises RunError."""
-    return virtual_loop.run(lambda loop: _Run(loop, seed).whole(busy_s))
+def run(seed: int, *, busy_s: float | None = None) -> Outcome:
+    """Run one seed, with faults for ``busy_s`` or as long as the seed says. Raises RunError."""
+    return virtual_loop.run(lambda loop: _Run(loop, seed).logged(busy_s))
 
 
 class _Run:
@@ -58,16 +58,27 @@ class _Run:
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the cluster raised: an invariant is broken, or the simulator is."""
-        self._broken = self._broken or context.get("exception") or RuntimeError(str(context))
+        self._break(context.get("exception") or RuntimeError(str(context)))
 
-    async def whole(self, busy_s: float) -> Outcome:
+    async def logged(self, busy_s: float | None) -> Outcome:
+        """The whole run; an error that the operator logs breaks it."""
+        with errors_end(self._break):
+            return await self.whole(busy_s)
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = self._broken or error
+
+    async def whole(self, busy_s: float | None) -> Outcome:
         cluster = self._cluster
         try:
-            await self._disturb(busy_s)
+            await self._disturb(busy_s or self._disturbances.emphasis.busy_s)
             await self._settle()
         except (ViolationError, AssertionError) as broken:
             trace = "\n".join(cluster.trace)
             raise RunError(f"seed {self._seed}: {broken}\n{trace}") from broken
+        finally:
+            for replica in cluster.replicas:
+                replica.resume()  # A paused process cannot be cancelled.
         phases = Counter(job.record.phase.value for job in cluster.checker.cluster.jobs.values())
         return Outcome(
             self._loop.time(),
@@ -75,6 +86,7 @@ class _Run:
             phases,
             Counter(code.value for code in cluster.causes.values()),
             self._disturbances.counts,
+            cluster.digest.hexdigest(),
         )
 
     async def _disturb(self, busy_s: float) -> None:
@@ -102,6 +114,8 @@ class _Run:
             before = writes
             if still >= STILL_ROUNDS and not self._unsettled():
                 check_rest(cluster.checker, down=cluster.machines.down)
+                if cluster.leader is not None:
+                    cluster.checks.check_caches(cluster.leader)
                 for violation in cluster.checker.trail.violations:
                     raise ViolationError(str(violation))
                 return
@@ -116,7 +130,7 @@ class _Run:
         cluster = self._cluster
         jobs = {job["metadata"]["uid"]: job for job in cluster.users.jobs}
         stuck, waiting = list[str](), list[Mapping[str, Any]]()
-        for job in cluster.checker.cluster.jobs.values():
+        for job in sorted(cluster.checker.cluster.jobs.values(), key=self._queue_order):
             phase, spec = job.record.phase, jobs[job.uid]["spec"]
             if phase in FINAL or (spec.get("suspend") and phase is Phase.SUSPENDED):
                 continue
@@ -127,21 +141,34 @@ class _Run:
                 stuck.append(f"{job.name} is {phase}")
             if job.observed != job.generation and phase not in FINAL:
                 stuck.append(f"{job.name} was changed, and its status is of before")
-        if any(self._fits(spec) for spec in waiting) and len(waiting) == 1:
+        # Behind one that the ready nodes could hold, others may wait for what it has reserved.
+        first = next((spec for spec in waiting if self._fits(spec, is_empty=True)), None)
+        if first is not None and self._fits(first):
             stuck.append("a job waits, and enough nodes are free")
         return stuck
+
+    def _queue_order(self, job: Job) -> tuple[str, str]:
+        metadata = next(
+            found["metadata"]
+            for found in self._cluster.users.jobs
+            if found["metadata"]["uid"] == job.uid
+        )
+        return metadata["creationTimestamp"], job.uid
 
     def _names_are_taken(self, job: Job) -> bool:
         """Whether pods of an earlier job of its name cannot go, as their nodes are down."""
         is_taken = job.status.get("reason") == "PodNamesTaken"
         down = self._cluster.machines.down
+        name = job.name.partition("/")[2]
+        pods = self._cluster.checker.cluster.pods.values()
         return is_taken and any(
-            pod.node in down for pod in self._cluster.checker.cluster.pods.values()
+            pod.node in down and pod.name.startswith(f"{name}-") and pod.job_uid != job.uid
+            for pod in pods
         )
 
-    def _fits(self, spec: Mapping[str, Any]) -> bool:
+    def _fits(self, spec: Mapping[str, Any], *, is_empty: bool = False) -> bool:
         """Whether the ready nodes could hold all pods of a job, largest first, each on the fullest
-        node that holds it and no other of its role."""
+        node that holds it and no other of its role; or, if the cluster ``is_empty``, could then."""
         cluster = self._cluster
         free = {}
         for node in cluster.server.objects("/api/v1/nodes"):
@@ -149,7 +176,7 @@ class _Run:
                 free[node["metadata"]["name"]] = int(node["status"]["allocatable"][GPU])
         for pod in cluster.server.objects("/api/v1/pods"):
             name, phase = pod["spec"].get("nodeName"), pod["status"].get("phase")
-            if name in free and phase not in ("Succeeded", "Failed"):
+            if name in free and phase not in ("Succeeded", "Failed") and not is_empty:
                 free[name] -= gpus_of(pod)
         roles = [(gpus_of({"spec": r["template"]["spec"]}), r["replicas"]) for r in spec["roles"]]
         for gpus, replicas in sorted(roles, reverse=True):
@@ -159,8 +186,3 @@ class _Run:
             for name in holding[:replicas]:
                 free[name] -= gpus
         return True
-
-
-def quiet() -> None:
-    """Log nothing: a run logs each of its thousand faults."""
-    logging.disable(logging.CRITICAL)

@@ -6,12 +6,16 @@ stands what only this cluster knows: which nodes are dead, and which ranks hang.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections import Counter, deque
 from collections.abc import Collection
+from functools import partial
 from random import Random
 from typing import Any
 
 from history.checker import HistoryChecker
+from railwright_kube import paths
 from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey
@@ -21,7 +25,7 @@ from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
 from simulator.controllers import Controllers
 from simulator.launchers import Launchers
-from simulator.links import ApiLink, LinkFaults
+from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
 from simulator.machines import Machines
 from simulator.replicas import EPOCH_S, Replica
 from simulator.stored_objects import Change
@@ -29,6 +33,7 @@ from simulator.times import timestamp
 from simulator.tolerance import Given, ToleratedRooms
 from simulator.users import Users
 from simulator.virtual_loop import VirtualLoop
+from simulator.world_checks import WorldChecks
 
 OPERATOR, OTHERS = "railwright", "others"
 TRACE_LINES = 80
@@ -48,12 +53,14 @@ class SimulatedCluster:
         self.server.admission.append(_with_requests)
         self.server.on_change.append(self._record)
         self.requests: Counter[str] = Counter()
+        self.digest = hashlib.sha256()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self.checker = HistoryChecker(_Deletes(self))
+        self.checker = HistoryChecker(_Deletes(self), late_s=math.ceil(LATE_S_MAX) + 1)
         self._rooms = self.checker.cluster.rooms = ToleratedRooms(self._holders)
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
-        self._writer = OTHERS
+        self.checks = WorldChecks(self.server, self.checker.cluster)
+        self._writer, self._replica = OTHERS, ""
         self._born = 0
         self.replicas: list[Replica] = []
         self.users = Users(self.server, Random(seed ^ 1))
@@ -68,11 +75,14 @@ class SimulatedCluster:
             Random(seed ^ 3),
             route=self._route,
             total_steps=self.users.total_steps,
+            checks=self.checks,
         )
 
     def note(self, line: str) -> None:
         """Add a line to the trace."""
-        self.trace.append(f"{self.loop.time():8.2f} {line}")
+        timed = f"{self.loop.time():8.2f} {line}"
+        self.trace.append(timed)
+        self.digest.update(f"{timed}\n".encode())
 
     @property
     def leader(self) -> Replica | None:
@@ -87,7 +97,7 @@ class SimulatedCluster:
             self.server,
             self.faults,
             Random(self.rng.getrandbits(60)),
-            carry_out=self._carry_out,
+            carry_out=partial(self._carry_out, f"replica-{self._born}"),
         )
         replica = Replica(
             f"replica-{self._born}",
@@ -117,17 +127,25 @@ class SimulatedCluster:
         jobs = [e.job_uid for e in cluster.ledger.entries if not set(nodes).isdisjoint(e.nodes)]
         return cluster.holders(jobs=jobs, nodes=nodes)
 
-    def _carry_out(self, request: ApiRequest, seen: Given) -> ApiResponse:
-        """A request of an operator lands, which it sent when nodes had what is ``seen`` to it."""
-        self._writer, self._rooms.seen = OPERATOR, seen
+    def _carry_out(self, replica: str, request: ApiRequest, seen: Given) -> ApiResponse:
+        """A request of a replica lands, which it sent when nodes had what is ``seen`` to it."""
+        self._writer, self._replica, self._rooms.seen = OPERATOR, replica, seen
+        deleted = self._pod_at(request.path) if request.method == "DELETE" else {}
         try:
             response = self.server.answer(request)
         finally:
             self._writer, self._rooms.seen = OTHERS, {}
         self.requests[request.method] += 1
         if request.method != "GET":
-            self.note(f"{request.method} {request.path} {response.status}")
+            self.note(f"{replica} {request.method} {request.path} {response.status}")
+        self.checks.request_landed(replica, request, response.status, deleted)
         return response
+
+    def _pod_at(self, path: str) -> dict[str, Any]:
+        """The pod with this path, if it is the path of one that is there."""
+        pods = self.server.objects(paths.PODS)
+        places = ((pod["metadata"], pod) for pod in pods)
+        return next((p for m, p in places if paths.pod(m["namespace"], m["name"]) == path), {})
 
     def _record(self, change: Change) -> None:
         """Hold the change against the invariants."""
@@ -144,11 +162,17 @@ class SimulatedCluster:
         elif self._writer == OPERATOR:
             self.note(f"deleted {change.key}")
         key = f"{REGISTRY}{place}/{change.key}"
+        if kind == "Ledger" and value is not None:
+            self.checks.before_ledger(value, self._replica)
         violations = self.checker.read([Revision(change.version, (RecordedChange(key, value),))])
         for violation in violations:
             raise ViolationError(str(violation))
         if kind == "Ledger":
             self._check_causes()
+        elif kind == "TrainingJob" and value is not None:
+            self.checks.after_status(value)
+        elif kind == "Pod" and change.type == "ADDED" and self._writer == OPERATOR:
+            self.checks.after_create(value or {})
 
     def _check_causes(self) -> None:
         """I21 and I22: an abort for a dead node or for a hang is true."""

@@ -91,10 +91,12 @@ def stale(resource: Resource, name: str) -> StatusError:
 
 
 def failed_precondition(
-    resource: Resource, name: str, field: str, wanted: str, found: str
+    resource: Resource, name: str, field: str, expected: str, found: str
 ) -> StatusError:
     """409: a field has another value in the store, as etcd's layer words it."""
-    why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+    why = (
+        f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+    )
     return conflict(resource, name, why)
 
 

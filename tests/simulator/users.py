@@ -17,7 +17,6 @@ Json = dict[str, Any]
 
 NAMESPACE = "team"
 NAMES = ("a", "b", "c", "d")
-STEPS = (3, 12, 40, 150)
 BACKOFFS = ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
 DEADLINES_S = (None, None, None, 60, 400)
 
@@ -28,15 +27,20 @@ class Users:
     def __init__(self, server: ApiServer, rng: Random) -> None:
         self._server = server
         self._rng = rng
-        self._names = NAMES[: rng.choice((1, 2, len(NAMES)))]
+        self._names: tuple[str, ...] = NAMES
+        self._steps: tuple[int, ...] = (1,)
         self._backoff = rng.choice(BACKOFFS)
         self._has_deadlines = rng.random() < 0.3
         self._has_roles = rng.random() < 0.5
         self.steps: dict[str, int] = {}
 
+    def draw(self, *, names: int, steps: tuple[int, ...]) -> None:
+        """How many names their jobs have, and how many steps they may take."""
+        self._names, self._steps = NAMES[:names], steps
+
     def total_steps(self, job_uid: str) -> int:
         """How many steps the training of a job takes."""
-        return self.steps.setdefault(job_uid, self._rng.choice(STEPS))
+        return self.steps.setdefault(job_uid, self._rng.choice(self._steps))
 
     @property
     def jobs(self) -> list[Json]:

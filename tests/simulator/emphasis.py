@@ -1,0 +1,133 @@
+"""What a run has most of: the kinds of events, how often they happen, and how slow requests are.
+
+A fault shows in combinations: a write lands late after its object was made again, a leader that
+does not know of its successor acts on old caches, or the nodes are cut off while gangs train. A run
+in which all kinds of events are equally frequent reaches few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from simulator.links import LinkFaults
+
+OF_REQUESTS = (0, 0, 10, 80)
+OF_WATCHES = (0, 0, 5, 40)
+DELAYS_S = (0.01, 0.05, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Emphasis:
+    """``weights`` are how often which event happens, ``pauses_s`` mean times between two events,
+    ``busy_s`` how long events happen, ``steps`` how long a job trains, ``jobs`` how many names
+    there are, ``blind`` how often a leader does not find out that it has lost the Lease, and
+    ``late`` and ``lagging`` how many of a thousand requests and deliveries are so."""
+
+    name: str
+    weights: Mapping[str, int]
+    pauses_s: tuple[float, ...] = (0.2, 0.7, 2.0)
+    busy_s: float = 100.0
+    steps: tuple[int, ...] = (3, 12, 40, 150)
+    jobs: tuple[int, ...] = (1, 2, 4)
+    blind: tuple[float, ...] = (0.0, 0.0, 0.5)
+    late: tuple[int, ...] = OF_REQUESTS
+    lagging: tuple[int, ...] = OF_WATCHES
+
+    def draw_faults(self, faults: LinkFaults, rng: Random) -> None:
+        """How often requests and watches fail in this run."""
+        faults.delay_s = rng.choice(DELAYS_S)
+        faults.unconnected = rng.choice(OF_REQUESTS)
+        faults.lost = rng.choice(OF_REQUESTS)
+        faults.unanswered = rng.choice(OF_REQUESTS)
+        faults.late = rng.choice(self.late)
+        faults.throttled = rng.choice(OF_REQUESTS)
+        faults.cut = rng.choice(OF_WATCHES)
+        faults.missed = rng.choice(OF_WATCHES)
+        faults.lagging = rng.choice(self.lagging)
+
+
+REPLACEMENTS = Emphasis(
+    "replacements",
+    {
+        "job created": 8,
+        "job replaced": 8,
+        "job deleted": 1,
+        "pod deleted": 3,
+        "pod touched": 3,
+        "take over": 2,
+        "watches stall": 2,
+        "suspend": 1,
+        "resume job": 2,
+        "refuse": 2,
+        "allow": 1,
+        "node resized": 1,
+        "node removed": 1,
+        "node added": 2,
+        "compact": 1,
+    },
+    pauses_s=(0.7, 2.0, 3.0),
+    jobs=(1, 1, 2),
+    late=(40, 150, 300),
+    lagging=(0, 40, 200),
+)
+LEADERS = Emphasis(
+    "leaders",
+    {
+        "job created": 8,
+        "job replaced": 1,
+        "job deleted": 2,
+        "suspend": 4,
+        "resume job": 6,
+        "take over": 6,
+        "watches stall": 6,
+        "pause": 4,
+        "resume": 6,
+        "lose": 2,
+        "crash": 1,
+        "pod deleted": 2,
+        "pod touched": 2,
+        "refuse": 2,
+        "allow": 1,
+        "compact": 1,
+    },
+    pauses_s=(0.7, 1.5, 3.0),
+    blind=(0.7, 1.0),
+    late=(0, 80, 200),
+    lagging=(0, 40, 200),
+)
+CUTS = Emphasis(
+    "cuts",
+    {
+        "job created": 6,
+        "resume job": 2,
+        "take over": 2,
+        "pause": 1,
+        "resume": 3,
+        "watches stall": 1,
+        "cut": 4,
+        "heal": 2,
+        "node cut": 1,
+        "node up": 3,
+        "node down": 1,
+        "hang": 2,
+        "save": 1,
+        "rank crash": 1,
+        "link": 1,
+    },
+    pauses_s=(4.0, 8.0),
+    busy_s=300.0,
+    steps=(40, 150, 300),
+)
+SPECIAL = (REPLACEMENTS, LEADERS, CUTS)
+
+
+def draw(rng: Random, sometimes: Mapping[str, int]) -> Emphasis:
+    """The emphasis of a run: in a quarter of all runs, all kinds of events."""
+    found = rng.choice((None, *SPECIAL))
+    if found is not None:
+        return found
+    weights = {name: weight * rng.choice((0, 0, 1, 4)) for name, weight in sometimes.items()}
+    weights |= {"job created": rng.choice((4, 12)), "take over": max(1, weights["take over"])}
+    return Emphasis("all", weights)
