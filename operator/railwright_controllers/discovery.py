@@ -56,8 +56,11 @@ AGENTS = "agents"
 """The name of the source that all agents are together."""
 
 CAUGHT_UP_S = 300.0
-"""How long controllers that started again wait for the agents that reported before, of nodes that
-are Ready. Agents that were removed never report."""
+"""How long controllers that started again wait for the agents that reported before: agents that
+were removed never report."""
+
+STARTING_S = 60.0
+"""How long they wait for the agents of nodes that are not Ready, which may just be starting."""
 
 Labels = Mapping[str, str]
 
@@ -146,7 +149,6 @@ class Discovery:
         self._stale = True
         self._began_s: float | None = None
         self._expected: frozenset[str] = frozenset()
-        self._is_caught_up = False
         self._busy_since_s: float | None = None
         self.is_assembled = False
         self.found = FabricState(Fabric())
@@ -230,11 +232,19 @@ class Discovery:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the fabric has had the reports of all agents that reported before the process
-        started, as NodeHealths say, or ``CAUGHT_UP_S`` have passed."""
+        """Whether the fabric has the reports of all agents that reported before the process
+        started, according to the sources of NodeHealths. Those of nodes that are gone or not Ready
+        do not count, and after ``CAUGHT_UP_S`` none does."""
         if self._began_s is None:
             return False
-        return self._is_caught_up or self._clock() - self._began_s > CAUGHT_UP_S
+        age_s = self._clock() - self._began_s
+        awaited = {
+            node.name
+            for node in self._nodes.values()
+            if node.name in self._expected and (node.ready or age_s <= STARTING_S)
+        }
+        has_all = self.is_assembled and awaited <= self.found.reported
+        return has_all or age_s > CAUGHT_UP_S
 
     def unread_files(self) -> tuple[str, ...]:
         """The files that were invalid when this process started, and still are, if a source that
@@ -337,8 +347,6 @@ class Discovery:
             node_uids = {name: node.uid for name, node in nodes.items()}
             self.found = replace(found, node_uids=node_uids, reported=reported)
             self.is_assembled = True
-            ready = {node.name for node in self._nodes.values() if node.ready}
-            self._is_caught_up |= not (self._expected & ready) - reported
         self.refreshed.set()
 
     def _gathered(self) -> None:

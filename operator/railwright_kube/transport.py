@@ -119,7 +119,6 @@ class HttpTransport:
         )
         async with session as self._session:
             yield
-        self._session = None
 
     @asynccontextmanager
     async def exchange(
@@ -154,7 +153,8 @@ class HttpTransport:
             raise NoAnswerError(f"{type(error).__name__}: {error}", sent=True) from error
 
     async def renew_token(self, refused: str | None) -> None:
-        """The next refused request reads them again."""
+        """Read the credentials again. After a failure the next refused request tries it again.
+        Raises CredentialsError."""
         async with self._token_lock:
             if self._token == refused and refused is not None:
                 self._token = await asyncio.to_thread(connection.token, self._kubeconfig)

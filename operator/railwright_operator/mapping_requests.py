@@ -17,7 +17,6 @@ from random import Random
 from typing import Protocol
 
 from railwright_kube import backoff
-from railwright_operator import mapper_process
 from railwright_operator.mapper_process import MapperError, MapperProcess
 from railwright_operator.metrics import MappingMetrics
 from railwright_scheduler.policy.mappings import WAIT_S, Outcome, RequestedMapping, Unmapped
@@ -60,7 +59,7 @@ class MappingRequests:
         clock: Callable[[], float],
         wake: Callable[[], None],
         rng: Random,
-        start: Start = mapper_process.started,
+        start: Start,
     ) -> None:
         self._metrics = metrics
         self._clock = clock

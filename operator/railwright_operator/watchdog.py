@@ -32,8 +32,8 @@ CHECK_S = 0.5
 CHECKS_MAX = int(CYCLE_DEADLINE_S / CHECK_S)
 CHECKS_OF_ONE_JOB = CHECKS_MAX // 2
 LAST_RESORT_S = 8.0
-"""How long after the deadline the kernel's timer goes off: the mark and the release of
-the Lease are two requests with a deadline of two seconds each."""
+"""How long after the deadline the kernel's timer goes off: the mark takes two requests, and the
+release of the Lease follows, each with a deadline of two seconds."""
 
 EXIT_CODE = 1
 STDERR = 2

@@ -24,6 +24,8 @@ Numbers are those of the design.
     I25  a job is DeadlineExceeded once it was active for so long, and not before
     I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
     I26  a group resumes from what it committed while an attempt was live (checkpoint_commits)
+    I27  no launcher has to stop while its attempt is live and not revoked
+    I28  a leader that deletes pods of an attempt lets none of its launchers go on
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 makes no requests, depend on time, as does that no job outlives its deadline: the simulator's last

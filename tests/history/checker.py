@@ -27,7 +27,7 @@ Deletes = Collection[tuple[str, int]]
 """Our deletes of pods that landed, by the pod's key and the revision they made."""
 
 BOUND_S = 60
-"""How long a gang may be bound in part."""
+"""How long a gang may be bound in part while a leader is there."""
 
 TIMED = frozenset({"agents", "freshness"})
 """The fields of the Fabric that change with time alone."""
@@ -44,7 +44,7 @@ class HistoryChecker:
     ends the wait for the agents that reported before, and makes the freshness due.
     """
 
-    def __init__(self, deletes: Deletes, *, late_s: int = LATE_S) -> None:
+    def __init__(self, deletes: Deletes, *, late_s: int = LATE_S, bound_s: int = BOUND_S) -> None:
         self.cluster = Cluster()
         self.trail = Trail()
         self.revisions = 0
@@ -52,6 +52,7 @@ class HistoryChecker:
         self.timed_writes = 0
         self._deletes = deletes
         self._late_s = late_s
+        self._bound_s = bound_s
         self._declared = Declared()
         self._key = ""
         self._jobs: set[str] = set()
@@ -72,8 +73,8 @@ class HistoryChecker:
             self._change(change)
         facts = self.cluster.facts(jobs=self._jobs, nodes=self._charged)
         self.run_check(lambda: invariants.check(facts))
-        for key in self.cluster.overdue(BOUND_S):
-            self.find(f"I2: {key} is bound in part for more than {BOUND_S} s, and was never whole")
+        for key in self.cluster.overdue(self._bound_s):
+            self.find(f"I2: {key} was bound in part for {self._bound_s} s, and never whole")
 
     def find(self, finding: str) -> None:
         """Report this, unless a test declared it."""

@@ -10,13 +10,15 @@ from history.checker import HistoryChecker
 from history.cluster import Cluster
 from history.stored import Job
 from railwright_scheduler import invariants
+from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 
 STANDING = FINAL | {Phase.QUEUED, Phase.SUSPENDED}
 
 
 def check_rest(checker: HistoryChecker, *, down: Collection[str] = ()) -> None:
-    """I5, I12 and I13, of the last revision. What is on nodes that are ``down`` cannot go."""
+    """I5, I12 and I13, of the last revision. Pods on nodes that are ``down`` cannot go,
+    and their aborts stay."""
     for finding in (
         *_in_flight(checker.cluster, down),
         *_orphans(checker.cluster),
@@ -34,7 +36,7 @@ def check_rest(checker: HistoryChecker, *, down: Collection[str] = ()) -> None:
 def _in_flight(cluster: Cluster, down: Collection[str]) -> Iterator[str]:
     stuck = {pod.key for pod in cluster.pods.values() if pod.node in down}
     for entry in cluster.ledger.entries:
-        if entry.key in stuck:
+        if entry.state is EntryState.ABORTING and entry.key in stuck:
             continue
         name = f"{entry.namespace}/{entry.job_name}"
         yield f"I5: attempt {entry.attempt} of {name} is {entry.state} for ever"

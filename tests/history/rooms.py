@@ -57,6 +57,10 @@ class Rooms:
             self._guests[key] = before if before is not None and same else guest
             self._guests_of.setdefault(guest.node, set()).add(key)
 
+    def guest(self, key: str) -> Guest | None:
+        """What the pod of others with this key takes; None if that is nothing."""
+        return self._guests.get(key)
+
     def left(self, name: str) -> Amounts:
         """What this node has now beside the pods of others; nothing of one that is unknown."""
         left = dict(self._nodes.get(name, _Node()).has)

@@ -1,4 +1,4 @@
-"""Mutants of the operator that its simulation catches, each with a seed that catches it.
+"""Mutants that the simulation of the operator catches, each with a seed that catches it.
 
 A mutant replaces text in one file of a package. It is planted in a copy of the packages that comes
 first on the path of a process of its own, which runs the seed. It is caught if that run breaks an
@@ -13,14 +13,14 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from simulation.planted import KUBE, PlantError, ShellMutant
+from simulation.planted import KUBE, SCHEDULER, PlantError, ShellMutant
 from simulation.shell_mutants import DEADLINE_S, ROOT, planted_copy
 from simulator import shell_run
 from simulator.shell_run import RunError
 
 TEST = "tests/simulation/test_shell_runs.py::test_mutant_is_caught_by_its_seed"
-SOUND, BROKEN = 0, 3
-"""How a process ends whose run held every invariant, or broke one; anything else is a crash."""
+SOUND, BROKEN, FAILED = 0, 3, 4
+"""How a process ends whose run held every invariant, broke one, or ended with another error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class Hunt:
 
     mutant: ShellMutant
     seed: int
+
+
+def _core(name: str, file: str, old: str, new: str, seed: int) -> Hunt:
+    """A mutant of the scheduler."""
+    return Hunt(ShellMutant(name, file, old, new, TEST, package=SCHEDULER), seed)
 
 
 STARTS_FIRST = """\
@@ -62,7 +67,7 @@ HUNTS = (
             STARTS_FIRST,
             TEST,
         ),
-        1000,
+        1001,
     ),
     Hunt(
         ShellMutant(
@@ -72,7 +77,7 @@ HUNTS = (
             "pass",
             TEST,
         ),
-        1001,
+        1000,
     ),
     Hunt(
         ShellMutant(
@@ -82,7 +87,7 @@ HUNTS = (
             "                continue\n",
             TEST,
         ),
-        1000,
+        1003,
     ),
     Hunt(
         ShellMutant(
@@ -112,13 +117,13 @@ HUNTS = (
             'resource_version="")',
             TEST,
         ),
-        1000,
+        1001,
     ),
     Hunt(
         ShellMutant(
             "a list drops no record", "reflector.py", DROPS_MISSING, "", TEST, package=KUBE
         ),
-        1005,
+        1000,
     ),
     Hunt(
         ShellMutant(
@@ -129,7 +134,7 @@ HUNTS = (
             TEST,
             package=KUBE,
         ),
-        1005,
+        1003,
     ),
     Hunt(
         ShellMutant(
@@ -139,7 +144,7 @@ HUNTS = (
             "",
             TEST,
         ),
-        1000,
+        1006,
     ),
     Hunt(
         ShellMutant(
@@ -149,7 +154,50 @@ HUNTS = (
             "steps=None,",
             TEST,
         ),
+        1011,
+    ),
+    _core(
+        "foreign pods are not counted",
+        "usage.py",
+        "others = add_amounts({}, foreign)",
+        "others: dict[str, int] = {}",
+        1009,
+    ),
+    _core(
+        "a commit ends when some pods are bound",
+        "attempt/gang.py",
+        "all(pod.node for pod in seen.pods)",
+        "any(pod.node for pod in seen.pods)",
+        1007,
+    ),
+    _core(
+        "a commit ends before it is recorded",
+        "attempt/gang.py",
+        "settled = seen.recorded_attempt >= entry.attempt",
+        "settled = True",
+        1003,
+    ),
+    _core(
+        "an abort ends before it is recorded",
+        "attempt/gang.py",
+        "recorded = seen.recorded_end >= entry.attempt",
+        "recorded = True",
+        1002,
+    ),
+    _core("the Placement is skipped", "attempt/gang.py", "if not seen.placed:", "if False:", 1000),
+    _core(
+        "an attempt begins beside a live one",
+        "pending.py",
+        "seen.suspend or seen.record.live or seen.record",
+        "seen.suspend or seen.record",
         1000,
+    ),
+    _core(
+        "a job that ended starts again",
+        "pending.py",
+        " or seen.record.phase in FINAL)",
+        ")",
+        1001,
     ),
 )
 
@@ -202,7 +250,7 @@ def main() -> int:
         print(shell_run.run(int(sys.argv[2])).digest)
     except RunError as broken:
         print(broken)
-        return BROKEN
+        return BROKEN if broken.is_violation else FAILED
     return SOUND
 
 

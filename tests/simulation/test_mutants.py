@@ -8,6 +8,7 @@ from railwright_scheduler.attempt import gang
 from simulation.kept import kept_seeds
 from simulation.mutants import MUTANTS, Mutant, hunt
 from simulation.planted import ShellMutant
+from simulation.shell_hunts import HUNTS
 from simulation.shell_mutants import FOLDERS, ROOT, SHELL_MUTANTS, is_assertion
 
 SEEDS = (*range(10), *kept_seeds())
@@ -18,7 +19,10 @@ def test_a_mutant_breaks_an_invariant(mutant: Mutant) -> None:
     assert hunt(mutant, SEEDS) is not None
 
 
-@pytest.mark.parametrize("mutant", SHELL_MUTANTS, ids=lambda mutant: mutant.name)
+PLANTED = (*SHELL_MUTANTS, *(hunt.mutant for hunt in HUNTS))
+
+
+@pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
 def test_planted_mutant_finds_its_line_and_its_test(mutant: ShellMutant) -> None:
     """A rename in the product or in a test must not leave a mutant that cannot be planted."""
     file = ROOT / FOLDERS[mutant.package] / mutant.package / mutant.file

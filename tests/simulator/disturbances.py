@@ -79,12 +79,14 @@ class Disturbances:
         cluster.server.admission.append(self._admit)
         for _ in range(2 + rng.randrange(NODES_MAX - 1)):
             self._add_node()
+        self.loses_events = False
         self.counts: dict[str, int] = {}
         self._act = self._events()
 
     def draw_faults(self, faults: LinkFaults) -> None:
         """How often requests and watches fail in this run."""
         self.emphasis.draw_faults(faults, self._rng)
+        self.loses_events = faults.missed > 0
 
     def pause_s(self) -> float:
         """Until the next event."""
@@ -123,8 +125,11 @@ class Disturbances:
             machines.end(pod, exit_code=0)
 
     def _add_node(self) -> str:
-        name = f"n{self._nodes}"
-        self._nodes += 1
+        """A new node joins, or one that was removed, again."""
+        there = self._cluster.machines.names
+        missing = [name for at in range(self._nodes) if (name := f"n{at}") not in there]
+        name = self._rng.choice([*missing, f"n{self._nodes}"])
+        self._nodes += name not in missing
         self._cluster.machines.add(name, gpus=DEVICES)
         return name
 
@@ -166,6 +171,7 @@ class Disturbances:
             if self._rng.random() >= self._blind:
                 before.lose()
         replica.lead()
+        cluster.holder = replica
         return replica.name
 
     def _lose(self) -> str:
@@ -173,8 +179,9 @@ class Disturbances:
         leading = [each for each in self._cluster.replicas if each.is_leader]
         if len(leading) < 2:
             return ""
-        leading[0].lose()
-        return leading[0].name
+        blind = next(each for each in leading if each is not self._cluster.leader)
+        blind.lose()
+        return blind.name
 
     def _rank_crash(self) -> str:
         training = self._training()

@@ -14,14 +14,15 @@ from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import orjson
 
 from railwright_kube import paths
 from railwright_kube.transport import HttpRequest, HttpResponse, NoAnswerError
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
+from simulator.deliveries import Deliveries
 from simulator.stored_objects import Change
-from simulator.tolerance import Given
 from simulator.virtual_loop import VirtualLoop
 from simulator.watches import WatchCursor
 
@@ -83,10 +84,10 @@ class ApiLink:
         faults: LinkFaults,
         rng: Random,
         *,
-        carry_out: Callable[[ApiRequest, Given], ApiResponse],
+        carry_out: Callable[[ApiRequest, int], ApiResponse],
     ) -> None:
-        """``carry_out`` has the server answer a request of this process, which was sent when nodes
-        had what is ``seen`` to it."""
+        """``carry_out`` has the server answer a request of this process, which was sent when it
+        could know nodes and pods up to a version."""
         self._loop = loop
         self._server = server
         self._faults = faults
@@ -99,7 +100,7 @@ class ApiLink:
         self._flowing = asyncio.Event()
         self._expired_version = 0
         self.closed = False
-        self.seen: Callable[[], Given] = dict
+        self._deliveries = Deliveries(loop.time)
         server.on_change.append(self._notify)
 
     @asynccontextmanager
@@ -161,14 +162,14 @@ class ApiLink:
         self, request: ApiRequest, answered: asyncio.Future[ApiResponse | WatchCursor]
     ) -> None:
         faults, forward_s, back_s = self._faults, self._delay_s(), self._delay_s()
-        seen = self.seen() if request.method in ("PUT", "POST") else {}
+        known_version = self._deliveries.known_version()
         if self.closed or self._happens(faults.unconnected):
             self._later(forward_s, _fail, answered, NoAnswerError("not connected", sent=False))
             return
         if self._happens(faults.lost):
             self._later(forward_s, _fail, answered, NoAnswerError("lost", sent=True))
             if self._happens(500):
-                self._later(self._rng.uniform(0, LATE_S_MAX), self._land, request, seen)
+                self._later(self._rng.uniform(0, LATE_S_MAX), self._land, request, known_version)
             return
         if self._happens(faults.late):
             forward_s = self._rng.uniform(0, LATE_S_MAX)
@@ -178,20 +179,44 @@ class ApiLink:
             if throttled:
                 self._later(back_s, _resolve, answered, _refused(throttled))
                 return
-            found = self._land(request, seen)
+            version = self._server.version
+            found = self._land(request, known_version)
             if self._happens(faults.unanswered):
-                self._later(back_s, _fail, answered, NoAnswerError("reset", sent=True))
+                self._lose_answer(answered, back_s)
+                return
+            if isinstance(found, ApiResponse) and request.method == "GET":
+                self._later(back_s, self._deliver, answered, request, found, version)
             else:
                 self._later(back_s, _resolve, answered, found)
 
         self._later(forward_s, arrive)
 
-    def _land(self, request: ApiRequest, seen: Given) -> ApiResponse | WatchCursor:
+    def _lose_answer(self, answered: asyncio.Future[Any], back_s: float) -> None:
+        """The answer to a request that landed is lost: the connection is reset, or a proxy or the
+        server gives up."""
+        status = self._rng.choice((0, 500, 504))
+        if status:
+            self._later(back_s, _resolve, answered, _refused(status))
+        else:
+            self._later(back_s, _fail, answered, NoAnswerError("reset", sent=True))
+
+    def _deliver(
+        self,
+        answered: asyncio.Future[Any],
+        request: ApiRequest,
+        response: ApiResponse,
+        version: int,
+    ) -> None:
+        if not answered.done():
+            self._deliveries.listed(request, response, version=version)
+        _resolve(answered, response)
+
+    def _land(self, request: ApiRequest, known_version: int) -> ApiResponse | WatchCursor:
         if request.path == paths.SIGNING_KEYS:
             return ApiResponse(200, orjson.dumps(SIGNING_KEYS))
         if request.query.get("watch"):
             return self._server.watch(request)
-        return self._carry_out(request, seen)
+        return self._carry_out(request, known_version)
 
     async def _lines(
         self, cursor: WatchCursor, path: str, *, seconds: float
@@ -208,8 +233,10 @@ class ApiLink:
                     return
                 if self._happens(faults.missed):
                     cursor.skip(1)
+                    self._deliveries.lost(path)
                 lines = cursor.take(self._rng.choice((1, LINES_MAX)))
                 if lines:
+                    self._deliveries.watched(path, cursor.version)
                     yield b"\n".join(lines) + b"\n"
                     if cursor.ended:
                         return
@@ -222,6 +249,7 @@ class ApiLink:
                     async with asyncio.timeout(min(BOOKMARK_S, end_s - self._loop.time())):
                         await news.wait()
                 except TimeoutError:
+                    self._deliveries.watched(path, self._server.version)
                     yield cursor.bookmark() + b"\n"
                     continue
                 await asyncio.sleep(self._delay_s())

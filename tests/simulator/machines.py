@@ -6,7 +6,7 @@ goes on with what runs there, while neither reaches the control plane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any
 
@@ -48,6 +48,7 @@ class Machines:
         self._on_started = on_started
         self._down_since_s: dict[str, float] = {}
         self._lost: set[str] = set()
+        self._running: dict[str, str] = {}
         self.died_s: dict[str, float] = {}
         self.cut_since_s: float | None = None
         self.collected = COLLECTED
@@ -78,6 +79,7 @@ class Machines:
     def remove(self, name: str) -> None:
         """A node is deleted; what runs there is lost with it."""
         self.died_s[name] = self._loop.time()
+        self._kill_all(name)
         self._request("DELETE", f"{NODES}/{name}")
         self._request("DELETE", f"{KUBELET_LEASES}/{name}")
 
@@ -114,6 +116,8 @@ class Machines:
         self.died_s[name] = self._loop.time()
         is_rebooted = name in self._lost
         self._lost.discard(name)
+        if is_rebooted:
+            self._kill_all(name)
         for pod in self._pods_on(name):
             if is_rebooted and pod["status"].get("phase") == "Running":
                 self.end(pod, exit_code=None)
@@ -136,13 +140,13 @@ class Machines:
         return [*self._down_since_s]
 
     def holds_running(self, pod: Json) -> bool:
-        """Whether the containers of this very pod run."""
-        held = self._held(pod)
-        is_running = held is not None and held["status"].get("phase") == "Running"
-        return is_running and self.is_up(pod["spec"]["nodeName"])
+        """Whether the containers of this very pod run. They outlive the pod on a node that the
+        control plane does not reach."""
+        return pod["metadata"]["uid"] in self._running and self.is_up(pod["spec"]["nodeName"])
 
     def end(self, pod: Json, *, exit_code: int | None) -> None:
         """The containers of a pod have ended; without an exit code, their node lost them."""
+        self._running.pop(pod["metadata"]["uid"], None)
         held = self._held(pod)
         if held is None or held["status"].get("phase") != "Running":
             return
@@ -155,16 +159,29 @@ class Machines:
     def _changed(self, change: Change) -> None:
         """Kubelets act on what changes about their pods."""
         pod = change.object.object
-        if change.object.resource.kind != "Pod" or change.type == "DELETED":
+        if change.object.resource.kind != "Pod" or not pod["spec"].get("nodeName"):
             return
-        if not pod["spec"].get("nodeName"):
-            return
-        if "deletionTimestamp" in pod["metadata"]:
+        if change.type == "DELETED":
+            self._later(0.1, 2.0, self._kill, pod)
+        elif "deletionTimestamp" in pod["metadata"]:
             self._later(0.2, 4.0, self._remove, pod)
         elif pod["status"].get("phase") == "Pending":
             self._later(0.1, 4.0, self._start, pod)
 
+    def _kill(self, pod: Json) -> None:
+        """The kubelet ends the containers of a pod that is gone."""
+        if self._acts(pod["spec"]["nodeName"]):
+            self._running.pop(pod["metadata"]["uid"], None)
+
+    def _kill_all(self, name: str, *, but: Collection[str] = ()) -> None:
+        """No container of this node runs any more, but those of some pods."""
+        for uid in [uid for uid, node in self._running.items() if node == name]:
+            if uid not in but:
+                del self._running[uid]
+
     def _catch_up(self, name: str) -> None:
+        if self._acts(name):
+            self._kill_all(name, but=[pod["metadata"]["uid"] for pod in self._pods_on(name)])
         for pod in self._pods_on(name):
             if "deletionTimestamp" in pod["metadata"]:
                 self._later(0.2, 4.0, self._remove, pod)
@@ -185,6 +202,7 @@ class Machines:
         status: dict[str, Any] = {"phase": "Running", "podIP": address}
         status["containerStatuses"] = [_container(held, running)]
         status["conditions"] = [*held["status"].get("conditions", ()), _ready("True")]
+        self._running[held["metadata"]["uid"]] = node
         self._patch_status(held, status)
         held = self._held(pod)
         if held is not None:
@@ -193,6 +211,7 @@ class Machines:
     def _remove(self, pod: Json) -> None:
         held = self._held(pod)
         if held is not None and self._acts(pod["spec"]["nodeName"]):
+            self._running.pop(pod["metadata"]["uid"], None)
             self._request("DELETE", _path(held), {"gracePeriodSeconds": 0})
 
     def _acts(self, node: str) -> bool:

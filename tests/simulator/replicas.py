@@ -27,10 +27,12 @@ from railwright_process.server import TICK_S
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
 from simulator.links import ApiLink
-from simulator.tolerance import Given
 from simulator.virtual_loop import VirtualLoop
 
 NAMESPACE = "railwright"
+SHORT_S, LONG_S, LONG_SHARE = 0.0002, 0.05, 0.01
+"""What passes between two readings of a clock, mostly and in a share of all cases."""
+
 EPOCH_S = 1_700_000_000.0
 """The wall clock at the begin of a run."""
 
@@ -48,6 +50,22 @@ class _Mapper:
 @asynccontextmanager
 async def _started(on_end: Callable[[], None]) -> AsyncIterator[MapperProcess]:
     yield cast("MapperProcess", _Mapper())
+
+
+class _Clock:
+    """The monotonic clock of one process. It goes on while the process computes, now and then by
+    more than the slice of time after which it lets others run."""
+
+    def __init__(self, loop: VirtualLoop, rng: Random) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._booted_s = rng.uniform(0, 1e6)
+        self._now_s = 0.0
+
+    def __call__(self) -> float:
+        took_s = LONG_S if self._rng.random() < LONG_SHARE else SHORT_S
+        self._now_s = max(self._now_s + took_s, self._loop.time())
+        return self._booted_s + self._now_s
 
 
 class Replica:
@@ -73,17 +91,18 @@ class Replica:
         series = metrics.Metrics(self._registry)
         seeds = iter(range(2**62))
         first = rng.getrandbits(60)
+        clock = _Clock(loop, Random(f"{first} clock"))
         self._api = Api(
             link,
             may_write=lambda: self._is_leader,
             metrics=series.api,
-            clock=loop.time,
-            rng=Random(first),
+            clock=clock,
+            rng=Random(f"{first} api"),
         )
         runtime = Runtime(
-            clock=loop.time,
+            clock=clock,
             wall_clock=lambda: EPOCH_S + loop.time() + clock_error_s,
-            rng=lambda: Random(first ^ next(seeds)),
+            rng=lambda: Random(f"{first} {next(seeds)}"),
             start_mapper=_started,
             keep_objects=lambda: None,
         )
@@ -113,17 +132,6 @@ class Replica:
     def is_leader(self) -> bool:
         """Whether it takes itself for the leader."""
         return self._is_leader and not self.has_ended
-
-    def seen(self) -> Given:
-        """What each node has for our pods, by its caches."""
-        informers = self.parts.informers
-        return {
-            node.name: {
-                name: amount - informers.pod_index.usage(node.name).foreign.get(name, 0)
-                for name, amount in node.allocatable.items()
-            }
-            for node in informers.nodes.records.values()
-        }
 
     def lead(self) -> None:
         """It gets the Lease."""

@@ -39,12 +39,19 @@ class Outcome:
 
 
 class RunError(AssertionError):
-    """A run that broke an invariant; the message ends with the last things that happened."""
+    """A run that broke; the message ends with the last things that happened. ``is_violation``: an
+    invariant is broken, and it is no error of the operator or the simulation."""
+
+    def __init__(self, message: str, *, is_violation: bool) -> None:
+        super().__init__(message)
+        self.is_violation = is_violation
 
 
 def run(seed: int, *, busy_s: float | None = None) -> Outcome:
     """Run one seed, with faults for ``busy_s`` or as long as the seed says. Raises RunError."""
-    return virtual_loop.run(lambda loop: _Run(loop, seed).logged(busy_s))
+    return virtual_loop.run(
+        lambda loop: _Run(loop, seed).logged(busy_s), Random(f"{seed} computing")
+    )
 
 
 class _Run:
@@ -52,9 +59,10 @@ class _Run:
         self._seed = seed
         self._loop = loop
         self._broken: BaseException | None = None
+        self._trace: list[str] = []
         loop.set_exception_handler(self._on_error)
         self._cluster = SimulatedCluster(loop, seed)
-        self._disturbances = Disturbances(self._cluster, Random(seed ^ 4))
+        self._disturbances = Disturbances(self._cluster, Random(f"{seed} disturbances"))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the cluster raised: an invariant is broken, or the simulator is."""
@@ -62,11 +70,12 @@ class _Run:
 
     async def logged(self, busy_s: float | None) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
-        with errors_end(self._break):
+        with errors_end(self._break, loses_events=lambda: self._disturbances.loses_events):
             return await self.whole(busy_s)
 
     def _break(self, error: BaseException) -> None:
-        self._broken = self._broken or error
+        if self._broken is None:
+            self._broken, self._trace = error, [*self._cluster.trace]
 
     async def whole(self, busy_s: float | None) -> Outcome:
         cluster = self._cluster
@@ -74,8 +83,11 @@ class _Run:
             await self._disturb(busy_s or self._disturbances.emphasis.busy_s)
             await self._settle()
         except (ViolationError, AssertionError) as broken:
-            trace = "\n".join(cluster.trace)
-            raise RunError(f"seed {self._seed}: {broken}\n{trace}") from broken
+            trace = "\n".join(self._trace or cluster.trace)
+            raise RunError(
+                f"seed {self._seed}: {broken!r}\n{trace}",
+                is_violation=isinstance(broken, ViolationError),
+            ) from broken
         finally:
             for replica in cluster.replicas:
                 replica.resume()  # A paused process cannot be cancelled.
@@ -122,8 +134,10 @@ class _Run:
         raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
 
     def _check(self) -> None:
+        if isinstance(self._broken, ViolationError):
+            raise self._broken
         if self._broken is not None:
-            raise ViolationError(repr(self._broken)) from self._broken
+            raise AssertionError(repr(self._broken)) from self._broken
 
     def _unsettled(self) -> list[str]:
         """What has yet to happen, were nothing to fail."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -30,13 +31,16 @@ from simulator.machines import Machines
 from simulator.replicas import EPOCH_S, Replica
 from simulator.stored_objects import Change
 from simulator.times import timestamp
-from simulator.tolerance import Given, ToleratedRooms
+from simulator.tolerance import ToleratedRooms
 from simulator.users import Users
 from simulator.virtual_loop import VirtualLoop
 from simulator.world_checks import WorldChecks
 
 OPERATOR, OTHERS = "railwright", "others"
 TRACE_LINES = 80
+BOUND_S = 600
+"""How long a gang may be bound in part: leaders are paused, and there may be none for a while."""
+
 REPLICAS_MAX = 3
 CLOCK_ERRORS_S = (0, 0, 0, -400, 60, 1_000, 10**8)
 RECORDED = {"Pod": "pods", "Node": "minions", "Lease": "leases"}
@@ -55,24 +59,32 @@ class SimulatedCluster:
         self.requests: Counter[str] = Counter()
         self.digest = hashlib.sha256()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self.checker = HistoryChecker(_Deletes(self), late_s=math.ceil(LATE_S_MAX) + 1)
-        self._rooms = self.checker.cluster.rooms = ToleratedRooms(self._holders)
+        self.checker = HistoryChecker(
+            _Deletes(self), late_s=math.ceil(LATE_S_MAX) + 1, bound_s=BOUND_S
+        )
+        self._rooms = self.checker.cluster.rooms = ToleratedRooms(
+            self._holders, version=lambda: self.server.version
+        )
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
         self.checks = WorldChecks(self.server, self.checker.cluster)
         self._writer, self._replica = OTHERS, ""
         self._born = 0
         self.replicas: list[Replica] = []
-        self.users = Users(self.server, Random(seed ^ 1))
+        self.holder: Replica | None = None
+        self.users = Users(self.server, Random(f"{seed} users"))
         self.machines = Machines(
-            loop, self.server, Random(seed ^ 2), on_started=lambda pod: self.launchers.start(pod)
+            loop,
+            self.server,
+            Random(f"{seed} machines"),
+            on_started=lambda pod: self.launchers.start(pod),
         )
-        self.controllers = Controllers(loop, self.server, Random(seed ^ 5))
+        self.controllers = Controllers(loop, self.server, Random(f"{seed} controllers"))
         self.launchers = Launchers(
             loop,
             self.server,
             lambda: self.machines,
-            Random(seed ^ 3),
+            Random(f"{seed} launchers"),
             route=self._route,
             total_steps=self.users.total_steps,
             checks=self.checks,
@@ -87,6 +99,8 @@ class SimulatedCluster:
     @property
     def leader(self) -> Replica | None:
         """The holder of the Lease, or whoever takes itself for it."""
+        if self.holder is not None and self.holder.is_leader:
+            return self.holder
         return next((replica for replica in reversed(self.replicas) if replica.is_leader), None)
 
     def start_replica(self) -> Replica:
@@ -106,7 +120,6 @@ class SimulatedCluster:
             rng=Random(self.rng.getrandbits(60)),
             clock_error_s=self.rng.choice(CLOCK_ERRORS_S),
         )
-        link.seen = replica.seen
         self.replicas.append(replica)
         return replica
 
@@ -127,14 +140,16 @@ class SimulatedCluster:
         jobs = [e.job_uid for e in cluster.ledger.entries if not set(nodes).isdisjoint(e.nodes)]
         return cluster.holders(jobs=jobs, nodes=nodes)
 
-    def _carry_out(self, replica: str, request: ApiRequest, seen: Given) -> ApiResponse:
-        """A request of a replica lands, which it sent when nodes had what is ``seen`` to it."""
-        self._writer, self._replica, self._rooms.seen = OPERATOR, replica, seen
+    def _carry_out(self, replica: str, request: ApiRequest, known_version: int) -> ApiResponse:
+        """A request of a replica lands, which it sent when it could know nodes and pods up to this
+        version."""
+        self._writer, self._replica = OPERATOR, replica
+        self._rooms.known_version = known_version
         deleted = self._pod_at(request.path) if request.method == "DELETE" else {}
         try:
             response = self.server.answer(request)
         finally:
-            self._writer, self._rooms.seen = OTHERS, {}
+            self._writer, self._rooms.known_version = OTHERS, None
         self.requests[request.method] += 1
         if request.method != "GET":
             self.note(f"{replica} {request.method} {request.path} {response.status}")
@@ -168,15 +183,17 @@ class SimulatedCluster:
         for violation in violations:
             raise ViolationError(str(violation))
         if kind == "Ledger":
-            self._check_causes()
+            self._check_causes((value or {})["spec"].get("entries", ()))
         elif kind == "TrainingJob" and value is not None:
             self.checks.after_status(value)
         elif kind == "Pod" and change.type == "ADDED" and self._writer == OPERATOR:
             self.checks.after_create(value or {})
+        elif kind == "Pod" and change.type == "MODIFIED" and self._writer == OPERATOR:
+            self.checks.after_change(value or {})
 
-    def _check_causes(self) -> None:
+    def _check_causes(self, stored: Iterable[Mapping[str, Any]]) -> None:
         """I21 and I22: an abort for a dead node or for a hang is true."""
-        for entry in self.checker.cluster.ledger.entries:
+        for entry, raw in zip(self.checker.cluster.ledger.entries, stored, strict=True):
             began_s = self._began_s.setdefault(entry.key, self.loop.time())
             training = self.launchers.trainings.get(entry.key)
             if entry.cause is None or entry.key in self.causes:
@@ -185,13 +202,16 @@ class SimulatedCluster:
             hangs = training is not None and training.hung_since_s is not None
             if entry.cause.code is CauseCode.HUNG and not hangs:
                 raise ViolationError(f"I21: {entry.key} ended as hung, and made steps")
-            living = [n for n in self.machines.names if self._lived_since(n, began_s)]
-            invariants.check_lost(entry, living=living)
+            lost = tuple(entry.nodes[rank] for rank in raw["cause"].get("lostNodeRanks", ()))
+            living = [node for node in lost if self._lived_since(node, began_s)]
+            invariants.check_lost(
+                replace(entry, cause=replace(entry.cause, nodes=lost)), living=living
+            )
 
     def _lived_since(self, node: str, since_s: float) -> bool:
         machines = self.machines
         is_dead = node in machines.down or machines.died_s.get(node, -1.0) >= since_s
-        return not is_dead
+        return node in machines.names and not is_dead
 
 
 def _with_requests(verb: str, path: str, found: dict[str, Any]) -> dict[str, Any]:

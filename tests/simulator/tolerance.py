@@ -2,8 +2,8 @@
 
 A node shrinks, or a pod of others is bound, and what was given away exceeds what is left. The API
 server does not check capacity, so this cannot be prevented. What was given away before the change,
-or by a leader whose caches did not have it yet, is tolerated until it is given back; everything
-else is a double booking.
+or by a leader that could not know of it yet, is tolerated until it is given back; everything else
+is a double booking.
 """
 
 from __future__ import annotations
@@ -15,29 +15,33 @@ from history.rooms import Guest, Rooms
 from railwright_scheduler import invariants
 from railwright_scheduler.invariants import Facts
 
-Given = Mapping[str, Mapping[str, int]]
-
 
 class ToleratedRooms(Rooms):
     """The nodes, with what is tolerated on each beyond what it has. ``facts`` are those about some
-    nodes now; ``seen`` is what nodes have by the caches of who writes now."""
+    nodes now, ``version`` the newest of the API server. ``known_version`` is up to where who writes
+    now can know the nodes; None while others write."""
 
-    def __init__(self, facts: Callable[[Collection[str]], Facts]) -> None:
+    def __init__(
+        self, facts: Callable[[Collection[str]], Facts], *, version: Callable[[], int]
+    ) -> None:
         super().__init__()
         self._facts = facts
+        self._version = version
         self._tolerated: dict[str, Amounts] = {}
-        self.seen: Given = {}
+        self._left: dict[str, list[tuple[int, Amounts]]] = {}
+        self.known_version: int | None = None
 
     def put_node(self, name: str, has: Amounts | None, *, now_s: int) -> None:
         """A node has this much from now on; what is given away stays so."""
         super().put_node(name, has, now_s=now_s)
-        self._tolerate(name)
+        self._changed(name)
 
     def put_guest(self, key: str, guest: Guest | None) -> None:
-        """A pod of others takes this; what is given away stays so."""
+        """A pod of others takes this, or nothing any more; what is given away stays so."""
+        before = self.guest(key)
         super().put_guest(key, guest)
-        if guest is not None:
-            self._tolerate(guest.node)
+        for node in sorted({each.node for each in (before, guest) if each is not None}):
+            self._changed(node)
 
     def available(self, name: str, *, now_s: int) -> Amounts:
         """The most that may be given away of this node now."""
@@ -47,25 +51,37 @@ class ToleratedRooms(Rooms):
             self._tolerated.pop(name, None)
             return has
         decided = invariants.given_away(facts).get(name, {})
-        if name in self.seen and not _exceeds(decided, self.seen[name]):
+        if self.known_version is not None and not _exceeds(decided, self._seen(name)):
             self._raise(name, given)
         held = self._tolerated.get(name, {})
         self._tolerated[name] = held = {
             each: min(amount, given.get(each, 0)) for each, amount in held.items()
         }
-        return {each: max(has.get(each, 0), held.get(each, 0)) for each in {**has, **held}}
+        return _most(has, held)
 
-    def _tolerate(self, name: str) -> None:
+    def _seen(self, name: str) -> Amounts:
+        """The most that the node had since the version that the writer can know."""
+        changes, most = self._left.get(name, []), self.left(name)
+        for (_, left), (until, _) in zip(
+            changes, [*changes[1:], (self._version(), {})], strict=True
+        ):
+            if self.known_version is not None and until > self.known_version:
+                most = _most(most, left)
+        return most
+
+    def _changed(self, name: str) -> None:
+        self._left.setdefault(name, []).append((self._version(), self.left(name)))
         given = invariants.given_away(self._facts([name]), late=True).get(name, {})
         if _exceeds(given, self.left(name)):
             self._raise(name, given)
 
     def _raise(self, name: str, given: Mapping[str, int]) -> None:
-        held = self._tolerated.get(name, {})
-        self._tolerated[name] = {
-            each: max(held.get(each, 0), given.get(each, 0)) for each in {**held, **given}
-        }
+        self._tolerated[name] = _most(self._tolerated.get(name, {}), given)
 
 
 def _exceeds(given: Mapping[str, int], has: Mapping[str, int]) -> bool:
     return any(amount > has.get(name, 0) for name, amount in given.items())
+
+
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

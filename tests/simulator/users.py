@@ -22,7 +22,7 @@ DEADLINES_S = (None, None, None, 60, 400)
 
 
 class Users:
-    """They create, change and delete jobs. Most have one role; with ``has_roles`` some have two."""
+    """They create, change and delete jobs. Most have one role."""
 
     def __init__(self, server: ApiServer, rng: Random) -> None:
         self._server = server
@@ -80,8 +80,15 @@ class Users:
         return self._to_a_job(lambda job: self._patch(job, {"suspend": False}))
 
     def reshape(self) -> str:
-        """Change the number of pods of a job, or what they request."""
-        return self._to_a_job(lambda job: self._patch(job, {"roles": self._spec()["roles"]}))
+        """Suspend a job, then change the number of its pods, or what they request; now and then it
+        is resumed at once."""
+
+        def change(job: Json) -> None:
+            self._patch(job, {"suspend": True})
+            goes_on = self._rng.random() < 0.5
+            self._patch(job, {"roles": self._spec()["roles"], "suspend": not goes_on})
+
+        return self._to_a_job(change)
 
     def _to_a_job(self, act: Any) -> str:
         jobs = self.jobs

@@ -13,6 +13,7 @@ import collections
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
+from random import Random
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,18 +22,23 @@ PROCESS: ContextVar[str] = ContextVar("PROCESS", default="")
 """The name of the simulated process that runs; empty for the world around them."""
 
 
+COMPUTING_S = 0.02
+"""How long the work of a thread takes, before and after it is done, on average."""
+
+
 class IdleError(Exception):
     """Nothing is ready, and no timer is set: what is awaited can never come."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop. Its clock begins at 0 s."""
+    """The loop. Its clock begins at 0 s; ``rng`` draws how long computing takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: Random) -> None:
         super().__init__()
+        self._rng = rng
         self._now_s = 0.0
         self._ready = self._queue = _Ready()
-        self._tasks_of: dict[str, set[asyncio.Task[Any]]] = {}
+        self._tasks_of: dict[str, dict[asyncio.Task[Any], None]] = {}
         self._selector = _Jump(self._advance)
 
     def time(self) -> float:
@@ -62,9 +68,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         """A task of the process whose context it has, or else of the one that creates it."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        its = self._tasks_of.setdefault((context or copy_context()).get(PROCESS, ""), set())
-        its.add(task)
-        task.add_done_callback(its.discard)
+        its = self._tasks_of.setdefault((context or copy_context()).get(PROCESS, ""), {})
+        its[task] = None
+        task.add_done_callback(its.pop)
         return task
 
     async def kill(self, name: str) -> None:
@@ -78,10 +84,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Task[T]:
-        """Call the function soon, in this thread."""
+        """Call the function soon, in this thread. What it computes takes a while."""
 
         async def call() -> T:
-            return func(*args)
+            await asyncio.sleep(self._rng.expovariate(1 / COMPUTING_S))
+            found = func(*args)
+            await asyncio.sleep(self._rng.expovariate(1 / COMPUTING_S))
+            return found
 
         return self.create_task(call())
 
@@ -123,14 +132,25 @@ class _Ready(collections.deque[asyncio.Handle]):
             held.append(handle)
 
     def pause(self, name: str) -> None:
-        waiting = [*self]
-        self._held.setdefault(name, [])
-        self.clear()
-        self.extend(handle for handle in waiting if _process_of(handle) != name)
-        self._held[name] += [handle for handle in waiting if _process_of(handle) == name]
+        held = self._held.setdefault(name, [])
+        for at, handle in enumerate(self):
+            if _process_of(handle) == name:
+                held.append(handle)
+                self[at] = _NOTHING
 
     def resume(self, name: str) -> None:
         self.extend(self._held.pop(name, ()))
+
+
+class _Nothing:
+    """In the place of a callback of a paused process: the loop counts on the length of the queue
+    while it runs it."""
+
+    _cancelled = True
+    _context = Context()
+
+
+_NOTHING: Any = _Nothing()
 
 
 def _process_of(handle: asyncio.Handle) -> str:
@@ -138,8 +158,8 @@ def _process_of(handle: asyncio.Handle) -> str:
     return context.get(PROCESS, "")
 
 
-def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]], rng: Random) -> T:
     """Run this on a new loop, and cancel what is left of it."""
-    loop = VirtualLoop()
+    loop = VirtualLoop(rng)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main(loop))

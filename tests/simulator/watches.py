@@ -43,6 +43,11 @@ class WatchCursor:
     def __repr__(self) -> str:
         return f"<WatchCursor {self._resource.path} version={self._version}>"
 
+    @property
+    def version(self) -> int:
+        """The version of the last event that was taken."""
+        return self._version
+
     def take(self, most: int) -> list[bytes]:
         """The next events, in order, at most so many."""
         lines: list[bytes] = []

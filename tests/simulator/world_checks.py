@@ -45,6 +45,7 @@ class WorldChecks:
         self._writers: dict[int, str] = {}
         self._refused: Counter[tuple[str, str, AttemptKey]] = Counter()
         self._stopping: set[tuple[str, AttemptKey]] = set()
+        self._made: dict[AttemptKey, set[int]] = {}
 
     def before_ledger(self, value: Json, writer: str) -> None:
         """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
@@ -80,6 +81,7 @@ class WorldChecks:
     def after_create(self, pod: Json) -> None:
         """I14: a pod of a committing attempt is there, and so is the Placement of the attempt."""
         made = stored.pod(pod, born=None)
+        self._made.setdefault(made.key, set()).add(made.node_rank)
         entry = self._cluster.entry(made.key)
         if entry is None or entry.job_uid not in self._cluster.jobs:
             return
@@ -92,6 +94,12 @@ class WorldChecks:
         ]
         if entry.cause is None and (not own or own[0]["nodes"] != list(entry.nodes)):
             raise ViolationError(f"I14: {made.name} is made, and no Placement of {made.key} is")
+
+    def after_change(self, pod: Json) -> None:
+        """I2: all pods of a gang were made before one of them is bound."""
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+            bound = stored.pod(pod, born=None)
+            invariants.check_made(self._cluster.ledger, bound, self._made[bound.key])
 
     def request_landed(self, writer: str, request: ApiRequest, status: int, pod: Json) -> None:
         """A request of a replica landed; ``pod`` is the one that it deletes, if it does."""
@@ -109,18 +117,18 @@ class WorldChecks:
                 raise ViolationError(f"I20: {found} is refused, and sent {REFUSALS_MAX} times")
 
     def launcher_continues(self, replica: Replica, key: AttemptKey) -> None:
-        """A launcher may go on: I16, unless this very replica has begun to delete its attempt."""
+        """A launcher may go on: I28, unless this very replica has begun to delete its attempt."""
         if (replica.name, key) in self._stopping:
-            raise ViolationError(f"I16: {replica.name} deletes pods of {key} and lets others go on")
+            raise ViolationError(f"I28: {replica.name} deletes pods of {key} and lets others go on")
 
     def launcher_stops(self, key: AttemptKey) -> None:
-        """A launcher must stop: I22, unless its attempt is over or revoked."""
+        """A launcher must stop: I27, unless its attempt is over or revoked."""
         job = self._cluster.jobs.get(key[0])
         if job is None or key in self._cluster.aborted_s:
             return
         record = job.record
         if record.live and record.attempt == key[1]:
-            raise ViolationError(f"I22: a launcher of {key} has to stop, and its attempt lives")
+            raise ViolationError(f"I27: a launcher of {key} has to stop, and its attempt lives")
 
     def check_caches(self, replica: Replica) -> None:
         """I17, at rest: the caches of the leader hold what is stored."""

@@ -10,18 +10,15 @@ from dataclasses import replace
 import pytest
 
 from fixtures import observing
+from fixtures.discovered_site import LOOK, OTHER, PLAIN, Site4, document
 from railwright_controllers import discovery
-from railwright_controllers.discovery import AGENTS, AgentSummary, Discovery
+from railwright_controllers.discovery import AgentSummary, Discovery
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_controllers.watch.files import FilesRecord
-from railwright_topology.parts import CPU, DeviceBenchmark, HardwareReport, Kind, Part
 from railwright_topology.relative_speed import RelativeSpeed
-from railwright_topology.source_reports import Provenance
-from railwright_topology.sources import hardware_documents, labels
+from railwright_topology.sources import labels
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
-from railwright_watch.node_healths import HealthRecord
 
 BLOCK, RACK = labels.OWN_LEVELS
 CONF = "SwitchName=s1 Nodes=n[0-1]\nSwitchName=s2 Nodes=n[2-3]\n"
@@ -29,73 +26,10 @@ SWAPPED = "SwitchName=s1 Nodes=n0,n2\nSwitchName=s2 Nodes=n1,n3\n"
 BROKEN = "no topology\nat all\n"
 
 
-LOOK = HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),))
-OTHER = HardwareReport("sysfs", Provenance.SEEN, (Part("npu", Kind.ACCELERATOR),))
-PLAIN = HardwareReport("sysfs", Provenance.SEEN, (Part("nic", Kind.ADAPTER),))
-
-
-def document(
-    *hardware_reports: HardwareReport, benchmarks: tuple[DeviceBenchmark, ...] = ()
-) -> str:
-    return hardware_documents.written(Document(hardware_reports, benchmarks=benchmarks))
-
-
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of agents count at once."""
     monkeypatch.setattr(discovery, "GATHERED_S", 0.0)
-
-
-class Site4:
-    """Four nodes, and a ConfigMap named site."""
-
-    def __init__(self, **labelled: str) -> None:
-        self.now_s = 0.0
-        self.fabric = FabricCache()
-        self.healths: list[HealthRecord] = []
-        self.discovery = Discovery(
-            self.fabric, healths=lambda: self.healths, clock=lambda: self.now_s
-        )
-        self.given: FilesRecord | None = None
-        self.nodes = {name: observing.node_record(name) for name in ("n0", "n1", "n2", "n3")}
-        for name in self.nodes:
-            self.label(name, **labelled)
-
-    def label(self, name: str, **labelled: str) -> None:
-        old = self.nodes[name]
-        self.nodes[name] = new = replace(
-            old, labels={f"railwright.dev/{key}": value for key, value in labelled.items()}
-        )
-        self.discovery.node_changed(old, new)
-
-    def give(self, name: str, content: str | bytes) -> None:
-        new = FilesRecord("uid", "site", (File("site", name, content),), rv=1)
-        self.discovery.files_changed(self.given, new)
-        self.given = new
-
-    async def gathered(self) -> None:
-        """Wait until the gathered reports count."""
-        await self.discovery.due.wait()
-        self.discovery.due.clear()
-        await self.discovery.refresh()
-
-    async def places(self) -> dict[str, tuple[str, ...]]:
-        await self.discovery.read_files()
-        await self.discovery.refresh()
-        return dict(self.discovery.found.fabric.places)
-
-    async def told_rates(self, report: HardwareReport = PLAIN, /, **speeds: int) -> None:
-        """Agents report a benchmark, in billion operations a second."""
-        for node, speed in speeds.items():
-            benchmarks = (DeviceBenchmark(CPU, "Xeon", "torch 9.9", speed * 10**9),)
-            assert await self.discovery.receive_report(
-                node, document(report, benchmarks=benchmarks)
-            )
-
-    @property
-    def problem(self) -> str:
-        (read,) = self.discovery.found.files
-        return read.problem
 
 
 BY_CONF = {"n0": ("s1",), "n1": ("s1",), "n2": ("s2",), "n3": ("s2",)}
@@ -337,45 +271,6 @@ async def test_reporting_agents_count_and_silent_ones_are_named() -> None:
     for node in ("n1", "n2"):
         site.discovery.node_changed(site.nodes[node], None)
     assert site.discovery.agents() == AgentSummary(0, ())
-
-
-@pytest.mark.usefixtures("at_once")
-async def test_new_leader_waits_for_agents_of_its_predecessor() -> None:
-    """It has caught up once its fabric has the reports of the same agents; as many others, and
-    those of nodes that are gone or not Ready, make no difference."""
-    site = Site4()
-    for name, sources in (("n0", ["site/x"]), ("n1", [AGENTS]), ("n2", [AGENTS]), ("n9", [AGENTS])):
-        site.healths.append(HealthRecord(name, name, 1, name, content={"sources": sources}))
-    unready = replace(site.nodes["n2"], ready=False)
-    site.discovery.node_changed(site.nodes["n2"], unready)
-    assert not site.discovery.is_caught_up
-    await site.discovery.refresh()
-    site.discovery.due.clear()
-    for name in ("n0", "n3"):
-        await site.discovery.receive_report(name, document(LOOK))
-    await site.gathered()
-    assert not site.discovery.is_caught_up
-    site.now_s += discovery.CAUGHT_UP_S
-    with pytest.raises(WiringError):
-        await site.discovery.receive_report("n1", "{}")
-    await site.discovery.receive_report("n1", document(LOOK))
-    assert not site.discovery.is_caught_up
-    await site.gathered()
-    assert site.discovery.is_caught_up
-    assert site.discovery.found.reported == {"n0", "n1", "n3"}
-    # A node that is deleted makes no difference any more.
-    site.discovery.node_changed(site.nodes["n1"], None)
-    await site.discovery.refresh()
-    assert site.discovery.is_caught_up
-
-
-async def test_new_leader_waits_for_five_minutes_at_most() -> None:
-    site = Site4()
-    site.healths.append(HealthRecord("n0", "n0", 1, "n0", content={"sources": [AGENTS]}))
-    await site.discovery.refresh()
-    assert not site.discovery.is_caught_up
-    site.now_s += discovery.CAUGHT_UP_S + 1
-    assert site.discovery.is_caught_up
 
 
 async def test_file_has_the_time_of_its_last_change_that_counts() -> None:

@@ -26,6 +26,21 @@ async def test_finished_job_that_is_changed_stays_observed() -> None:
     assert desk.store.count("patch") == 1
 
 
+async def test_finished_job_that_cannot_be_read_stays_observed() -> None:
+    """The spec that it has now is of a later version."""
+    desk = Desk()
+    complete = {"type": "Complete", "status": "True", "observedGeneration": 1}
+    status = FINISHED | {"reason": "Succeeded", "observedGeneration": 1, "conditions": [complete]}
+    job = reporting.raw_job("old", spec={"roles": 1}, status=status)
+    job["metadata"]["generation"] = 2
+    path = desk.add(job)
+    for _ in range(2):
+        await desk.run_cycle()
+    observed = {"observedGeneration": 2, "conditions": [complete | {"observedGeneration": 2}]}
+    assert desk.store.objects[path]["status"] == status | observed
+    assert desk.store.count("patch") == 1
+
+
 async def test_refused_deletion_is_retried_with_backoff() -> None:
     """A policy refuses the deletion of an expired job."""
     desk = Desk()

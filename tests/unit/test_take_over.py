@@ -17,6 +17,7 @@ from railwright_operator.wiring import OperatorParts, Runtime
 from railwright_operator.write import defaults, pods
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
+KEPT = "objects kept"
 
 
 class EndedError(Exception):
@@ -77,7 +78,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
 
     parts = SimpleNamespace(
         api=None,
-        runtime=Runtime(keep_objects=lambda: None),
+        runtime=Runtime(keep_objects=lambda: order.append(KEPT)),
         cycle=Cycle(order),
         informers=watched,
         tasks=warm,
@@ -94,4 +95,4 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     assert {"Pod", "TrainingJob", "Placement", "Queue"} <= {*order[taken:]} - {*order[:taken]}
     assert MAPPER in order[:taken]  # Its processes start meanwhile.
     assert {"Node", "NodeHealth", "Fabric"} <= {*order[:taken]}
-    assert order[-2:] == [TOPOLOGY, CYCLE]
+    assert order[-3:] == [KEPT, TOPOLOGY, CYCLE]

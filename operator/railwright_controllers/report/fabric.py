@@ -90,7 +90,7 @@ def _summary_status(found: FabricState) -> Status:
 
 
 def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
-    """The number of agents. It stays the same until this process has caught up."""
+    """The number of agents. The published number stays until this process has caught up."""
     if not is_caught_up:
         return {}
     counts = {"nodes": agents.reporting, "silent": len(agents.silent)}

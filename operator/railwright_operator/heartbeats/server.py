@@ -77,7 +77,7 @@ class HeartbeatServer:
         await self._server.stop()
 
     def routes(self) -> Mapping[str, Route]:
-        """What is done with the messages of each path."""
+        """Map each path to the route for its messages."""
 
         def at_once(
             decode: Callable[[bytes], Body],

@@ -28,7 +28,7 @@ from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.report import job_events, status
+from railwright_operator.report import job_events, kept_status, status
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
@@ -225,15 +225,11 @@ class Reporter:
         return self._record(cached, given, after, patch, profile)
 
     def _observe(self, cached: CachedJob) -> StatusWrite | None:
-        """The write of a finished job whose spec was changed: what its status says still holds.
-        `kubectl wait` takes a condition of an earlier generation for unknown."""
+        """The write of the new generation of a finished job whose spec was changed."""
         before, generation = cached.raw.get("status") or {}, cached.raw["metadata"]["generation"]
-        if before.get("observedGeneration") == generation:
-            return None
-        conditions = [
-            {**each, "observedGeneration": generation} for each in before.get("conditions", ())
-        ]
-        return self._write(cached.raw, {"observedGeneration": generation, "conditions": conditions})
+        after = kept_status.observed(before, generation=generation)
+        patch = bodies.merge_patch(before, after)
+        return self._write(cached.raw, patch) if patch else None
 
     async def _record(
         self,
@@ -264,7 +260,7 @@ class Reporter:
         """Publish once why the job cannot be read."""
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
-        after = status.unreadable(before, generation=generation, why=found.why)
+        after = kept_status.unreadable(before, generation=generation, why=found.why)
         patch = bodies.merge_patch(before, after)
         written_s = self._written_s.get(found.uid)
         if not patch or (written_s is not None and self.clock() - written_s < REFRESH_S):
@@ -275,7 +271,7 @@ class Reporter:
     async def _write_unreadable(self, found: Unreadable, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
             job = found.raw["metadata"]
-            self.events.add(JobEvent(job, status.UNREADABLE, found.why, warning=True))
+            self.events.add(JobEvent(job, kept_status.UNREADABLE, found.why, warning=True))
 
     def _status_input(
         self, cached: CachedJob, record: JobRecord, plan: Plan, now_s: int

@@ -14,6 +14,7 @@ from railwright import protocol
 from railwright_api import schema, training_job_status
 from railwright_conversion import bounds, checkpoints, times
 from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.report.kept_status import UNREADABLE
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
@@ -34,7 +35,6 @@ PULLING_IMAGES = "PullingImages"
 CONTAINER_CREATING = "ContainerCreating"
 AT_BARRIER = "AtBarrier"
 PROFILING = "Profiling"
-UNREADABLE = "Unreadable"
 LAUNCHER_SILENT = "LauncherSilent"
 NODES_UNREACHABLE = "NodesUnreachable"
 DOUBLE_BOOKED = "NodeDoubleBooked"
@@ -150,12 +150,6 @@ def _profile_applied(given: StatusInput) -> tuple[bool | None, str, str]:
         message = f"the profile was not recorded on {devices}, which the nodes have"
         return False, "OtherDevices", message
     return True, "DevicesMatch", "the profile was recorded on the devices that the nodes have"
-
-
-def unreadable(before: Mapping[str, Any], *, generation: int, why: str) -> Status:
-    """The status of a job that cannot be read: unchanged but for the reason."""
-    facts: Status = {"observedGeneration": generation, "reason": UNREADABLE, "message": why}
-    return {"phase": Phase.QUEUED.value, **before, **facts}
 
 
 def is_refresh(before: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
