@@ -79,14 +79,12 @@ class Disturbances:
         cluster.server.admission.append(self._admit)
         for _ in range(2 + rng.randrange(NODES_MAX - 1)):
             self._add_node()
-        self.loses_events = False
         self.counts: dict[str, int] = {}
         self._act = self._events()
 
     def draw_faults(self, faults: LinkFaults) -> None:
         """How often requests and watches fail in this run."""
         self.emphasis.draw_faults(faults, self._rng)
-        self.loses_events = faults.missed > 0
 
     def pause_s(self) -> float:
         """Until the next event."""

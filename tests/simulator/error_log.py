@@ -14,12 +14,9 @@ class LoggedError(Exception):
 
 
 @contextmanager
-def errors_end(
-    broken: Callable[[BaseException], None], *, loses_events: Callable[[], bool]
-) -> Iterator[None]:
-    """Call ``broken`` with each error that is logged in the block; warnings are dropped. Caches may
-    be wrong where watches lose events."""
-    handler, disabled = _Errors(broken, loses_events), logging.root.manager.disable
+def errors_end(broken: Callable[[BaseException], None]) -> Iterator[None]:
+    """Call ``broken`` with each error that is logged in the block; warnings are dropped."""
+    handler, disabled = _Errors(broken), logging.root.manager.disable
     logging.root.addHandler(handler)
     logging.disable(logging.WARNING)
     try:
@@ -30,25 +27,23 @@ def errors_end(
 
 
 class _Errors(logging.Handler):
-    def __init__(
-        self, broken: Callable[[BaseException], None], loses_events: Callable[[], bool]
-    ) -> None:
+    def __init__(self, broken: Callable[[BaseException], None]) -> None:
         super().__init__(logging.ERROR)
         self._broken = broken
-        self._loses_events = loses_events
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if not self._is_expected(record, error):
+        if not _is_expected(record, error):
             self._broken(LoggedError(f"{record.getMessage()}: {error!r}"))
 
-    def _is_expected(self, record: logging.LogRecord, error: BaseException | None) -> bool:
-        """Whether a fault of the simulated cluster is the cause: another replica leads, or a watch
-        lost an event, so that a cache had to be corrected."""
-        message = record.getMessage()
-        if message == "invariant violated":
-            return getattr(record, "invariant", "") == "I17" and self._loses_events()
-        return message == "work stopped" and error is not None and _is_deposed(error)
+
+def _is_expected(record: logging.LogRecord, error: BaseException | None) -> bool:
+    """Whether a fault of the simulated cluster is the cause: another replica leads, or the live
+    verification has a finding, as a watch lost an event or the process was paused."""
+    message = record.getMessage()
+    if message == "invariant violated":
+        return hasattr(record, "finding")
+    return message == "work stopped" and error is not None and _is_deposed(error)
 
 
 def _is_deposed(error: BaseException) -> bool:

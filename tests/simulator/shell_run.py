@@ -70,7 +70,7 @@ class _Run:
 
     async def logged(self, busy_s: float | None) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
-        with errors_end(self._break, loses_events=lambda: self._disturbances.loses_events):
+        with errors_end(self._break):
             return await self.whole(busy_s)
 
     def _break(self, error: BaseException) -> None:
