@@ -12,7 +12,7 @@ from simulator import shell_run
 from simulator.disturbances import SOMETIMES
 
 SEEDS = range(45)
-KEPT = (58, 1005)
+KEPT = (58, 1005, 8_000_076)
 """Seeds that failed once without a mutant, by faults of the simulation. A seed is another run once
 the simulation changes."""
 

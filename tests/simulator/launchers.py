@@ -97,7 +97,7 @@ class Launchers:
             await launcher.run()
         except _RevokedError:
             if self.runs(pod):
-                self._checks.launcher_stops(training.key)
+                self._checks.launcher_stops(pod, training.key)
             launcher.end(EXIT_REVOKED)
 
     async def post(
@@ -129,11 +129,9 @@ class Launchers:
         """I26: a granted commit is in the job's status, while its attempt is the newest."""
         for job in self._server.objects(routes.kind(names.TRAINING_JOBS)):
             status = job.get("status", {})
-            is_its = job["metadata"]["uid"] == member.job_uid
-            if is_its and (status["attempt"], status["endedAttempt"] < member.attempt) == (
-                member.attempt,
-                True,
-            ):
+            if job["metadata"]["uid"] != member.job_uid:
+                continue
+            if status["attempt"] == member.attempt > status["endedAttempt"]:
                 held = [(p["group"], p["attempt"], p["step"]) for p in status["checkpoints"]]
                 if not any(p[:2] == (group, member.attempt) and p[2] >= step for p in held):
                     raise ViolationError(f"I26: {member} may commit {step}, recorded are {held}")
@@ -171,7 +169,7 @@ class Launcher:
         self._pod = pod
         self._training = training
         self._sequence = 0
-        self._cluster: protocol.WorldInfo | None = None
+        self._world_info: protocol.WorldInfo | None = None
         self._wants_stacks = False
         self._spoken_s = -1.0 * protocol.HEARTBEAT_INTERVAL_S_MAX
         self._interval_s: float = protocol.HEARTBEAT_INTERVAL_S
@@ -183,16 +181,16 @@ class Launcher:
 
     async def run(self) -> None:
         """Register, then report, until the ranks have ended or the pod is gone."""
-        while self._cluster is None:
+        while self._world_info is None:
             await asyncio.sleep(protocol.REGISTER_INTERVAL_S)
             if not self._launchers.runs(self._pod):
                 return
             await self._register()
-        self._training.start(self._member.node_rank, self._cluster, now_s=self._launchers.now_s)
+        self._training.start(self._member.node_rank, self._world_info, now_s=self._launchers.now_s)
         while self._launchers.runs(self._pod):
             exit_code = self._training.failing.pop(self._member.node_rank, None)
             if exit_code is not None:
-                await self._beat(failure=protocol.Failure(self._cluster.first_rank, exit_code))
+                await self._beat(failure=protocol.Failure(self._world_info.first_rank, exit_code))
                 self.end(exit_code)
                 return
             await self._train()
@@ -215,7 +213,7 @@ class Launcher:
         answer = await self._launchers.post(self, "/v1/register", message, protocol.Registered)
         if answer is not None and answer.order is protocol.Order.STOP:
             raise _RevokedError
-        self._cluster = None if answer is None else answer.world
+        self._world_info = None if answer is None else answer.world
 
     async def _train(self) -> None:
         """The first node rank counts the steps of all; each master commits for its group."""
@@ -233,11 +231,11 @@ class Launcher:
 
     async def _beat(self, *, running: int = 1, failure: protocol.Failure | None = None) -> None:
         training, now_s = self._training, self._launchers.now_s
-        assert self._cluster is not None
-        group, leads = self._cluster.group, self._cluster.group_rank == 0
+        assert self._world_info is not None
+        group, leads = self._world_info.group, self._world_info.group_rank == 0
         self._sequence += 1
         self._spoken_s = now_s
-        stack = protocol.Stack((self._cluster.first_rank,), 1, answered=True, text="all_reduce")
+        stack = protocol.Stack((self._world_info.first_rank,), 1, answered=True, text="all_reduce")
         message = protocol.Heartbeat(
             self._member,
             self._sequence,
@@ -247,9 +245,9 @@ class Launcher:
             failure=failure,
             resumed_from=training.resumed.get(group) if leads else None,
             committed=training.committed.get(group) if leads else None,
-            master_address=self._cluster.master_address,
-            master_port=self._cluster.master_port,
-            steps=training.steps(self._cluster.first_rank, now_s=now_s),
+            master_address=self._world_info.master_address,
+            master_port=self._world_info.master_port,
+            steps=training.steps(self._world_info.first_rank, now_s=now_s),
             stacks=(stack,) if self._wants_stacks else None,
         )
         answer = await self._launchers.post(self, "/v1/beat", message, protocol.HeartbeatAnswer)

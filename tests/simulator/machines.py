@@ -55,9 +55,9 @@ class Machines:
         server.on_change.append(self._changed)
         loop.call_later(CONTROLLER_S, self._control)
 
-    def add(self, name: str, *, gpus: int, cpus: int = 64) -> None:
+    def add(self, name: str, *, gpus: int) -> None:
         """A node joins."""
-        amounts = {GPU: str(gpus), "cpu": str(cpus), "memory": "512Gi", "pods": "110"}
+        amounts = {GPU: str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
         self._server.request(
             "POST",
             NODES,

@@ -47,11 +47,9 @@ class RunError(AssertionError):
         self.is_violation = is_violation
 
 
-def run(seed: int, *, busy_s: float | None = None) -> Outcome:
-    """Run one seed, with faults for ``busy_s`` or as long as the seed says. Raises RunError."""
-    return virtual_loop.run(
-        lambda loop: _Run(loop, seed).logged(busy_s), Random(f"{seed} computing")
-    )
+def run(seed: int) -> Outcome:
+    """Run one seed. Raises RunError."""
+    return virtual_loop.run(lambda loop: _Run(loop, seed).logged(), Random(f"{seed} computing"))
 
 
 class _Run:
@@ -68,19 +66,19 @@ class _Run:
         """A callback of the cluster raised: an invariant is broken, or the simulator is."""
         self._break(context.get("exception") or RuntimeError(str(context)))
 
-    async def logged(self, busy_s: float | None) -> Outcome:
+    async def logged(self) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
         with errors_end(self._break):
-            return await self.whole(busy_s)
+            return await self.whole()
 
     def _break(self, error: BaseException) -> None:
         if self._broken is None:
             self._broken, self._trace = error, [*self._cluster.trace]
 
-    async def whole(self, busy_s: float | None) -> Outcome:
+    async def whole(self) -> Outcome:
         cluster = self._cluster
         try:
-            await self._disturb(busy_s or self._disturbances.emphasis.busy_s)
+            await self._disturb(self._disturbances.emphasis.busy_s)
             await self._settle()
         except (ViolationError, AssertionError) as broken:
             trace = "\n".join(self._trace or cluster.trace)

@@ -45,7 +45,7 @@ class WorldChecks:
         self._writers: dict[int, str] = {}
         self._refused: Counter[tuple[str, str, AttemptKey]] = Counter()
         self._stopping: set[tuple[str, AttemptKey]] = set()
-        self._made: dict[AttemptKey, set[int]] = {}
+        self._made: dict[AttemptKey, dict[int, str]] = {}
 
     def before_ledger(self, value: Json, writer: str) -> None:
         """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
@@ -81,7 +81,7 @@ class WorldChecks:
     def after_create(self, pod: Json) -> None:
         """I14: a pod of a committing attempt is there, and so is the Placement of the attempt."""
         made = stored.pod(pod, born=None)
-        self._made.setdefault(made.key, set()).add(made.node_rank)
+        self._made.setdefault(made.key, {}).setdefault(made.node_rank, made.uid)
         entry = self._cluster.entry(made.key)
         if entry is None or entry.job_uid not in self._cluster.jobs:
             return
@@ -121,10 +121,13 @@ class WorldChecks:
         if (replica.name, key) in self._stopping:
             raise ViolationError(f"I28: {replica.name} deletes pods of {key} and lets others go on")
 
-    def launcher_stops(self, key: AttemptKey) -> None:
-        """A launcher must stop: I27, unless its attempt is over or revoked."""
-        job = self._cluster.jobs.get(key[0])
+    def launcher_stops(self, pod: Json, key: AttemptKey) -> None:
+        """A launcher must stop: I27, unless its attempt is over or revoked, or may have started
+        with an earlier pod of its rank, which somebody deleted."""
+        job, uid = self._cluster.jobs.get(key[0]), pod["metadata"]["uid"]
         if job is None or key in self._cluster.aborted_s:
+            return
+        if uid not in self._made[key].values():
             return
         record = job.record
         if record.live and record.attempt == key[1]:
