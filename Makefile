@@ -100,12 +100,12 @@ simulation: $(SETUP) ## the simulator's scenarios
 soak: binaries ## generated objects on an API server, the simulator for millions of steps and requests; 80 minutes
 	@cd tests && ../$(PYTHON) -m fixtures.generated_report --accepted 10000
 	@$(PYTHON) tests/simulation/soak.py
-	@cd tests && ../$(PYTHON) -m simulation.shell_soak
+	@cd tests && ../$(PYTHON) -m simulation.simulated_soak
 
 .PHONY: mutants
 mutants: $(SETUP) ## plant each mutant in the code: the simulator or a named test must fail; minutes
 	@$(PYTHON) tests/simulation/mutants.py
-	@cd tests && ../$(PYTHON) -m simulation.shell_hunts
+	@cd tests && ../$(PYTHON) -m simulation.hunting
 
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes

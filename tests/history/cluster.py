@@ -31,6 +31,7 @@ class Cluster:
         self.jobs: dict[str, Job] = {}
         self.placements: dict[str, tuple[str, ...]] = {}
         self.whole: set[AttemptKey] = set()
+        self._ranks_bound: dict[AttemptKey, set[int]] = {}
         self.sizes: dict[AttemptKey, int] = {}
         self.aborted_s: dict[AttemptKey, int] = {}
         self.partial_s: dict[AttemptKey, int] = {}
@@ -64,6 +65,8 @@ class Cluster:
             self.attempts_at.setdefault(key, set()).add(pod.key)
             self._keys_of_job.setdefault(pod.job_uid, {})[key] = None
             self._keys_on_node.setdefault(pod.node, {})[key] = None
+            if pod.node:
+                self._ranks_bound.setdefault(pod.key, set()).add(pod.node_rank)
         for changed in filter(None, (before, pod)):
             self._count(changed.key)
 
@@ -124,11 +127,16 @@ class Cluster:
         return [p for p in (self.pods[each] for each in keys) if p.key == key and p.node]
 
     def _count(self, key: AttemptKey) -> None:
-        """Whether a gang is whole, or bound in part; what is told to go counts as neither."""
+        """Whether a gang is whole, or bound in part; what is told to go counts as neither.
+
+        It is whole once each of its ranks was bound, although a pod may be gone before the last is
+        bound: a node is removed while the last binding is under way.
+        """
         if key in self.whole:
             return
         bound = self.bound(key)
-        if key in self.sizes and {pod.node_rank for pod in bound} == set(range(self.sizes[key])):
+        ranks = self._ranks_bound.get(key, set())
+        if key in self.sizes and ranks == set(range(self.sizes[key])):
             self.whole.add(key)
             self.partial_s.pop(key, None)
         elif any(pod.live and not pod.deleting for pod in bound):

@@ -1,4 +1,4 @@
-"""A mutant that replaces text in one file of a package."""
+"""A mutant that replaces text in one file of a package, and the run of a seed that catches it."""
 
 from __future__ import annotations
 
@@ -33,3 +33,20 @@ class ShellMutant:
         if text.count(self.old) != 1:
             raise PlantError(f"{self.name}: not once in {self.file}: {self.old!r}")
         path.write_text(text.replace(self.old, self.new))
+
+
+TEST = "tests/simulation/test_runs.py::test_mutant_is_caught_by_its_seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A mutant, and the emphasis and the seed of a run that breaks with it."""
+
+    mutant: ShellMutant
+    emphasis: str
+    seed: int
+
+
+def of_scheduler(name: str, file: str, old: str, new: str, emphasis: str, seed: int) -> Hunt:
+    """A mutant of the scheduler."""
+    return Hunt(ShellMutant(name, file, old, new, TEST, package=SCHEDULER), emphasis, seed)

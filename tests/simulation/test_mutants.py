@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from railwright_scheduler.attempt import gang
+from simulation.hunts import HUNTS
 from simulation.kept import kept_seeds
 from simulation.mutants import MUTANTS, Mutant, hunt
 from simulation.planted import ShellMutant
-from simulation.shell_hunts import HUNTS
 from simulation.shell_mutants import FOLDERS, ROOT, SHELL_MUTANTS, is_assertion
 
 SEEDS = (*range(10), *kept_seeds())

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from railwright_kube import paths
-from simulator import emphasis
 from simulator.api_server import ApiServer
+from simulator.emphasis import Emphasis, draw_weights
 from simulator.launchers import Launchers
 from simulator.links import LinkFaults
 from simulator.machines import GPU
@@ -26,51 +26,18 @@ REFUSED = "no pod of this job is let in"
 LEADERLESS_S = 15.0
 """A standby gets the Lease after this time without a leader, if nothing gave it to it before."""
 
-SOMETIMES = {
-    "crash": 3,
-    "pause": 3,
-    "resume": 3,
-    "take over": 2,
-    "lose": 2,
-    "rank crash": 3,
-    "hang": 1,
-    "save": 2,
-    "pod deleted": 3,
-    "node down": 2,
-    "node cut": 2,
-    "node up": 5,
-    "node removed": 1,
-    "node added": 2,
-    "node resized": 1,
-    "foreign pod": 2,
-    "suspend": 2,
-    "resume job": 3,
-    "job deleted": 2,
-    "job replaced": 3,
-    "job reshaped": 2,
-    "refuse": 1,
-    "inflate": 1,
-    "allow": 3,
-    "compact": 1,
-    "link": 1,
-    "watches stall": 1,
-    "pod touched": 1,
-    "cut": 1,
-    "heal": 3,
-}
-
 
 class Disturbances:
     """Faults, and what users do, drawn by a seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, emphasis: Emphasis, rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
         self._foreign = 0
         self._nodes = 0
         self._refused: dict[str, str] = {}
-        self.emphasis = emphasis.draw(rng, SOMETIMES)
-        weights = self.emphasis.weights
+        self.emphasis = emphasis
+        weights = draw_weights(emphasis, rng)
         self._names, self._weights = [*weights], [*weights.values()]
         self._pause_s = rng.choice(self.emphasis.pauses_s)
         self._blind = rng.choice(self.emphasis.blind)

@@ -132,7 +132,9 @@ class Launchers:
             if job["metadata"]["uid"] != member.job_uid:
                 continue
             if status["attempt"] == member.attempt > status["endedAttempt"]:
-                held = [(p["group"], p["attempt"], p["step"]) for p in status["checkpoints"]]
+                held = [
+                    (p["group"], p["attempt"], p["step"]) for p in status.get("checkpoints", ())
+                ]
                 if not any(p[:2] == (group, member.attempt) and p[2] >= step for p in held):
                     raise ViolationError(f"I26: {member} may commit {step}, recorded are {held}")
 

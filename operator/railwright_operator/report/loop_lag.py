@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from prometheus_client import Histogram
 
-INTERVAL_S = 0.05
+INTERVAL_S = 0.1
 
 ADVANCE_S_MAX = 0.5
 """The largest step of the clock between two ticks of the loop."""

@@ -16,8 +16,7 @@ from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from simulator import shell_run
-from simulator.shell_run import RunError
+from simulator.run import RunError, run
 
 SEEDS_A_TASK = 20
 PROGRESS_S = 10.0
@@ -46,7 +45,7 @@ def soak(first: int, count: int) -> Total:
     for seed in range(first, first + count):
         total.seeds += 1
         try:
-            outcome = shell_run.run(seed)
+            outcome = run(seed)
         except RunError as broken:
             total.broken[seed] = str(broken)
             break

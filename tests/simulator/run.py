@@ -15,6 +15,7 @@ from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
 from simulator.disturbances import Disturbances
+from simulator.emphasis import EMPHASES, Emphasis, of_seed
 from simulator.error_log import errors_end
 from simulator.machines import GPU, gpus_of
 from simulator.simulated_cluster import SimulatedCluster
@@ -47,20 +48,23 @@ class RunError(AssertionError):
         self.is_violation = is_violation
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed. Raises RunError."""
-    return virtual_loop.run(lambda loop: _Run(loop, seed).logged(), Random(f"{seed} computing"))
+def run(seed: int, emphasis: str = "") -> Outcome:
+    """Run one seed with the emphasis of this name, or the one whose turn it is. Raises RunError."""
+    its = EMPHASES[emphasis or of_seed(seed)]
+    return virtual_loop.run(
+        lambda loop: _Run(loop, seed, its).logged(), Random(f"{seed} computing")
+    )
 
 
 class _Run:
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, loop: VirtualLoop, seed: int, emphasis: Emphasis) -> None:
+        self._name = f"{emphasis.name} {seed}"
         self._loop = loop
         self._broken: BaseException | None = None
         self._trace: list[str] = []
         loop.set_exception_handler(self._on_error)
         self._cluster = SimulatedCluster(loop, seed)
-        self._disturbances = Disturbances(self._cluster, Random(f"{seed} disturbances"))
+        self._disturbances = Disturbances(self._cluster, emphasis, Random(f"{seed} disturbances"))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the cluster raised: an invariant is broken, or the simulator is."""
@@ -83,7 +87,7 @@ class _Run:
         except (ViolationError, AssertionError) as broken:
             trace = "\n".join(self._trace or cluster.trace)
             raise RunError(
-                f"seed {self._seed}: {broken!r}\n{trace}",
+                f"{self._name}: {broken!r}\n{trace}",
                 is_violation=isinstance(broken, ViolationError),
             ) from broken
         finally:

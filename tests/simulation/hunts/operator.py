@@ -1,0 +1,137 @@
+"""Mutants of the operator: of its writes, its reports, and the copies that it keeps."""
+
+from __future__ import annotations
+
+from simulation.planted import KUBE, TEST, Hunt, ShellMutant
+
+STARTS_FIRST = """\
+            self.executor.start(plan.actions)
+            await self.ledger.write(plan.ledger)
+"""
+READS_POD = """\
+            found = await self.api.get(paths.pod(entry.namespace, name))
+            self.pods.absorb(records.answered(found))
+            return
+"""
+DROPS_MISSING = """\
+        for held in self._missing_from(listing):
+            self._put(held, None)
+"""
+REVOKES = """\
+                self.sessions.revoke(uid, record.attempt)
+                continue
+"""
+WAITS_FOR_STEP = """\
+            if granted and held.get((group, attempt), -1) < step:
+                continue
+"""
+
+HUNTS = (
+    Hunt(
+        ShellMutant(
+            "actions start before the ledger is written",
+            "cycle.py",
+            "            await self.ledger.write(plan.ledger)\n",
+            STARTS_FIRST,
+            TEST,
+        ),
+        "all",
+        1001,
+    ),
+    Hunt(
+        ShellMutant(
+            "a conflict of the ledger is ignored",
+            "write/ledger.py",
+            'raise DeposedError(f"{there.holder} wrote the ledger in epoch {there.epoch}")',
+            "pass",
+            TEST,
+        ),
+        "all",
+        1010,
+    ),
+    Hunt(
+        ShellMutant(
+            "launchers of a revoked attempt go on",
+            "state_builder.py",
+            REVOKES,
+            "                continue\n",
+            TEST,
+        ),
+        "all",
+        1009,
+    ),
+    Hunt(
+        ShellMutant(
+            "the epoch is not raised by a take-over",
+            "write/ledger.py",
+            "await self.write(self.ledger.taken_over(self._holder))",
+            "pass",
+            TEST,
+        ),
+        "all",
+        1000,
+    ),
+    Hunt(
+        ShellMutant(
+            "a conflict of a binding counts as bound",
+            "write/executor.py",
+            READS_POD,
+            "            pass\n",
+            TEST,
+        ),
+        "all",
+        1004,
+    ),
+    Hunt(
+        ShellMutant(
+            "a status is written over any version",
+            "report/reporter.py",
+            'resource_version=metadata["resourceVersion"])',
+            'resource_version="")',
+            TEST,
+        ),
+        "all",
+        1000,
+    ),
+    Hunt(
+        ShellMutant(
+            "a list drops no record", "reflector.py", DROPS_MISSING, "", TEST, package=KUBE
+        ),
+        "all",
+        1002,
+    ),
+    Hunt(
+        ShellMutant(
+            "events of deletions are ignored",
+            "reflector.py",
+            "self._drop(self._projection.streamed(event.object).metadata)",
+            "int(self._projection.streamed(event.object).metadata.resource_version)",
+            TEST,
+            package=KUBE,
+        ),
+        "all",
+        1008,
+    ),
+    Hunt(
+        ShellMutant(
+            "commits are granted before they are recorded",
+            "report/commits.py",
+            WAITS_FOR_STEP,
+            "",
+            TEST,
+        ),
+        "all",
+        1006,
+    ),
+    Hunt(
+        ShellMutant(
+            "step reports do not reach the plan",
+            "liveness.py",
+            "steps=None if launcher is None else steps_seen(launcher),",
+            "steps=None,",
+            TEST,
+        ),
+        "all",
+        1012,
+    ),
+)
