@@ -50,6 +50,7 @@ class SuspectedNodes:
             before,
             (rank for seen in jobs for rank in seen.ranks),
             renewing=self._lease_checker.renewing(),
+            none_renews=self._lease_checker.none_renews,
             passed_s=now_s - self._updated_s,
         )
         self._updated_s = now_s

@@ -74,6 +74,8 @@ class Machines:
             },
         )
         self._down_since_s.pop(name, None)
+        self._lost.discard(name)
+        self._end_lost(name)
         self._renew(name)
 
     def remove(self, name: str) -> None:
@@ -118,10 +120,15 @@ class Machines:
         self._lost.discard(name)
         if is_rebooted:
             self._kill_all(name)
-        for pod in self._pods_on(name):
-            if is_rebooted and pod["status"].get("phase") == "Running":
-                self.end(pod, exit_code=None)
+            self._end_lost(name)
         self._catch_up(name)
+
+    def _end_lost(self, name: str) -> None:
+        """The kubelet finds that containers of its pods are gone, with an earlier node of the name
+        or since a reboot."""
+        for pod in self._pods_on(name):
+            if pod["status"].get("phase") == "Running" and not self.holds_running(pod):
+                self.end(pod, exit_code=None)
 
     def cut(self) -> None:
         """The control plane reaches no node."""

@@ -55,7 +55,11 @@ class Site:
         ranks = {node: self._rank(node) for node in self.nodes if node not in self.lost}
         renewing = [node for node in self.idle if node not in self.unheard_since_s]
         self.breaker = breaker.assess(
-            self.breaker, ranks.values(), renewing=renewing, passed_s=TICK_S
+            self.breaker,
+            ranks.values(),
+            renewing=renewing,
+            none_renews=False,
+            passed_s=TICK_S,
         )
         for node, seen in ranks.items():
             verdict = assess(seen, cut=self.breaker.is_open)
@@ -144,20 +148,22 @@ def test_dead_majority_is_found_after_the_hold() -> None:
 def test_silence_of_launchers_alone_opens_no_breaker() -> None:
     """A user can stop the launchers of most nodes; their kubelets go on."""
     quiet = [rank(0, node=f"n{number}", silent_s=13.0) for number in range(9)]
-    assert breaker.assess(CLOSED, quiet, renewing=(), passed_s=1.0).is_open
-    assert not breaker.assess(CLOSED, quiet, renewing=["n3"], passed_s=1.0).is_open
+    assert breaker.assess(CLOSED, quiet, renewing=(), none_renews=False, passed_s=1.0).is_open
+    assert not breaker.assess(
+        CLOSED, quiet, renewing=["n3"], none_renews=False, passed_s=1.0
+    ).is_open
 
 
 def test_node_counts_once_and_as_alive_with_any_heartbeat() -> None:
     ranks = [rank(0, node="n0", **MISSING), rank(1, node="n0"), rank(0, node="n1", **MISSING)]
-    found = breaker.assess(CLOSED, ranks, renewing=["n1", "n2"], passed_s=1.0)
+    found = breaker.assess(CLOSED, ranks, renewing=["n1", "n2"], none_renews=False, passed_s=1.0)
     assert found == Breaker(silent=0, alive=3, calm_s=SETTLE_S + 1.0)
 
 
 def test_launcher_silent_to_a_new_leader_is_no_sign_of_life() -> None:
     unreported = rank(0, node="n1", silent_s=1.0, unreported=True)
     ranks = [rank(0, node="n0", **MISSING), unreported]
-    assert breaker.assess(CLOSED, ranks, renewing=(), passed_s=1.0).is_open
+    assert breaker.assess(CLOSED, ranks, renewing=(), none_renews=False, passed_s=1.0).is_open
 
 
 def test_exit_vouches_for_its_silent_peer() -> None:
@@ -200,3 +206,14 @@ def test_cut_charges_no_late_start() -> None:
 def test_not_ready_counts_only_after_the_last_heartbeat(unready_s: float, lost: bool) -> None:
     verdict = assess(rank(0), rank(1, silent_s=7.0, unready_s=unready_s), cut=False)
     assert isinstance(verdict, Ended) is lost
+
+
+def test_cut_shows_in_leases_before_any_launcher_reports() -> None:
+    """The gang was bound as the cut began. When it ends, one kubelet renews first."""
+    waiting = [rank(at, node=f"n{at}", silent_s=None, unreported=True) for at in range(2)]
+    cut = breaker.assess(CLOSED, waiting, renewing=(), none_renews=True, passed_s=1.0)
+    late = [waiting[0], replace(waiting[1], unready_s=UNREADY_S + 1.0)]
+    healed = breaker.assess(cut, late, renewing=["n0"], none_renews=False, passed_s=1.0)
+    assert cut.is_open
+    assert healed.is_open
+    assert isinstance(assess(*late, cut=True, started=False), Ongoing)

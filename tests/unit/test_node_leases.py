@@ -279,6 +279,30 @@ async def test_lease_is_not_stale_while_no_other_is_renewed(checked_site: Checke
     assert checked_site.lease_checker.stale("n0")
 
 
+async def test_no_renewal_at_all_is_reported(checked_site: CheckedSite) -> None:
+    """For longer than one kubelet takes, while leases are read."""
+    await checked_site.watch(for_s=10 * LIMIT_S)
+    assert not checked_site.lease_checker.none_renews
+    checked_site.mark_suspected("n0")
+    await checked_site.watch(for_s=10 * LIMIT_S)
+    assert not checked_site.lease_checker.none_renews
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    await checked_site.watch(for_s=LIMIT_S)
+    assert not checked_site.lease_checker.none_renews
+    await checked_site.watch(for_s=3 * node_leases.ASK_INTERVAL_S)
+    assert checked_site.lease_checker.none_renews
+    checked_site.leases.well = True
+    await checked_site.check(after_s=2)
+    assert not checked_site.lease_checker.none_renews
+
+
+async def test_nodes_without_leases_are_no_cut(checked_site: CheckedSite) -> None:
+    checked_site.mark_suspected("n8", others=("n9",))
+    await checked_site.watch(for_s=10 * LIMIT_S)
+    assert not checked_site.lease_checker.none_renews
+
+
 async def test_renewal_before_the_row_of_answers_proves_nothing(checked_site: CheckedSite) -> None:
     """It was made before the network failed."""
     checked_site.mark_suspected("n1")

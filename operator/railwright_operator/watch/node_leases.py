@@ -15,6 +15,10 @@ After an outage a live kubelet takes up to 17 s to renew again. A launcher that 
 sends them again sooner. For a launcher without a message the Lease is the only evidence: it is
 stale only ``SETTLE_S`` after the outage, or after the start of this leader.
 
+Where the API server responds and no Lease that is read is renewed for longer than an interval, the
+kubelets do not reach it. The breaker counts that as a cut: when it ends, one kubelet renews first,
+and those that follow are not dead.
+
 The Leases of silent launchers are read in every round. Launchers without a message may be
 thousands, whose images are being pulled. Of their nodes some are read at a time, each in every
 round until its kubelet has renewed or stopped; then the next ones follow.
@@ -54,6 +58,9 @@ RENEWALS_PER_LEASE = 4
 SLACK_S = 3.0
 """Renewals are jittered by 4 % and may wait for a busy API server."""
 
+UNRENEWED_S_MAX = LEASE_DURATION_S_DEFAULT / RENEWALS_PER_LEASE + SLACK_S + ASK_INTERVAL_S
+"""How long no renewal may be found while Leases are read: a single kubelet renews in this time."""
+
 Ask = Callable[[str], Awaitable[dict[str, Any] | None]]
 """Reads a node's Lease; None when there is none. Raises RequestFailed without a response."""
 
@@ -88,6 +95,7 @@ class NodeLeaseChecker:
         self._alive_until_s: dict[str, float] = {}
         self._renewal_s = -math.inf
         self._away_s = math.inf
+        self._read_since_s = math.inf
 
     def __repr__(self) -> str:
         suspected = len(self._silent | self._unreported)
@@ -123,6 +131,14 @@ class NodeLeaseChecker:
             and (node not in self._unreported or now_s - self._away_s > SETTLE_S)
         )
 
+    @property
+    def none_renews(self) -> bool:
+        """Whether Leases are read, and none was renewed in the time that one kubelet takes. Nodes
+        without a Lease prove nothing."""
+        last_s = max(self._renewal_s, self._read_since_s)
+        has_lease = any(seen.renewed for seen in self._sightings.values())
+        return has_lease and self._clock() - last_s > UNRENEWED_S_MAX
+
     def renews(self, node: str) -> bool:
         """Whether the kubelet renewed and has missed no renewal since."""
         return self._alive_until_s.get(node, -math.inf) >= self._clock()
@@ -144,6 +160,7 @@ class NodeLeaseChecker:
             answers = await asyncio.gather(*(self._check(node, gate) for node in self._due()))
             if answers and not any(answers):
                 self._away_s = self._clock()
+            self._read_since_s = min(self._read_since_s, self._clock()) if answers else math.inf
             await asyncio.sleep(ASK_INTERVAL_S)
 
     def _due(self) -> list[str]:

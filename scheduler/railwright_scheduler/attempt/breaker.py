@@ -13,9 +13,10 @@ dead node of two.
 
 After a cut, launchers and kubelets recover one by one over some seconds. The breaker stays open
 until ``SETTLE_S`` have passed without a majority of silent nodes; nodes that are silent then are
-dead. A cut may end just before leases become stale, and must open the breaker too: so two or more
+dead. A cut may end just before nodes look lost, and must open the breaker too. So two or more
 launchers that are silent for ``QUIET_S`` count, unless one of their kubelets renewed meanwhile (a
-user can stop launchers, but not kubelets).
+user can stop launchers, but not kubelets). So does a time in which no lease was renewed of those
+that are read: there may be no launcher yet that could fall silent.
 
 The operator computes the breaker once a cycle, from all running attempts. It is a value; the one
 before it and the time since then are arguments.
@@ -61,12 +62,18 @@ CLOSED = Breaker()
 
 
 def assess(
-    before: Breaker, ranks: Iterable[ObservedRank], *, renewing: Collection[str], passed_s: float
+    before: Breaker,
+    ranks: Iterable[ObservedRank],
+    *,
+    renewing: Collection[str],
+    none_renews: bool,
+    passed_s: float,
 ) -> Breaker:
     """The breaker of this cycle, from all ranks of running attempts.
 
     A launcher without a message to this leader is no sign of life.
-    ``renewing`` are the nodes whose lease was renewed in the last seconds.
+    ``renewing`` are the nodes whose lease was renewed in the last seconds. ``none_renews``: leases
+    are read, and none of them was renewed for longer than a kubelet takes.
     ``passed_s`` counts since ``before`` was computed.
     """
     alive, silent, quiet = set(renewing), set(), set()
@@ -80,5 +87,5 @@ def assess(
     if len(quiet) >= MANY and quiet.isdisjoint(renewing):
         silent |= quiet
     silent -= alive
-    is_cut = len(silent) > len(alive)
+    is_cut = len(silent) > len(alive) or none_renews
     return Breaker(len(silent), len(alive), calm_s=0 if is_cut else before.calm_s + passed_s)

@@ -183,6 +183,7 @@ class View:
             self._breaker,
             (rank for seen in jobs for rank in seen.ranks),
             renewing=[name for name in self.nodes.objects if self._machines.renews(name)],
+            none_renews=False,
             passed_s=now_s - self._judged_s,
         )
         self._judged_s = now_s
