@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,6 +24,10 @@ NODES_MAX = 5
 CUT_S_MAX = 500
 STALL_S_MAX = 40
 REFUSED = "no pod of this job is let in"
+CRASH_PAUSES_S = (20.0, 80.0, 200.0)
+"""Mean times between two crashes when nothing else fails: a job spends its budget, or its failures
+leave the window."""
+
 LEADERLESS_S = 15.0
 """A standby gets the Lease after this time without a leader, if nothing gave it to it before."""
 
@@ -42,7 +47,8 @@ class Disturbances:
         self._pause_s = rng.choice(self.emphasis.pauses_s)
         self._blind = rng.choice(self.emphasis.blind)
         self._led_s = 0.0
-        cluster.users.draw(names=rng.choice(self.emphasis.jobs), steps=self.emphasis.steps)
+        cluster.users.draw(emphasis, names=rng.choice(emphasis.jobs))
+        cluster.checkpoints.torn, cluster.checkpoints.late = emphasis.torn, emphasis.late_commits
         cluster.server.admission.append(self._admit)
         for _ in range(2 + rng.randrange(NODES_MAX - 1)):
             self._add_node()
@@ -88,6 +94,15 @@ class Disturbances:
             replica.expire_watches()
         for pod in self._foreign_pods():
             machines.end(pod, exit_code=0)
+
+    async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
+        """Crash a rank of a job that trains, again and again for so long."""
+        loop, pause_s = self._cluster.loop, self._rng.choice(CRASH_PAUSES_S)
+        until_s = loop.time() + seconds
+        while loop.time() < until_s:
+            await asyncio.sleep(self._rng.expovariate(1 / pause_s))
+            self._cluster.note(f"rank crash {self._rank_crash()}")
+            yield
 
     def _add_node(self) -> str:
         """A new node joins, or one that was removed, again."""
@@ -173,7 +188,14 @@ class Disturbances:
     def _training(self) -> Training | None:
         launchers: Launchers = self._cluster.launchers
         found = [each for each in launchers.trainings.values() if each.is_complete]
+        if self.emphasis.only_live:
+            found = [each for each in found if self._is_live(each)]
         return self._rng.choice(found) if found else None
+
+    def _is_live(self, training: Training) -> bool:
+        uid, attempt = training.key
+        job = self._cluster.checker.cluster.jobs.get(uid)
+        return job is not None and job.record.live and job.record.attempt == attempt
 
     def _delete_pod(self) -> str:
         pods = self._server.objects(paths.PODS)

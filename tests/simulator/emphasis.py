@@ -24,7 +24,13 @@ class Emphasis:
     """``weights`` are how often which event happens, ``pauses_s`` mean times between two events,
     ``busy_s`` how long events happen, ``steps`` how long a job trains, ``jobs`` how many names
     there are, ``blind`` how often a leader does not find out that it has lost the Lease, and
-    ``late`` and ``lagging`` how many of a thousand requests and deliveries are so."""
+    ``late`` and ``lagging`` how many of a thousand requests and deliveries are so.
+
+    ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all runs, if
+    empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of launchers
+    that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the faults are
+    over. With ``only_live`` ranks hang, save and crash in live attempts, and in none that is over.
+    """
 
     name: str
     weights: Mapping[str, int]
@@ -35,6 +41,13 @@ class Emphasis:
     blind: tuple[float, ...] = (0.0, 0.0, 0.5)
     late: tuple[int, ...] = OF_REQUESTS
     lagging: tuple[int, ...] = OF_WATCHES
+    backoffs: tuple[tuple[int, int], ...] = ()
+    deadlines_s: tuple[int | None, ...] = ()
+    two_groups: float = 0.0
+    torn: float = 0.0
+    late_commits: float = 0.0
+    crashing_s: float = 0.0
+    only_live: bool = False
 
     def draw_faults(self, faults: LinkFaults, rng: Random) -> None:
         """How often requests and watches fail in this run."""
@@ -121,6 +134,49 @@ CUTS = Emphasis(
     busy_s=300.0,
     steps=(40, 150, 300),
 )
+OF_USERS = {"job created": 8, "job replaced": 2, "suspend": 1, "resume job": 3}
+OF_REPLICAS = {"take over": 2, "crash": 1, "pause": 1, "resume": 3, "lose": 1, "watches stall": 1}
+OF_MACHINES = {"node down": 1, "node up": 3, "pod deleted": 1}
+DEADLINES = Emphasis(
+    "deadlines",
+    {**OF_USERS, **OF_REPLICAS, **OF_MACHINES, "suspend": 2, "resume job": 4, "rank crash": 4},
+    pauses_s=(2.0, 4.0, 8.0),
+    busy_s=200.0,
+    steps=(12, 40, 150, 400),
+    backoffs=((1, 86_400), (6, 86_400)),
+    deadlines_s=(None, 20, 60, 120, 300),
+    only_live=True,
+)
+CRASHES = Emphasis(
+    "crashes",
+    {**OF_USERS, **OF_REPLICAS, **OF_MACHINES, "rank crash": 8},
+    pauses_s=(2.0, 4.0, 8.0),
+    steps=(40, 150, 300),
+    backoffs=((0, 300), (1, 300), (1, 300), (2, 600), (6, 86_400)),
+    crashing_s=400.0,
+    only_live=True,
+)
+HANGS = Emphasis(
+    "hangs",
+    {"job created": 8, "hang": 3, "save": 4, "take over": 1, "pause": 1, "resume": 3}
+    | {"node down": 1, "node up": 3},
+    pauses_s=(4.0, 8.0, 12.0),
+    busy_s=300.0,
+    steps=(40, 150, 300),
+    only_live=True,
+)
+CHECKPOINTS = Emphasis(
+    "checkpoints",
+    {**OF_USERS, **OF_REPLICAS, **OF_MACHINES, "rank crash": 8, "node cut": 2, "hang": 1},
+    pauses_s=(2.0, 4.0, 8.0),
+    busy_s=200.0,
+    steps=(40, 150, 300),
+    backoffs=((2, 600), (6, 86_400)),
+    two_groups=0.7,
+    torn=0.3,
+    late_commits=0.7,
+    only_live=True,
+)
 ALL = Emphasis(
     "all",
     {
@@ -157,7 +213,10 @@ ALL = Emphasis(
         "heal": 3,
     },
 )
-EMPHASES = {each.name: each for each in (ALL, REPLACEMENTS, LEADERS, CUTS)}
+EMPHASES = {
+    each.name: each
+    for each in (ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES, CRASHES, HANGS, CHECKPOINTS)
+}
 
 
 def of_seed(seed: int) -> str:

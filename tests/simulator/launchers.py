@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -13,6 +15,7 @@ from railwright_kube.tokens import Bearer
 from railwright_operator.write import pods
 from railwright_scheduler.invariants import ViolationError
 from simulator.api_server import ApiServer
+from simulator.checkpoints import Checkpoints
 from simulator.machines import Machines
 from simulator.replicas import Replica
 from simulator.statuses import StatusError
@@ -26,6 +29,7 @@ Reply = TypeVar("Reply", protocol.Registered, protocol.HeartbeatAnswer, protocol
 EXIT_REVOKED = 80
 TIMEOUT_S = 3.0
 TICK_S = 1.0
+LATE_COMMITS = 3
 
 
 class _RevokedError(Exception):
@@ -45,7 +49,9 @@ class Launchers:
         route: Callable[[], Replica | None],
         total_steps: Callable[[str], int],
         checks: WorldChecks,
+        checkpoints: Checkpoints,
     ) -> None:
+        self.checkpoints = checkpoints
         self._loop = loop
         self._server = server
         self._machines = machines
@@ -98,6 +104,8 @@ class Launchers:
         except _RevokedError:
             if self.runs(pod):
                 self._checks.launcher_stops(pod, training.key)
+                if self.checkpoints.is_late():
+                    await launcher.commit_late()
             launcher.end(EXIT_REVOKED)
 
     async def post(
@@ -188,7 +196,12 @@ class Launcher:
             if not self._launchers.runs(self._pod):
                 return
             await self._register()
-        self._training.start(self._member.node_rank, self._world_info, now_s=self._launchers.now_s)
+        self._training.start(
+            self._member.node_rank,
+            self._world_info,
+            now_s=self._launchers.now_s,
+            read=partial(self._launchers.checkpoints.read, self.key),
+        )
         while self._launchers.runs(self._pod):
             exit_code = self._training.failing.pop(self._member.node_rank, None)
             if exit_code is not None:
@@ -225,11 +238,34 @@ class Launcher:
         group, step = training.due_commit(self._member.node_rank), training.step
         if group is None:
             return
-        message = protocol.Commit(self._member, step)
-        answer = await self._launchers.post(self, "/v1/commit", message, protocol.CommitAnswer)
-        if answer is not None and answer.granted:
+        if await self._commit(group, step):
             self._launchers.check_recorded(self._member, group, step)
             training.committed[group] = protocol.Checkpoint(self._member.attempt, step)
+
+    async def commit_late(self) -> None:
+        """The ranks go on, although the attempt was revoked, and their group saves what they
+        make."""
+        world, training = self._world_info, self._training
+        if world is None or world.group_rank != 0:
+            return
+        for ahead in range(1, LATE_COMMITS + 1):
+            await asyncio.sleep(TICK_S)
+            if not self._launchers.runs(self._pod):
+                return
+            self._launchers.checkpoints.counts["late commit"] += 1
+            with contextlib.suppress(_RevokedError):
+                await self._commit(world.group, training.step + ahead)
+
+    async def _commit(self, group: str, step: int) -> bool:
+        """Whether the group may commit this step."""
+        checkpoints = self._launchers.checkpoints
+        checkpoints.ask(self.key, group, step)
+        message = protocol.Commit(self._member, step)
+        answer = await self._launchers.post(self, "/v1/commit", message, protocol.CommitAnswer)
+        is_granted = answer is not None and answer.granted
+        if is_granted:
+            checkpoints.save(self.key, group, step)
+        return is_granted
 
     async def _beat(self, *, running: int = 1, failure: protocol.Failure | None = None) -> None:
         training, now_s = self._training, self._launchers.now_s

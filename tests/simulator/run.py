@@ -14,6 +14,7 @@ from history.stored import Job
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
+from simulator.deadlines import Deadlines, is_active
 from simulator.disturbances import Disturbances
 from simulator.emphasis import EMPHASES, Emphasis, of_seed
 from simulator.error_log import errors_end
@@ -99,7 +100,7 @@ class _Run:
             cluster.requests,
             phases,
             Counter(code.value for code in cluster.causes.values()),
-            self._disturbances.counts,
+            self._disturbances.counts | cluster.checkpoints.counts,
             cluster.digest.hexdigest(),
         )
 
@@ -117,12 +118,18 @@ class _Run:
         await self._disturbances.end()
         for replica in [each for each in cluster.replicas if each is not cluster.leader]:
             await cluster.end_replica(replica)
+        async for _ in self._disturbances.crash_ranks(self._disturbances.emphasis.crashing_s):
+            self._check()
+            if cluster.leader is None:
+                await self._disturbances.take_over()
+        deadlines = Deadlines()
         still, before = 0, 0
         for _ in range(ROUNDS_MAX):
             if cluster.leader is None:
                 await self._disturbances.take_over()
             await asyncio.sleep(ROUND_S)
             self._check()
+            deadlines.check(cluster, now_s=self._loop.time())
             writes = sum(cluster.requests.values()) - cluster.requests["GET"]
             still = still + 1 if writes == before else 0
             before = writes
@@ -151,7 +158,9 @@ class _Run:
             if phase in FINAL or (spec.get("suspend") and phase is Phase.SUSPENDED):
                 continue
             if phase is Phase.QUEUED and not spec.get("suspend"):
-                if not self._names_are_taken(job):
+                if is_active(job.status) and "activeDeadlineSeconds" in spec:
+                    stuck.append(f"{job.name} has yet to reach its deadline")
+                elif not self._names_are_taken(job):
                     waiting.append(spec)
             else:
                 stuck.append(f"{job.name} is {phase}")

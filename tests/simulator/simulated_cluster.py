@@ -24,6 +24,7 @@ from railwright_scheduler.invariants import Facts, ViolationError
 from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
+from simulator.checkpoints import Checkpoints
 from simulator.controllers import Controllers
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
@@ -68,6 +69,7 @@ class SimulatedCluster:
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
         self.checks = WorldChecks(self.server, self.checker.cluster)
+        self.checkpoints = Checkpoints(Random(f"{seed} checkpoints"))
         self._writer, self._replica = OTHERS, ""
         self._born = 0
         self.replicas: list[Replica] = []
@@ -88,6 +90,7 @@ class SimulatedCluster:
             route=self._route,
             total_steps=self.users.total_steps,
             checks=self.checks,
+            checkpoints=self.checkpoints,
         )
 
     def note(self, line: str) -> None:
@@ -186,6 +189,7 @@ class SimulatedCluster:
             self._check_causes((value or {})["spec"].get("entries", ()))
         elif kind == "TrainingJob" and value is not None:
             self.checks.after_status(value)
+            self.checkpoints.after_status(value)
         elif kind == "Pod" and change.type == "ADDED" and self._writer == OPERATOR:
             self.checks.after_create(value or {})
         elif kind == "Pod" and change.type == "MODIFIED" and self._writer == OPERATOR:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from railwright import protocol
@@ -9,6 +10,8 @@ from railwright import protocol
 STEP_S = 2.0
 CHECKPOINT_STEPS = 5
 AttemptKey = tuple[str, int]
+Read = Callable[[str, Sequence[protocol.Checkpoint]], protocol.Checkpoint | None]
+"""The checkpoint that a group loads of those that it may."""
 
 
 @dataclass(slots=True)
@@ -34,17 +37,18 @@ class Training:
     saving_until_s: float = 0.0
     failing: dict[int, int] = field(default_factory=dict)
 
-    def start(self, node_rank: int, world: protocol.WorldInfo, *, now_s: float) -> None:
-        """A rank passes the barrier, and reads the newest checkpoint of its group."""
+    def start(self, node_rank: int, world: protocol.WorldInfo, *, now_s: float, read: Read) -> None:
+        """A rank passes the barrier, and reads a checkpoint of its group."""
         if not self.started:
             self.moved_s = now_s
         self.started.add(node_rank)
         if world.group_rank == 0:
             self.masters[world.group] = node_rank
         resume = next((g.resume for g in world.groups if g.name == world.group), ())
-        if resume and world.group not in self.resumed:
-            self.resumed[world.group] = resume[0]
-            self.step = max(self.step, resume[0].step)
+        source = read(world.group, resume) if world.group not in self.resumed else None
+        if source is not None:
+            self.resumed[world.group] = source
+            self.step = max(self.step, source.step)
 
     @property
     def is_complete(self) -> bool:
@@ -76,13 +80,14 @@ class Training:
     def steps(self, first_rank: int, *, now_s: float) -> protocol.Steps:
         """The report of a launcher about its ranks."""
         saves = now_s < self.saving_until_s
+        changed_s = self.moved_s if saves else max(self.moved_s, self.saving_until_s)
         return protocol.Steps(
             newest=self.step,
             slowest=self.step,
             ranks=(first_rank,),
             behind=0,
             reporting=1,
-            still_s=max(0.0, now_s - self.moved_s),
+            still_s=max(0.0, now_s - changed_s),
             lag_s=0.0,
             timed=100,
             p99_s=STEP_S,

@@ -10,6 +10,7 @@ from typing import Any
 from railwright_api import names, routes
 from railwright_api.training_job import TrainingJobSpec
 from simulator.api_server import ApiServer
+from simulator.emphasis import Emphasis
 from simulator.machines import GPU
 from simulator.statuses import StatusError
 
@@ -18,7 +19,9 @@ Json = dict[str, Any]
 NAMESPACE = "team"
 NAMES = ("a", "b", "c", "d")
 BACKOFFS = ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
-DEADLINES_S = (None, None, None, 60, 400)
+DEADLINES_S: tuple[int | None, ...] = (None, None, None, 60, 400)
+TWO_GROUPS = 0.3
+"""The share of jobs with two groups of ranks, where some have."""
 
 
 class Users:
@@ -30,13 +33,16 @@ class Users:
         self._names: tuple[str, ...] = NAMES
         self._steps: tuple[int, ...] = (1,)
         self._backoff = rng.choice(BACKOFFS)
-        self._has_deadlines = rng.random() < 0.3
-        self._has_roles = rng.random() < 0.5
+        self._deadlines_s = DEADLINES_S if rng.random() < 0.3 else ()
+        self._two_groups = TWO_GROUPS if rng.random() < 0.5 else 0.0
         self.steps: dict[str, int] = {}
 
-    def draw(self, *, names: int, steps: tuple[int, ...]) -> None:
-        """How many names their jobs have, and how many steps they may take."""
-        self._names, self._steps = NAMES[:names], steps
+    def draw(self, emphasis: Emphasis, *, names: int) -> None:
+        """What their jobs are like in a run with this emphasis, and how many names they have."""
+        self._names, self._steps = NAMES[:names], emphasis.steps
+        self._backoff = self._rng.choice(emphasis.backoffs) if emphasis.backoffs else self._backoff
+        self._deadlines_s = emphasis.deadlines_s or self._deadlines_s
+        self._two_groups = emphasis.two_groups or self._two_groups
 
     def total_steps(self, job_uid: str) -> int:
         """How many steps the training of a job takes."""
@@ -104,10 +110,12 @@ class Users:
     def _spec(self) -> dict[str, Any]:
         rng = self._rng
         roles = [("worker", rng.randint(1, 4), rng.choice((1, 4, 8)))]
-        if self._has_roles and rng.random() < 0.3:
+        if self._two_groups and rng.random() < self._two_groups:
             roles.append(("evaluator", 1, rng.choice((0, 1))))
         return _complete(
-            tuple(roles), *self._backoff, rng.choice(DEADLINES_S) if self._has_deadlines else None
+            tuple(roles),
+            *self._backoff,
+            rng.choice(self._deadlines_s) if self._deadlines_s else None,
         )
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
