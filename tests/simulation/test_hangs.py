@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from simulator.run import run
 
-import pytest
-
-from railwright_scheduler.attempt.failure_policy import FailurePolicy
-from railwright_scheduler.simulator.run import run
-from simulation.mutants import Mutant, hunt
-
-STEPS = 500
+HANG_SEEDS, CRASH_SEEDS = 7, 8
 
 
 def test_hanging_attempts_are_ended_and_no_others() -> None:
-    outcomes = [run(seed, steps=STEPS, hangs=True) for seed in range(60)]
-    assert sum(outcome.hangs for outcome in outcomes) > 30
-    assert sum(outcome.succeeded for outcome in outcomes) > 30
+    """Invariant I21; some of these jobs have a deadline beside."""
+    outcomes = [run(seed, "hangs") for seed in range(HANG_SEEDS)]
+    assert sum(outcome.causes.get("Hung", 0) for outcome in outcomes) > HANG_SEEDS // 2
+    assert sum(outcome.events.get("save", 0) for outcome in outcomes) > HANG_SEEDS
+    assert sum(outcome.phases.get("Succeeded", 0) for outcome in outcomes) > HANG_SEEDS // 2
 
 
 def test_crashing_jobs_fail_by_their_policy() -> None:
     """Invariant I24."""
-    outcomes = [run(seed, steps=STEPS, crashes=True) for seed in range(80)]
-    assert sum(outcome.failed for outcome in outcomes) > 30
-    assert sum(outcome.succeeded for outcome in outcomes) > 10
-
-
-@pytest.mark.parametrize("recent", [lambda _, times_s, now_s: times_s, lambda *_: ()])
-def test_wrong_window_of_failures_is_found(recent: Callable[..., tuple[int, ...]]) -> None:
-    """No failure expires, or each at once."""
-    mutant = Mutant("window", FailurePolicy, "recent", lambda _: recent, beside="crashes")
-    assert hunt(mutant, range(20)) is not None
+    outcomes = [run(seed, "crashes") for seed in range(CRASH_SEEDS)]
+    assert sum(outcome.causes.get("RankFailed", 0) for outcome in outcomes) > CRASH_SEEDS
+    assert sum(outcome.phases.get("Failed", 0) for outcome in outcomes) > CRASH_SEEDS // 3
+    assert sum(outcome.phases.get("Succeeded", 0) for outcome in outcomes) > 1

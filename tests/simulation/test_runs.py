@@ -9,10 +9,13 @@ import pytest
 from simulation import hunting
 from simulation.hunts import HUNTS
 from simulation.planted import Hunt
-from simulator.emphasis import ALL, of_seed
+from simulator.emphasis import ALL
 from simulator.run import run
 
 SEEDS = range(48)
+TURNS = ("all", "replacements", "leaders", "cuts")
+"""The others have tests of their own."""
+
 KEPT = (("all", 58), ("all", 1005), ("cuts", 11), ("replacements", 37))
 """Seeds that failed once without a mutant, by faults of the simulation. A seed is another run once
 the simulation changes."""
@@ -31,7 +34,7 @@ CAUGHT = HUNTS[:3]
 
 def test_seeds_hold_every_invariant() -> None:
     requests, causes, events = 0, Counter[str](), Counter[str]()
-    for emphasis, seed in (*((of_seed(seed), seed) for seed in SEEDS), *KEPT):
+    for emphasis, seed in (*((TURNS[seed % len(TURNS)], seed) for seed in SEEDS), *KEPT):
         outcome = run(seed, emphasis)
         requests += sum(outcome.requests.values())
         causes += Counter(outcome.causes)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from simulation.hunts import gangs, operator
+from simulation.hunts import checkpoints, deadlines, gangs, hangs, operator
 
-HUNTS = (*operator.HUNTS, *gangs.HUNTS)
+HUNTS = (*operator.HUNTS, *gangs.HUNTS, *deadlines.HUNTS, *hangs.HUNTS, *checkpoints.HUNTS)

@@ -1,0 +1,48 @@
+"""Mutants of the scheduler: of when a job exceeds its deadline."""
+
+from __future__ import annotations
+
+from simulation.planted import of_scheduler
+
+HUNTS = (
+    of_scheduler(
+        "a job waits past its deadline",
+        "commit_plan.py",
+        "self._exceeds_deadline(seen) if pending.is_idle(seen) else None",
+        "None",
+        "deadlines",
+        1026,
+    ),
+    of_scheduler(
+        "no deadline is seen",
+        "cancellation.py",
+        "if started_s is None or deadline_s is None or now_s - started_s < deadline_s:",
+        "if True:",
+        "deadlines",
+        1001,
+    ),
+    of_scheduler(
+        "a deadline is a second shorter",
+        "cancellation.py",
+        "now_s - started_s < deadline_s",
+        "now_s + 1 - started_s < deadline_s",
+        "deadlines",
+        1001,
+    ),
+    of_scheduler(
+        "a start in the future stays",
+        "attempt/record.py",
+        "is_later = record.started_s is not None and record.started_s > now_s",
+        "is_later = False",
+        "deadlines",
+        1026,
+    ),
+    of_scheduler(
+        "a suspended job's time goes on",
+        "attempt/record.py",
+        "phase=move(record.phase, Phase.SUSPENDED), started_s=None)",
+        "phase=move(record.phase, Phase.SUSPENDED))",
+        "deadlines",
+        1020,
+    ),
+)

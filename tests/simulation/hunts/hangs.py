@@ -1,0 +1,58 @@
+"""Mutants of the scheduler: of what ends attempts whose ranks hang or crash, and what ends jobs."""
+
+from __future__ import annotations
+
+from simulation.planted import of_scheduler
+
+WINDOW = "return tuple(at_s for at_s in times_s if end_s - at_s < self.window_s)"
+
+HUNTS = (
+    of_scheduler(
+        "hanging ranks are not found",
+        "attempt/hang.py",
+        "if still_s > limit_s:",
+        "if False:",
+        "hangs",
+        1003,
+    ),
+    of_scheduler(
+        "an announced save is a hang",
+        "attempt/hang.py",
+        "Activity.CHECKPOINTING: CHECKPOINTING_S,",
+        "Activity.CHECKPOINTING: STILL_S,",
+        "hangs",
+        1001,
+    ),
+    of_scheduler(
+        "no failure leaves the window",
+        "attempt/failure_policy.py",
+        WINDOW,
+        "return times_s",
+        "crashes",
+        1051,
+    ),
+    of_scheduler(
+        "each failure leaves the window at once",
+        "attempt/failure_policy.py",
+        WINDOW,
+        "return ()",
+        "crashes",
+        1001,
+    ),
+    of_scheduler(
+        "a failure is counted twice",
+        "attempt/record.py",
+        "failures=record.failures + counted,",
+        "failures=record.failures + 2 * counted,",
+        "crashes",
+        1000,
+    ),
+    of_scheduler(
+        "a failure takes the place of two",
+        "attempt/record.py",
+        "failures = policy.with_failure(failures, cause.time_s)",
+        "failures = (*policy.with_failure(failures, cause.time_s), cause.time_s)",
+        "crashes",
+        1001,
+    ),
+)
