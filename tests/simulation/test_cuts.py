@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.run import run
 
-SEEDS = 9
+SEEDS = 6
 
 
 def test_cuts_of_the_control_plane_lose_no_living_node() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.run import run
 
-SEEDS = 12
+SEEDS = 10
 
 
 def test_jobs_with_deadlines_come_to_rest() -> None:
