@@ -17,7 +17,8 @@ class Training:
 
     ``size`` is the number of its pods, ``started`` those past the barrier, ``ended`` those whose
     ranks have ended with 0; ``masters`` are the node ranks that commit, by group. ``committed`` is
-    the newest checkpoint of each group, ``resumed`` what it read.
+    the newest checkpoint of each group, ``resumed`` what it read, ``recorded`` are the ranks whose
+    recordings were sent.
     """
 
     key: AttemptKey
@@ -33,6 +34,7 @@ class Training:
     hung_since_s: float | None = None
     saving_until_s: float = 0.0
     failing: dict[int, int] = field(default_factory=dict)
+    recorded: set[int] = field(default_factory=set)
 
     def start(self, node_rank: int, world: protocol.WorldInfo, *, now_s: float) -> None:
         """A rank passes the barrier, and reads the newest checkpoint of its group."""
@@ -45,6 +47,11 @@ class Training:
         if resume and world.group not in self.resumed:
             self.resumed[world.group] = resume[0]
             self.step = max(self.step, resume[0].step)
+
+    @property
+    def steps_made(self) -> int:
+        """How many steps this attempt made."""
+        return self.step - max((point.step for point in self.resumed.values()), default=0)
 
     @property
     def is_complete(self) -> bool:

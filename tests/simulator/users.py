@@ -12,6 +12,7 @@ from railwright_api.training_job import TrainingJobSpec
 from simulator.api_server import ApiServer
 from simulator.machines import GPU
 from simulator.statuses import StatusError
+from simulator.workloads import Workloads
 
 Json = dict[str, Any]
 
@@ -24,19 +25,22 @@ DEADLINES_S = (None, None, None, 60, 400)
 class Users:
     """They create, change and delete jobs. Most have one role."""
 
-    def __init__(self, server: ApiServer, rng: Random) -> None:
+    def __init__(self, server: ApiServer, rng: Random, workloads: Workloads) -> None:
         self._server = server
         self._rng = rng
+        self._workloads = workloads
         self._names: tuple[str, ...] = NAMES
         self._steps: tuple[int, ...] = (1,)
+        self._replicas: tuple[int, ...] = (1,)
         self._backoff = rng.choice(BACKOFFS)
         self._has_deadlines = rng.random() < 0.3
         self._has_roles = rng.random() < 0.5
         self.steps: dict[str, int] = {}
 
-    def draw(self, *, names: int, steps: tuple[int, ...]) -> None:
-        """How many names their jobs have, and how many steps they may take."""
-        self._names, self._steps = NAMES[:names], steps
+    def draw(self, *, names: int, steps: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+        """How many names their jobs have, how many steps they may take, and how many pods their
+        first role may have."""
+        self._names, self._steps, self._replicas = NAMES[:names], steps, replicas
 
     def total_steps(self, job_uid: str) -> int:
         """How many steps the training of a job takes."""
@@ -90,6 +94,15 @@ class Users:
 
         return self._to_a_job(change)
 
+    def change_profiling(self) -> str:
+        """What the ranks of a job with a workload are to record becomes something else."""
+
+        def change(job: Json) -> None:
+            if "workload" in job["spec"]:
+                self._patch(job, {"profiling": self._workloads.draw_profiling()})
+
+        return self._to_a_job(change)
+
     def _to_a_job(self, act: Any) -> str:
         jobs = self.jobs
         if not jobs:
@@ -103,12 +116,13 @@ class Users:
 
     def _spec(self) -> dict[str, Any]:
         rng = self._rng
-        roles = [("worker", rng.randint(1, 4), rng.choice((1, 4, 8)))]
+        roles = [("worker", rng.choice(self._replicas), rng.choice((1, 4, 8)))]
         if self._has_roles and rng.random() < 0.3:
             roles.append(("evaluator", 1, rng.choice((0, 1))))
-        return _complete(
+        spec = _complete(
             tuple(roles), *self._backoff, rng.choice(DEADLINES_S) if self._has_deadlines else None
         )
+        return self._workloads.declare(spec)
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         try:
