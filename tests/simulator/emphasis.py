@@ -23,11 +23,11 @@ DELAYS_S = (0.01, 0.05, 0.3)
 class Emphasis:
     """``weights`` are how often which event happens, ``pauses_s`` mean times between two events,
     ``busy_s`` how long events happen, ``steps`` how long a job trains, ``jobs`` how many names
-    there are, ``replicas`` how many pods of one role they have, ``nodes`` how many nodes there are
-    at first, ``workloads`` the share of jobs that declare one,
-    ``pre_runs`` the share of these that have a pre-run, ``uplinks`` the bandwidths of a rack, ``blind`` how often a leader does not find
-    out that it has lost the Lease, and ``late`` and ``lagging`` how many of a thousand requests and
-    deliveries are so."""
+    there are, ``replicas`` how many pods their first role has, ``nodes`` how many nodes there are
+    at first, ``workloads`` the share of jobs that declare one, ``pre_runs`` the share of these that
+    have a pre-run, ``uplinks`` the bandwidths that the uplinks of a rack may have, ``blind`` how
+    often a leader does not find out that it has lost the Lease, and ``late`` and ``lagging`` how
+    many of a thousand requests and deliveries are so."""
 
     name: str
     weights: Mapping[str, int]
@@ -171,7 +171,7 @@ PRE_RUNS = Emphasis(
         "node down": 1,
         "node up": 3,
         "refuse": 1,
-        "allow": 1,
+        "allow": 3,
         "rank crash": 1,
         "hang": 1,
     },

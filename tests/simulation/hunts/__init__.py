@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from simulation.hunts import gangs, operator
+from simulation.hunts import gangs, operator, pre_runs
 
-HUNTS = (*operator.HUNTS, *gangs.HUNTS)
+HUNTS = (*operator.HUNTS, *gangs.HUNTS, *pre_runs.HUNTS)
