@@ -210,6 +210,10 @@ class HistoryChecker:
         old = self.cluster.job_at(key)
         new = None if value is None else stored.job(value)
         self._jobs |= {job.uid for job in (old, new) if job is not None}
+        if new is not None:
+            is_pre_run = (new.uid, new.record.attempt) in self.cluster.pre_runs
+            record = new.record
+            self.run_check(lambda: invariants.check_pre_run(record, is_pre_run=is_pre_run))
         if old is not None and new is not None and old.uid == new.uid:
             self.run_check(lambda: invariants.check_record(old.record, new.record))
             for found in late_commits(old.record, new.record):

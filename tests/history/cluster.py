@@ -16,6 +16,7 @@ from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.model.snapshot import Purpose
 
 NO_LEDGER = Ledger(epoch=0, incarnation="", holder="")
 
@@ -31,6 +32,7 @@ class Cluster:
         self.jobs: dict[str, Job] = {}
         self.placements: dict[str, tuple[str, ...]] = {}
         self.whole: set[AttemptKey] = set()
+        self.pre_runs: set[AttemptKey] = set()
         self._ranks_bound: dict[AttemptKey, set[int]] = {}
         self.sizes: dict[AttemptKey, int] = {}
         self.aborted_s: dict[AttemptKey, int] = {}
@@ -90,6 +92,8 @@ class Cluster:
         self.ledger = ledger
         for entry in ledger.entries:
             self.sizes.setdefault(entry.key, len(entry.nodes))
+            if entry.purpose is Purpose.PRE_RUN:
+                self.pre_runs.add(entry.key)
             if entry.cause is not None:
                 self._revoked.setdefault(entry.job_uid, {}).setdefault(entry.key, entry.cause)
                 self.aborted_s.setdefault(entry.key, self.now_s)
@@ -115,6 +119,7 @@ class Cluster:
             policies={uid: self._policies[uid] for uid in uids if uid in self.jobs},
             whole=self.whole,
             revoked={k: cause for uid in uids for k, cause in self._revoked.get(uid, {}).items()},
+            pre_runs=self.pre_runs,
         )
 
     def overdue(self, bound_s: int) -> Iterable[AttemptKey]:

@@ -13,10 +13,11 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.invariants import PodFact
 from railwright_scheduler.model.evidence import PodState
+from railwright_scheduler.model.snapshot import Purpose
 
 Json = Mapping[str, Any]
 
@@ -84,6 +85,7 @@ def job(value: Json) -> Job:
             start_failures=status.get("startFailures", 0),
             hangs=status.get("hangs", 0),
             checkpoints=points(status.get("checkpoints", ())),
+            pre_run=_pre_run(status.get("preRun")),
         ),
         status=status,
         comparable_status=_without_times(status),
@@ -163,7 +165,14 @@ def _entry(raw: Json) -> Entry:
             for role in raw.get("roles", ())
         ),
         cause=None if cause is None else _cause(cause),
+        purpose=Purpose(raw.get("purpose") or Purpose.TRAINING),
     )
+
+
+def _pre_run(raw: Json | None) -> PreRunRecord | None:
+    if raw is None:
+        return None
+    return PreRunRecord(raw["specHash"], raw["attempts"], raw.get("message", ""))
 
 
 def _cause(raw: Json) -> Cause:

@@ -46,6 +46,14 @@ SCHEDULER_MUTANTS = (
         package=SCHEDULER,
     ),
     ShellMutant(
+        "a job is assessed twice for one topology",
+        "migration.py",
+        "        seen.topology_hash != topology_hash\n        and topology_hash",
+        "        topology_hash",
+        "tests/unit/test_migration.py::test_job_that_stays_is_evaluated_once",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
         "a job that is not evaluated loses its reservation",
         "policy/reservation.py",
         "            self._keep(job, position=len(self.waiting))\n",

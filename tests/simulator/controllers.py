@@ -5,6 +5,7 @@ Two nodes share a rack, and the bandwidth of a rack's uplinks changes now and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from railwright_api import names, routes
@@ -16,7 +17,6 @@ from simulator.api_server import ApiServer
 from simulator.virtual_loop import VirtualLoop
 
 CHECK_S = 2.0
-UPLINKS = (2.0, 2.0, 0.05)
 FABRIC = routes.one(names.FABRICS, names.SINGLETON)
 
 
@@ -41,13 +41,13 @@ class Controllers:
         )
         loop.call_soon(self._check)
 
-    def change_link(self) -> str:
-        """The uplinks of a rack become slower or faster."""
+    def change_link(self, uplinks: Sequence[float]) -> str:
+        """The uplinks of a rack get one of these bandwidths."""
         racks = sorted({rack for (rack,) in self._found().places.values()})
         if not racks:
             return ""
         rack = self._rng.choice(racks)
-        self._uplinks[rack] = self._rng.choice(UPLINKS)
+        self._uplinks[rack] = self._rng.choice(uplinks)
         return f"{rack} {self._uplinks[rack]}"
 
     def _found(self) -> Interconnect:

@@ -20,7 +20,6 @@ from simulator.training import Training
 from simulator.users import NAMESPACE
 
 DEVICES, FOREIGN_DEVICES = 8, 4
-NODES_MAX = 5
 CUT_S_MAX = 500
 STALL_S_MAX = 40
 REFUSED = "no pod of this job is let in"
@@ -49,8 +48,10 @@ class Disturbances:
         self._led_s = 0.0
         cluster.users.draw(emphasis, names=rng.choice(emphasis.jobs))
         cluster.checkpoints.torn, cluster.checkpoints.late = emphasis.torn, emphasis.late_commits
+        cluster.workloads.declared = emphasis.workloads
+        cluster.workloads.pre_runs = emphasis.pre_runs
         cluster.server.admission.append(self._admit)
-        for _ in range(2 + rng.randrange(NODES_MAX - 1)):
+        for _ in range(rng.choice(emphasis.nodes)):
             self._add_node()
         self.counts: dict[str, int] = {}
         self._act = self._events()
@@ -345,13 +346,14 @@ class Disturbances:
             "job deleted": users.delete,
             "job replaced": users.replace,
             "job reshaped": users.reshape,
+            "profiling changed": users.change_profiling,
             "refuse": lambda: self._choose_job("refuse"),
             "inflate": lambda: self._choose_job("inflate"),
             "allow": self._allow,
             "compact": self._compact,
             "watches stall": self._stall,
             "pod touched": self._touch_pod,
-            "link": self._cluster.controllers.change_link,
+            "link": partial(self._cluster.controllers.change_link, self.emphasis.uplinks),
             "cut": self._cut,
             "heal": self._heal,
         }

@@ -23,13 +23,17 @@ DELAYS_S = (0.01, 0.05, 0.3)
 class Emphasis:
     """``weights`` are how often which event happens, ``pauses_s`` mean times between two events,
     ``busy_s`` how long events happen, ``steps`` how long a job trains, ``jobs`` how many names
-    there are, ``blind`` how often a leader does not find out that it has lost the Lease, and
-    ``late`` and ``lagging`` how many of a thousand requests and deliveries are so.
+    there are, ``replicas`` how many pods their first role has, ``nodes`` how many nodes there are
+    at first, ``uplinks`` the bandwidths that the uplinks of a rack may have, ``blind`` how often a
+    leader does not find out that it has lost the Lease, and ``late`` and ``lagging`` how many of a
+    thousand requests and deliveries are so.
 
-    ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all runs, if
-    empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of launchers
-    that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the faults are
-    over. With ``only_live`` ranks hang, save and crash in live attempts, and in none that is over.
+    ``workloads`` is the share of jobs that declare one, ``pre_runs`` the share of these that have a
+    pre-run. ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all
+    runs, if empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of
+    launchers that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the
+    faults are over. With ``only_live`` ranks hang, save and crash in live attempts, and in none
+    that is over.
     """
 
     name: str
@@ -38,6 +42,11 @@ class Emphasis:
     busy_s: float = 100.0
     steps: tuple[int, ...] = (3, 12, 40, 150)
     jobs: tuple[int, ...] = (1, 2, 4)
+    replicas: tuple[int, ...] = (1, 2, 3, 4)
+    nodes: tuple[int, ...] = (2, 3, 4, 5)
+    workloads: float = 0.0
+    pre_runs: float = 0.0
+    uplinks: tuple[float, ...] = (2.0, 2.0, 0.05)
     blind: tuple[float, ...] = (0.0, 0.0, 0.5)
     late: tuple[int, ...] = OF_REQUESTS
     lagging: tuple[int, ...] = OF_WATCHES
@@ -177,6 +186,59 @@ CHECKPOINTS = Emphasis(
     late_commits=0.7,
     only_live=True,
 )
+MOVES = Emphasis(
+    "moves",
+    {
+        "job created": 16,
+        "link": 10,
+        "take over": 2,
+        "crash": 1,
+        "watches stall": 1,
+        "suspend": 1,
+        "resume job": 4,
+        "pod deleted": 1,
+        "save": 1,
+        "node down": 1,
+        "node up": 3,
+        "node added": 1,
+    },
+    pauses_s=(8.0, 12.0),
+    busy_s=240.0,
+    steps=(80, 120),
+    jobs=(1, 2),
+    replicas=(3, 4),
+    nodes=(7, 8),
+    workloads=0.9,
+    uplinks=(2.0, 0.05),
+)
+PRE_RUNS = Emphasis(
+    "pre-runs",
+    {
+        "job created": 8,
+        "job deleted": 1,
+        "job replaced": 1,
+        "job reshaped": 1,
+        "profiling changed": 2,
+        "suspend": 1,
+        "resume job": 3,
+        "take over": 2,
+        "crash": 1,
+        "watches stall": 1,
+        "pod deleted": 4,
+        "node down": 1,
+        "node up": 3,
+        "refuse": 1,
+        "allow": 3,
+        "rank crash": 1,
+        "hang": 1,
+    },
+    pauses_s=(1.0, 2.0, 4.0),
+    busy_s=150.0,
+    steps=(6, 20, 60),
+    nodes=(3, 4, 5),
+    workloads=0.9,
+    pre_runs=0.8,
+)
 ALL = Emphasis(
     "all",
     {
@@ -215,7 +277,10 @@ ALL = Emphasis(
 )
 EMPHASES = {
     each.name: each
-    for each in (ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES, CRASHES, HANGS, CHECKPOINTS)
+    for each in (
+        *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
+        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS),
+    )
 }
 
 

@@ -21,6 +21,7 @@ from simulator.replicas import Replica
 from simulator.statuses import StatusError
 from simulator.training import AttemptKey, Training
 from simulator.virtual_loop import VirtualLoop
+from simulator.workloads import Recording, Workloads
 from simulator.world_checks import WorldChecks
 
 Json = Mapping[str, Any]
@@ -48,6 +49,7 @@ class Launchers:
         *,
         route: Callable[[], Replica | None],
         total_steps: Callable[[str], int],
+        workloads: Workloads,
         checks: WorldChecks,
         checkpoints: Checkpoints,
     ) -> None:
@@ -58,6 +60,7 @@ class Launchers:
         self._rng = rng
         self._route = route
         self._total_steps = total_steps
+        self._workloads = workloads
         self._checks = checks
         self._tasks: set[asyncio.Task[None]] = set()
         self.trainings: dict[AttemptKey, Training] = {}
@@ -98,7 +101,9 @@ class Launchers:
         return self.trainings[key]
 
     async def _launch(self, member: protocol.Member, pod: Json, training: Training) -> None:
-        launcher = Launcher(self, member, pod, training)
+        launcher = Launcher(
+            self, pod, training, Recording(self._workloads, member, _variables(pod))
+        )
         try:
             await launcher.run()
         except _RevokedError:
@@ -131,6 +136,8 @@ class Launchers:
         answer = protocol.decode(kind, response.body)
         if getattr(answer, "order", None) is protocol.Order.CONTINUE:
             self._checks.launcher_continues(replica, launcher.key)
+        if isinstance(answer, protocol.Registered) and answer.world is not None:
+            self._checks.launcher_starts(launcher.key, answer.world)
         return answer
 
     def check_recorded(self, member: protocol.Member, group: str, step: int) -> None:
@@ -172,10 +179,11 @@ class Launcher:
     """The launcher of one pod."""
 
     def __init__(
-        self, launchers: Launchers, member: protocol.Member, pod: Json, training: Training
+        self, launchers: Launchers, pod: Json, training: Training, recording: Recording
     ) -> None:
         self._launchers = launchers
-        self._member = member
+        self._recording = recording
+        self._member = member = recording.member
         self._pod = pod
         self._training = training
         self._sequence = 0
@@ -224,7 +232,7 @@ class Launcher:
 
     async def _register(self) -> None:
         address = self._pod["status"]["podIP"]
-        message = protocol.Register(self._member, address, 29_500, num_processes=1)
+        message = protocol.Register(self._member, address, 29_500, self._recording.processes)
         answer = await self._launchers.post(self, "/v1/register", message, protocol.Registered)
         if answer is not None and answer.order is protocol.Order.STOP:
             raise _RevokedError
@@ -237,6 +245,10 @@ class Launcher:
             training.make_step(now_s=self._launchers.now_s)
         group, step = training.due_commit(self._member.node_rank), training.step
         if group is None:
+            return
+        if self._recording.is_pre_run:
+            # This script saves in pre-runs too, and does not wait for the answer.
+            training.committed[group] = protocol.Checkpoint(self._member.attempt, step)
             return
         if await self._commit(group, step):
             self._launchers.check_recorded(self._member, group, step)
@@ -277,8 +289,8 @@ class Launcher:
         message = protocol.Heartbeat(
             self._member,
             self._sequence,
-            running=running if failure is None else 0,
-            exited=1 - running,
+            running=self._recording.processes * running if failure is None else 0,
+            exited=self._recording.processes * (1 - running),
             progress=protocol.Progress(training.step, training.total_steps),
             failure=failure,
             resumed_from=training.resumed.get(group) if leads else None,
@@ -294,4 +306,24 @@ class Launcher:
         if answer.order is protocol.Order.STOP:
             raise _RevokedError(answer.reason)
         self._wants_stacks = answer.stacks
-        self._interval_s = answer.interval_s or protocol.HEARTBEAT_INTERVAL_S
+        stated = None if self._recording.is_pre_run else answer.interval_s
+        self._interval_s = stated or protocol.HEARTBEAT_INTERVAL_S
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Send the recordings of the ranks, once all of them have recorded."""
+        assert self._world_info is not None
+        messages = self._recording.due(self._world_info, self._training.steps_made)
+        for message in messages:
+            self._training.recorded.add(message.part.rank)
+            kind = protocol.HeartbeatAnswer
+            if await self._launchers.post(self, "/v1/profile", message, kind) is None:
+                return
+        if messages:
+            self._recording.sent()
+
+
+def _variables(pod: Json) -> Mapping[str, str]:
+    """The environment of a pod's launcher."""
+    found = pod["spec"]["containers"][0]["env"]
+    return {each["name"]: each["value"] for each in found if "value" in each}

@@ -17,6 +17,7 @@ from simulator.statuses import StatusError
 from simulator.stored_objects import Change
 from simulator.times import timestamp
 from simulator.virtual_loop import VirtualLoop
+from simulator.workloads import PRODUCT
 
 Json = Mapping[str, Any]
 
@@ -58,13 +59,14 @@ class Machines:
     def add(self, name: str, *, gpus: int) -> None:
         """A node joins."""
         amounts = {GPU: str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
+        labels = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": PRODUCT}
         self._server.request(
             "POST",
             NODES,
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "metadata": {"name": name, "labels": labels},
                 "spec": {},
                 "status": {
                     "capacity": amounts,

@@ -30,12 +30,14 @@ STILL_ROUNDS = 3
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run went through: seconds, requests that landed by method, phases that jobs ended in,
-    causes of aborts, how often what happened, and a digest of all writes and events in order."""
+    causes of aborts, those of pre-runs alone, how often what happened, and a digest of all writes
+    and events in order."""
 
     seconds: float
     requests: Mapping[str, int]
     phases: Mapping[str, int]
     causes: Mapping[str, int]
+    pre_runs: Mapping[str, int]
     events: Mapping[str, int]
     digest: str
 
@@ -94,12 +96,14 @@ class _Run:
         finally:
             for replica in cluster.replicas:
                 replica.resume()  # A paused process cannot be cancelled.
+        pre_runs = cluster.checker.cluster.pre_runs
         phases = Counter(job.record.phase.value for job in cluster.checker.cluster.jobs.values())
         return Outcome(
             self._loop.time(),
             cluster.requests,
             phases,
             Counter(code.value for code in cluster.causes.values()),
+            Counter(code.value for key, code in cluster.causes.items() if key in pre_runs),
             self._disturbances.counts | cluster.checkpoints.counts,
             cluster.digest.hexdigest(),
         )

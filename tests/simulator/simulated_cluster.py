@@ -35,6 +35,7 @@ from simulator.times import timestamp
 from simulator.tolerance import ToleratedRooms
 from simulator.users import Users
 from simulator.virtual_loop import VirtualLoop
+from simulator.workloads import Workloads
 from simulator.world_checks import WorldChecks
 
 OPERATOR, OTHERS = "railwright", "others"
@@ -74,7 +75,8 @@ class SimulatedCluster:
         self._born = 0
         self.replicas: list[Replica] = []
         self.holder: Replica | None = None
-        self.users = Users(self.server, Random(f"{seed} users"))
+        self.workloads = Workloads(Random(f"{seed} workloads"))
+        self.users = Users(self.server, Random(f"{seed} users"), self.workloads)
         self.machines = Machines(
             loop,
             self.server,
@@ -89,6 +91,7 @@ class SimulatedCluster:
             Random(f"{seed} launchers"),
             route=self._route,
             total_steps=self.users.total_steps,
+            workloads=self.workloads,
             checks=self.checks,
             checkpoints=self.checkpoints,
         )
@@ -190,6 +193,13 @@ class SimulatedCluster:
         elif kind == "TrainingJob" and value is not None:
             self.checks.after_status(value)
             self.checkpoints.after_status(value)
+        elif kind == "Fabric" and value is not None:
+            self.checks.after_topology(value)
+        elif kind == "Profile" and value is not None:
+            training = self.launchers.trainings.get(
+                (value["spec"]["jobUID"], value["spec"]["attempt"])
+            )
+            self.checks.after_profile(value["spec"], training.recorded if training else ())
         elif kind == "Pod" and change.type == "ADDED" and self._writer == OPERATOR:
             self.checks.after_create(value or {})
         elif kind == "Pod" and change.type == "MODIFIED" and self._writer == OPERATOR:
@@ -203,6 +213,7 @@ class SimulatedCluster:
             if entry.cause is None or entry.key in self.causes:
                 continue
             self.causes[entry.key] = entry.cause.code
+            self.checks.check_cause(entry)
             hangs = training is not None and training.hung_since_s is not None
             if entry.cause.code is CauseCode.HUNG and not hangs:
                 raise ViolationError(f"I21: {entry.key} ended as hung, and made steps")

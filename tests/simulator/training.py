@@ -20,7 +20,8 @@ class Training:
 
     ``size`` is the number of its pods, ``started`` those past the barrier, ``ended`` those whose
     ranks have ended with 0; ``masters`` are the node ranks that commit, by group. ``committed`` is
-    the newest checkpoint of each group, ``resumed`` what it read.
+    the newest checkpoint of each group, ``resumed`` what it read, ``recorded`` are the ranks whose
+    recordings were sent.
     """
 
     key: AttemptKey
@@ -36,6 +37,7 @@ class Training:
     hung_since_s: float | None = None
     saving_until_s: float = 0.0
     failing: dict[int, int] = field(default_factory=dict)
+    recorded: set[int] = field(default_factory=set)
 
     def start(self, node_rank: int, world: protocol.WorldInfo, *, now_s: float, read: Read) -> None:
         """A rank passes the barrier, and reads a checkpoint of its group."""
@@ -49,6 +51,11 @@ class Training:
         if source is not None:
             self.resumed[world.group] = source
             self.step = max(self.step, source.step)
+
+    @property
+    def steps_made(self) -> int:
+        """How many steps this attempt made."""
+        return self.step - max((point.step for point in self.resumed.values()), default=0)
 
     @property
     def is_complete(self) -> bool:

@@ -13,6 +13,7 @@ from simulator.api_server import ApiServer
 from simulator.emphasis import Emphasis
 from simulator.machines import GPU
 from simulator.statuses import StatusError
+from simulator.workloads import Workloads
 
 Json = dict[str, Any]
 
@@ -27,11 +28,13 @@ TWO_GROUPS = 0.3
 class Users:
     """They create, change and delete jobs. Most have one role."""
 
-    def __init__(self, server: ApiServer, rng: Random) -> None:
+    def __init__(self, server: ApiServer, rng: Random, workloads: Workloads) -> None:
         self._server = server
         self._rng = rng
+        self._workloads = workloads
         self._names: tuple[str, ...] = NAMES
         self._steps: tuple[int, ...] = (1,)
+        self._replicas: tuple[int, ...] = (1,)
         self._backoff = rng.choice(BACKOFFS)
         self._deadlines_s = DEADLINES_S if rng.random() < 0.3 else ()
         self._two_groups = TWO_GROUPS if rng.random() < 0.5 else 0.0
@@ -40,6 +43,7 @@ class Users:
     def draw(self, emphasis: Emphasis, *, names: int) -> None:
         """What their jobs are like in a run with this emphasis, and how many names they have."""
         self._names, self._steps = NAMES[:names], emphasis.steps
+        self._replicas = emphasis.replicas
         self._backoff = self._rng.choice(emphasis.backoffs) if emphasis.backoffs else self._backoff
         self._deadlines_s = emphasis.deadlines_s or self._deadlines_s
         self._two_groups = emphasis.two_groups or self._two_groups
@@ -96,6 +100,15 @@ class Users:
 
         return self._to_a_job(change)
 
+    def change_profiling(self) -> str:
+        """What the ranks of a job with a workload are to record becomes something else."""
+
+        def change(job: Json) -> None:
+            if "workload" in job["spec"]:
+                self._patch(job, {"profiling": self._workloads.draw_profiling()})
+
+        return self._to_a_job(change)
+
     def _to_a_job(self, act: Any) -> str:
         jobs = self.jobs
         if not jobs:
@@ -109,14 +122,15 @@ class Users:
 
     def _spec(self) -> dict[str, Any]:
         rng = self._rng
-        roles = [("worker", rng.randint(1, 4), rng.choice((1, 4, 8)))]
+        roles = [("worker", rng.choice(self._replicas), rng.choice((1, 4, 8)))]
         if self._two_groups and rng.random() < self._two_groups:
             roles.append(("evaluator", 1, rng.choice((0, 1))))
-        return _complete(
+        spec = _complete(
             tuple(roles),
             *self._backoff,
             rng.choice(self._deadlines_s) if self._deadlines_s else None,
         )
+        return self._workloads.declare(spec)
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         try:

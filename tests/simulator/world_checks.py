@@ -7,17 +7,18 @@ webhook answered, and which launcher received which answer from whom.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from history import stored
 from history.cluster import NO_LEDGER, Cluster
+from railwright import profile, protocol
 from railwright_api import names, routes
 from railwright_kube import paths
 from railwright_scheduler import invariants, job_budgets
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.invariants import ViolationError
 from simulator.api_server import ApiRequest, ApiServer
 from simulator.replicas import Replica
@@ -32,6 +33,7 @@ CACHES = {
     "nodes": (paths.NODES, "nodes"),
     "jobs": (routes.kind(names.TRAINING_JOBS), "job_objects"),
     "placements": (routes.kind(names.PLACEMENTS), "placement_objects"),
+    "profiles": (routes.kind(names.PROFILES), "profiles"),
 }
 """The path of a kind, and the informer of it."""
 
@@ -46,6 +48,9 @@ class WorldChecks:
         self._refused: Counter[tuple[str, str, AttemptKey]] = Counter()
         self._stopping: set[tuple[str, AttemptKey]] = set()
         self._made: dict[AttemptKey, dict[int, str]] = {}
+        self._profiled: set[str] = set()
+        self._links: object = None
+        self._news = 0
 
     def before_ledger(self, value: Json, writer: str) -> None:
         """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
@@ -58,8 +63,9 @@ class WorldChecks:
             invariants.check_entries(facts, new)
 
     def after_status(self, job: Json) -> None:
-        """I24 and I25: a job ends as Failed after as many failures as it may have, or at its
-        deadline. Its policy never changes here."""
+        """I7, I18, I24 and I25: a job ends as Failed after as many failures as it may have, or at
+        its deadline, and was moved no more often than links changed. Its policy never changes here,
+        and pre-runs count for nothing."""
         uid, status = job["metadata"]["uid"], job.get("status") or {}
         last, started = status.get("lastTermination"), status.get("startedAt")
         record = replace(
@@ -70,13 +76,47 @@ class WorldChecks:
             started_s=None if started is None else stored.time_s(started),
         )
         facts = self._cluster.holders(jobs=[uid], nodes=())
-        causes = [facts.revoked[key] for key in sorted(facts.revoked)]
+        causes = [facts.revoked[key] for key in sorted(facts.revoked) if key not in facts.pre_runs]
         deadline_s = job["spec"].get("activeDeadlineSeconds")
         for finding in (
-            *job_budgets.violations(uid, record, facts.policies[uid], causes, news=None),
+            *job_budgets.violations(uid, record, facts.policies[uid], causes, news=self._news),
             *job_budgets.deadline_violations(uid, record, deadline_s),
         ):
             raise ViolationError(finding)
+
+    def after_topology(self, fabric: Json) -> None:
+        """Count the changes of what is published of links."""
+        links = fabric.get("status", {}).get("topology", {}).get("levels")
+        self._news += links != self._links
+        self._links = links
+
+    def after_profile(self, spec: Json, recorded: Collection[int]) -> None:
+        """I23: a Profile is what all ranks of its attempt recorded."""
+        found = profile.profile(spec["document"].encode())
+        if {*recorded} != {*range(found.ranks)}:
+            key = spec["jobUID"], spec["attempt"]
+            raise ViolationError(f"I23: a Profile of {key} is stored, {recorded} have recorded")
+        self._profiled.add(spec["jobUID"])
+
+    def check_cause(self, entry: Entry) -> None:
+        """I18 and I23, of an abort that is written: for its profile a pre-run alone ends, and once
+        that is stored; a pre-run is not moved."""
+        assert entry.cause is not None
+        is_pre_run, code = entry.key in self._cluster.pre_runs, entry.cause.code
+        is_recorded = entry.job_uid in self._profiled
+        if code is CauseCode.PROFILED and not (is_pre_run and is_recorded):
+            raise ViolationError(f"I23: {entry.key} ended as profiled, and nothing was recorded")
+        if code is CauseCode.NOT_PROFILED and not is_pre_run:
+            raise ViolationError(f"I23: {entry.key} ended as not profiled, and is no pre-run")
+        if code is CauseCode.REMAPPED and is_pre_run:
+            raise ViolationError(f"I18: {entry.key} is moved, and is a pre-run")
+
+    def launcher_starts(self, key: AttemptKey, world: protocol.WorldInfo) -> None:
+        """I26: a pre-run reads no checkpoint, and none of a pre-run is read."""
+        for group in world.groups:
+            sources = {(key[0], point.attempt) for point in group.resume}
+            if sources and (key in self._cluster.pre_runs or sources & self._cluster.pre_runs):
+                raise ViolationError(f"I26: {key} may read {group}, which no pre-run has part in")
 
     def after_create(self, pod: Json) -> None:
         """I14: a pod of a committing attempt is there, and so is the Placement of the attempt."""

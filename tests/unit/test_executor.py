@@ -316,6 +316,14 @@ async def test_news_from_before_a_binding_does_not_undo_it() -> None:
     assert shell.pods.records["u10"].rv == 8
 
 
+async def test_late_answer_to_a_create_does_not_undo_a_binding() -> None:
+    """The watch showed the pod first. The answer has the version that the bound record has too."""
+    shell = Shell()
+    for action in (CREATE, BIND, CREATE):
+        await shell.do(action)
+    assert shell.pods.records["u10"].node == "n0"
+
+
 async def test_binding_with_unknown_outcome_is_read_back() -> None:
     shell = Shell()
     await shell.do(CREATE)
