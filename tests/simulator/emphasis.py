@@ -23,8 +23,9 @@ DELAYS_S = (0.01, 0.05, 0.3)
 class Emphasis:
     """``weights`` are how often which event happens, ``pauses_s`` mean times between two events,
     ``busy_s`` how long events happen, ``steps`` how long a job trains, ``jobs`` how many names
-    there are, ``blind`` how often a leader does not find out that it has lost the Lease, and
-    ``late`` and ``lagging`` how many of a thousand requests and deliveries are so."""
+    there are, ``with_roles`` how often a job has two roles, ``blind`` how often a leader does not
+    find out that it has lost the Lease, and ``late`` and ``lagging`` how many of a
+    thousand requests and deliveries are so."""
 
     name: str
     weights: Mapping[str, int]
@@ -32,6 +33,7 @@ class Emphasis:
     busy_s: float = 100.0
     steps: tuple[int, ...] = (3, 12, 40, 150)
     jobs: tuple[int, ...] = (1, 2, 4)
+    with_roles: tuple[float, ...] = (0.3, 0.0)
     blind: tuple[float, ...] = (0.0, 0.0, 0.5)
     late: tuple[int, ...] = OF_REQUESTS
     lagging: tuple[int, ...] = OF_WATCHES
@@ -121,6 +123,30 @@ CUTS = Emphasis(
     busy_s=300.0,
     steps=(40, 150, 300),
 )
+ORPHANS = Emphasis(
+    "orphans",
+    {
+        "job created": 14,
+        "job deleted": 3,
+        "job replaced": 4,
+        "suspend": 1,
+        "resume job": 2,
+        "orphaned pod": 8,
+        "kubelet stalls": 8,
+        "pod deleted": 2,
+        "rank crash": 1,
+        "take over": 2,
+        "crash": 1,
+        "watches stall": 1,
+        "node cut": 1,
+        "node up": 3,
+        "node resized": 1,
+        "node removed": 1,
+        "node added": 2,
+    },
+    jobs=(2, 4),
+    with_roles=(0.8,),
+)
 ALL = Emphasis(
     "all",
     {
@@ -157,7 +183,7 @@ ALL = Emphasis(
         "heal": 3,
     },
 )
-EMPHASES = {each.name: each for each in (ALL, REPLACEMENTS, LEADERS, CUTS)}
+EMPHASES = {each.name: each for each in (ALL, REPLACEMENTS, LEADERS, CUTS, ORPHANS)}
 
 
 def of_seed(seed: int) -> str:

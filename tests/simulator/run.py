@@ -72,7 +72,8 @@ class _Run:
 
     async def logged(self) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
-        with errors_end(self._break):
+        books_twice = "orphaned pod" in self._disturbances.emphasis.weights
+        with errors_end(self._break, books_twice=books_twice):
             return await self.whole()
 
     def _break(self, error: BaseException) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from history import stored
 from history.checker import HistoryChecker
 from railwright_kube import paths
 from railwright_scheduler import invariants
@@ -25,6 +26,7 @@ from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
 from simulator.controllers import Controllers
+from simulator.double_bookings import DoubleBookings
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
 from simulator.machines import Machines
@@ -65,6 +67,7 @@ class SimulatedCluster:
         self._rooms = self.checker.cluster.rooms = ToleratedRooms(
             self._holders, version=lambda: self.server.version
         )
+        self._bookings = DoubleBookings(lambda: self.server.version)
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
         self.checks = WorldChecks(self.server, self.checker.cluster)
@@ -179,6 +182,12 @@ class SimulatedCluster:
         key = f"{REGISTRY}{place}/{change.key}"
         if kind == "Ledger" and value is not None:
             self.checks.before_ledger(value, self._replica)
+            self._check_bookings(value)
+        elif kind == "Pod":
+            self._check_binding(change)
+            self._bookings.put_pod(change.key, value)
+        elif kind == "Node":
+            self._bookings.put_node(change.object.object["metadata"]["name"], value)
         violations = self.checker.read([Revision(change.version, (RecordedChange(key, value),))])
         for violation in violations:
             raise ViolationError(str(violation))
@@ -191,9 +200,26 @@ class SimulatedCluster:
         elif kind == "Pod" and change.type == "MODIFIED" and self._writer == OPERATOR:
             self.checks.after_change(value or {})
 
-    def _check_causes(self, stored: Iterable[Mapping[str, Any]]) -> None:
+    def _check_bookings(self, value: Mapping[str, Any]) -> None:
+        """I1, of a ledger that is written over the one before."""
+        known_version = self._rooms.known_version
+        if known_version is not None:
+            before = {entry.key for entry in self.checker.cluster.ledger.entries}
+            after = stored.ledger(value).entries
+            self._bookings.check_ledger(before, after, known_version=known_version)
+
+    def _check_binding(self, change: Change) -> None:
+        """I1, of a binding that lands."""
+        pod, before, known_version = change.object.object, change.before, self._rooms.known_version
+        node = pod["spec"].get("nodeName")
+        was_bound = before is None or before.object["spec"].get("nodeName")
+        if node and not was_bound and known_version is not None:
+            key = stored.pod(pod, born=None).key
+            self._bookings.check_binding(key, node, known_version=known_version)
+
+    def _check_causes(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """I21 and I22: an abort for a dead node or for a hang is true."""
-        for entry, raw in zip(self.checker.cluster.ledger.entries, stored, strict=True):
+        for entry, raw in zip(self.checker.cluster.ledger.entries, entries, strict=True):
             began_s = self._began_s.setdefault(entry.key, self.loop.time())
             training = self.launchers.trainings.get(entry.key)
             if entry.cause is None or entry.key in self.causes:

@@ -31,12 +31,14 @@ class Users:
         self._steps: tuple[int, ...] = (1,)
         self._backoff = rng.choice(BACKOFFS)
         self._has_deadlines = rng.random() < 0.3
-        self._has_roles = rng.random() < 0.5
+        self._drawn, self._with_roles = rng.random(), 0.0
         self.steps: dict[str, int] = {}
 
-    def draw(self, *, names: int, steps: tuple[int, ...]) -> None:
-        """How many names their jobs have, and how many steps they may take."""
+    def draw(self, *, names: int, steps: tuple[int, ...], with_roles: tuple[float, ...]) -> None:
+        """How many names their jobs have, how many steps they may take, and how often they have
+        two roles."""
         self._names, self._steps = NAMES[:names], steps
+        self._with_roles = with_roles[int(self._drawn * len(with_roles))]
 
     def total_steps(self, job_uid: str) -> int:
         """How many steps the training of a job takes."""
@@ -104,7 +106,7 @@ class Users:
     def _spec(self) -> dict[str, Any]:
         rng = self._rng
         roles = [("worker", rng.randint(1, 4), rng.choice((1, 4, 8)))]
-        if self._has_roles and rng.random() < 0.3:
+        if self._with_roles and rng.random() < self._with_roles:
             roles.append(("evaluator", 1, rng.choice((0, 1))))
         return _complete(
             tuple(roles), *self._backoff, rng.choice(DEADLINES_S) if self._has_deadlines else None
