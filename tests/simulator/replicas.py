@@ -82,6 +82,7 @@ class Replica:
     ) -> None:
         self.name = name
         self.paused = False
+        self.clock_error_s = clock_error_s
         self._loop = loop
         self._link = link
         self._context = loop.process(name)

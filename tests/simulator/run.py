@@ -10,7 +10,9 @@ from random import Random
 from typing import Any
 
 from history.rest import check_rest
-from history.stored import Job
+from history.stored import Job, time_s
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
@@ -18,12 +20,22 @@ from simulator.disturbances import Disturbances
 from simulator.emphasis import EMPHASES, Emphasis, of_seed
 from simulator.error_log import errors_end
 from simulator.machines import GPU, gpus_of
+from simulator.replicas import EPOCH_S
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.virtual_loop import VirtualLoop
 
 ROUND_S = 5.0
 ROUNDS_MAX = 600
 STILL_ROUNDS = 3
+PROMPT_ROUNDS = 12
+"""By then late requests have landed, and the leader, or the next one, has listed all objects."""
+
+REST_S = 60.0
+"""Longer than any pause of the operator, and than it expects launchers of a job that is over."""
+
+
+NO_REASONS = ("Queued", *CauseCode)
+"""What the status of a job says before the scheduler says why it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +60,18 @@ class RunError(AssertionError):
         self.is_violation = is_violation
 
 
-def run(seed: int, emphasis: str = "") -> Outcome:
-    """Run one seed with the emphasis of this name, or the one whose turn it is. Raises RunError."""
+def run(seed: int, emphasis: str = "", *, rest_s: float = REST_S) -> Outcome:
+    """Run one seed with the emphasis of this name, or the one whose turn it is; it must stay at
+    rest for so long. Raises RunError."""
     its = EMPHASES[emphasis or of_seed(seed)]
     return virtual_loop.run(
-        lambda loop: _Run(loop, seed, its).logged(), Random(f"{seed} computing")
+        lambda loop: _Run(loop, seed, its, rest_s=rest_s).logged(), Random(f"{seed} computing")
     )
 
 
 class _Run:
-    def __init__(self, loop: VirtualLoop, seed: int, emphasis: Emphasis) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, emphasis: Emphasis, *, rest_s: float) -> None:
+        self._rest_s = rest_s
         self._name = f"{emphasis.name} {seed}"
         self._loop = loop
         self._broken: BaseException | None = None
@@ -119,22 +133,39 @@ class _Run:
         for replica in [each for each in cluster.replicas if each is not cluster.leader]:
             await cluster.end_replica(replica)
         still, before = 0, 0
-        for _ in range(ROUNDS_MAX):
+        cluster.checks.count_costs()
+        for number in range(ROUNDS_MAX):
+            if number == PROMPT_ROUNDS:
+                active = [job for job in cluster.users.jobs if not job["spec"].get("suspend")]
+                uids = [job["metadata"]["uid"] for job in active]
+                invariants.check_wanted(cluster.checker.cluster.ledger, uids)
             if cluster.leader is None:
                 await self._disturbances.take_over()
             await asyncio.sleep(ROUND_S)
             self._check()
-            writes = sum(cluster.requests.values()) - cluster.requests["GET"]
+            writes = cluster.writes
             still = still + 1 if writes == before else 0
             before = writes
-            if still >= STILL_ROUNDS and not self._unsettled():
+            if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS and not self._unsettled():
                 check_rest(cluster.checker, down=cluster.machines.down)
+                cluster.checks.check_costs()
+                await self._rest()
                 if cluster.leader is not None:
                     cluster.checks.check_caches(cluster.leader)
                 for violation in cluster.checker.trail.violations:
                     raise ViolationError(str(violation))
                 return
         raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
+
+    async def _rest(self) -> None:
+        """I20: a leader at rest writes nothing. It only reads its ledger again and again, and
+        lists what it watches."""
+        cluster, writes = self._cluster, self._cluster.writes
+        await asyncio.sleep(self._rest_s)
+        self._check()
+        if cluster.writes != writes:
+            found = cluster.trace[-1]
+            raise ViolationError(f"I20: at rest, and within {self._rest_s} s it was not: {found}")
 
     def _check(self) -> None:
         if isinstance(self._broken, ViolationError):
@@ -154,6 +185,10 @@ class _Run:
             if phase is Phase.QUEUED and not spec.get("suspend"):
                 if not self._names_are_taken(job):
                     waiting.append(spec)
+                if job.status["reason"] in NO_REASONS:
+                    stuck.append(f"{job.name} waits without a reason")
+                if self._is_due(job, spec):
+                    stuck.append(f"{job.name} has yet to reach its deadline")
             else:
                 stuck.append(f"{job.name} is {phase}")
             if job.observed != job.generation and phase not in FINAL:
@@ -163,6 +198,15 @@ class _Run:
         if first is not None and self._fits(first):
             stuck.append("a job waits, and enough nodes are free")
         return stuck
+
+    def _is_due(self, job: Job, spec: Mapping[str, Any]) -> bool:
+        """Whether a job reaches its deadline while the cluster has to be at rest."""
+        if "startedAt" not in job.status or "activeDeadlineSeconds" not in spec:
+            return False
+        leader = self._cluster.leader
+        now_s = EPOCH_S + self._loop.time() + (0.0 if leader is None else leader.clock_error_s)
+        end_s = time_s(job.status["startedAt"]) + int(spec["activeDeadlineSeconds"])
+        return bool(end_s < now_s + self._rest_s + 2 * ROUND_S)
 
     def _queue_order(self, job: Job) -> tuple[str, str]:
         metadata = next(

@@ -106,6 +106,11 @@ class SimulatedCluster:
             return self.holder
         return next((replica for replica in reversed(self.replicas) if replica.is_leader), None)
 
+    @property
+    def writes(self) -> int:
+        """How many requests of the operator landed that were no reads."""
+        return sum(self.requests.values()) - self.requests["GET"]
+
     def start_replica(self) -> Replica:
         """Another replica, which does not lead yet."""
         self._born += 1
@@ -148,7 +153,7 @@ class SimulatedCluster:
         version."""
         self._writer, self._replica = OPERATOR, replica
         self._rooms.known_version = known_version
-        deleted = self._pod_at(request.path) if request.method == "DELETE" else {}
+        pod = {} if request.method == "GET" else self._pod_at(request.path)
         try:
             response = self.server.answer(request)
         finally:
@@ -156,12 +161,12 @@ class SimulatedCluster:
         self.requests[request.method] += 1
         if request.method != "GET":
             self.note(f"{replica} {request.method} {request.path} {response.status}")
-        self.checks.request_landed(replica, request, response.status, deleted)
+        self.checks.request_landed(replica, request, response.status, pod)
         return response
 
     def _pod_at(self, path: str) -> dict[str, Any]:
-        """The pod with this path, if it is the path of one that is there."""
-        pods = self.server.objects(paths.PODS)
+        """The pod that a request with this path is about, if it is there."""
+        path, pods = path.removesuffix("/binding"), self.server.objects(paths.PODS)
         places = ((pod["metadata"], pod) for pod in pods)
         return next((p for m, p in places if paths.pod(m["namespace"], m["name"]) == path), {})
 

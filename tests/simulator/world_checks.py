@@ -46,6 +46,8 @@ class WorldChecks:
         self._refused: Counter[tuple[str, str, AttemptKey]] = Counter()
         self._stopping: set[tuple[str, AttemptKey]] = set()
         self._made: dict[AttemptKey, dict[int, str]] = {}
+        self._earlier: frozenset[AttemptKey] | None = None
+        self._costs: Counter[AttemptKey] = Counter()
 
     def before_ledger(self, value: Json, writer: str) -> None:
         """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
@@ -102,7 +104,10 @@ class WorldChecks:
             invariants.check_made(self._cluster.ledger, bound, self._made[bound.key])
 
     def request_landed(self, writer: str, request: ApiRequest, status: int, pod: Json) -> None:
-        """A request of a replica landed; ``pod`` is the one that it deletes, if it does."""
+        """A request of a replica landed; ``pod`` is the one that it is about, if that was
+        there."""
+        if self._earlier is not None and request.method != "GET" and status < 400:
+            self._count_cost(request, pod)
         if request.method == "DELETE" and status == 200 and pod:
             key = _attempt(pod)
             if key is not None:
@@ -115,6 +120,25 @@ class WorldChecks:
             self._refused[found] += 1
             if self._refused[found] > REFUSALS_MAX:
                 raise ViolationError(f"I20: {found} is refused, and sent {REFUSALS_MAX} times")
+
+    def count_costs(self) -> None:
+        """Count the requests of attempts that begin from now on: nothing fails any more."""
+        self._earlier = frozenset(self._cluster.sizes)
+
+    def _count_cost(self, request: ApiRequest, pod: Json) -> None:
+        key = None if not pod else _attempt(pod)
+        if request.path.endswith("/pods"):
+            key = _attempt(request.body)
+        elif request.path.endswith("/placements"):
+            key = request.body["spec"]["jobUID"], request.body["spec"]["attempt"]
+        if key is not None and key not in (self._earlier or ()):
+            self._costs[key] += 1
+
+    def check_costs(self) -> None:
+        """I20, of the attempts that began since nothing fails any more."""
+        for key, requests in self._costs.items():
+            pods = max(self._cluster.sizes.get(key, 0), len(self._made.get(key, ())))
+            invariants.check_cost(key, requests=requests, pods=pods)
 
     def launcher_continues(self, replica: Replica, key: AttemptKey) -> None:
         """A launcher may go on: I28, unless this very replica has begun to delete its attempt."""
