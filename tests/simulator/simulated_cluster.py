@@ -161,7 +161,9 @@ class SimulatedCluster:
         self.requests[request.method] += 1
         if request.method != "GET":
             self.note(f"{replica} {request.method} {request.path} {response.status}")
-        self.checks.request_landed(replica, request, response.status, pod)
+        self.checks.request_landed(
+            replica, request, response.status, pod, known_version=known_version
+        )
         return response
 
     def _pod_at(self, path: str) -> dict[str, Any]:

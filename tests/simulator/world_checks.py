@@ -103,13 +103,18 @@ class WorldChecks:
             bound = stored.pod(pod, born=None)
             invariants.check_made(self._cluster.ledger, bound, self._made[bound.key])
 
-    def request_landed(self, writer: str, request: ApiRequest, status: int, pod: Json) -> None:
+    def request_landed(
+        self, writer: str, request: ApiRequest, status: int, pod: Json, *, known_version: int
+    ) -> None:
         """A request of a replica landed; ``pod`` is the one that it is about, if that was
-        there."""
+        there. Its sender knew pods up to a version."""
         if self._earlier is not None and request.method != "GET" and status < 400:
             self._count_cost(request, pod)
         if request.method == "DELETE" and status == 200 and pod:
-            key = _attempt(pod)
+            metadata, key = pod["metadata"], _attempt(pod)
+            is_known = int(metadata["resourceVersion"]) <= known_version
+            if "deletionTimestamp" in metadata and is_known:
+                raise ViolationError(f"I20: {writer} deletes {metadata['name']} again and again")
             if key is not None:
                 self._stopping.add((writer, key))
         is_create = request.method == "POST" and request.path.endswith("/pods")

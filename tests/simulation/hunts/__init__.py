@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from simulation.hunts import gangs, operator, orphans
+from simulation.hunts import gangs, operator, orphans, rest
 
-HUNTS = (*operator.HUNTS, *gangs.HUNTS, *orphans.HUNTS)
+HUNTS = (*operator.HUNTS, *gangs.HUNTS, *orphans.HUNTS, *rest.HUNTS)
