@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
 
+from railwright_api import names
 from railwright_kube import paths
 from simulator.api_server import ApiServer
 from simulator.emphasis import Emphasis, draw_weights
@@ -37,7 +38,7 @@ class Disturbances:
     def __init__(self, cluster: SimulatedCluster, emphasis: Emphasis, rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._foreign = 0
+        self._bound: list[str] = []
         self._nodes = 0
         self._refused: dict[str, str] = {}
         self.emphasis = emphasis
@@ -93,7 +94,7 @@ class Disturbances:
         for replica in cluster.replicas:
             replica.resume()
             replica.expire_watches()
-        for pod in self._foreign_pods():
+        for pod in self._pods_of_others():
             machines.end(pod, exit_code=0)
 
     async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
@@ -247,23 +248,57 @@ class Disturbances:
         found = self._cluster.machines.names
         if not found:
             return ""
-        name, node = f"foreign-{self._foreign}", self._rng.choice(found)
-        self._foreign += 1
-        limits = {GPU: str(self._rng.randint(1, FOREIGN_DEVICES))}
+        metadata = {"name": f"foreign-{len(self._bound)}", "namespace": "others"}
+        node, gpus = self._rng.choice(found), self._rng.randint(1, FOREIGN_DEVICES)
+        return self._bind(metadata, node, gpus=gpus)
+
+    def _create_orphan(self) -> str:
+        """Somebody binds a pod of a job that is not there beside pods of another one, as from a
+        backup. In half of the cases the job was there once."""
+        pods, machines = self._server.objects(paths.PODS), self._cluster.machines.names
+        labelled = [pod for pod in pods if names.LABEL_JOB_UID in pod["metadata"].get("labels", {})]
+        found = [node for pod in labelled if (node := pod["spec"].get("nodeName")) in machines]
+        if not found:
+            return ""
+        there = [job["metadata"]["uid"] for job in self._cluster.users.jobs]
+        gone = [key for key in self._cluster.launchers.trainings if key[0] not in there]
+        is_gone = bool(gone) and self._rng.random() < 0.5
+        job_uid, attempt = self._rng.choice(gone) if is_gone else ("unknown", len(self._bound))
+        job = f"orphan{len(self._bound)}"
+        owner = {"apiVersion": names.API_VERSION, "kind": "TrainingJob", "controller": True}
+        metadata = {
+            "name": names.pod_name(job, "worker", 0, attempt),
+            "namespace": NAMESPACE,
+            "ownerReferences": [{**owner, "name": job, "uid": job_uid}],
+            "labels": {
+                names.LABEL_JOB_UID: job_uid,
+                names.LABEL_JOB_NAME: job,
+                names.LABEL_ATTEMPT: str(attempt),
+                names.LABEL_NODE_RANK: "0",
+                names.LABEL_ROLE: "worker",
+                names.LABEL_COMPLETION_INDEX: "0",
+            },
+        }
+        return self._bind(metadata, self._rng.choice(found), gpus=DEVICES)
+
+    def _bind(self, metadata: Mapping[str, Any], node: str, *, gpus: int) -> str:
+        """Somebody makes a pod that is bound; its name."""
+        limits = {GPU: str(gpus)}
         resources = {"limits": limits, "requests": limits}
         container = {"name": "main", "image": "none", "resources": resources}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": "others"},
+            "metadata": metadata,
             "spec": {"nodeName": node, "containers": [container]},
         }
-        self._request("POST", "/api/v1/namespaces/others/pods", body)
-        return name
+        self._request("POST", paths.pods(metadata["namespace"]), body)
+        self._bound.append(metadata["name"])
+        return self._bound[-1]
 
-    def _foreign_pods(self) -> list[Any]:
+    def _pods_of_others(self) -> list[Any]:
         pods = self._server.objects(paths.PODS)
-        return [pod for pod in pods if pod["metadata"]["namespace"] == "others"]
+        return [pod for pod in pods if pod["metadata"]["name"] in self._bound]
 
     def _choose_job(self, verdict: str) -> str:
         jobs = self._cluster.users.jobs
@@ -340,6 +375,10 @@ class Disturbances:
                 partial(machines.resize, gpus=self._rng.choice((0, 4, 8)))
             ),
             "foreign pod": self._create_foreign,
+            "orphaned pod": self._create_orphan,
+            "kubelet stalls": lambda: self._node(
+                partial(machines.stall, seconds=self._rng.uniform(1, STALL_S_MAX))
+            ),
             "suspend": users.suspend,
             "resume job": users.resume,
             "job created": users.create,

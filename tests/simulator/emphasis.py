@@ -239,6 +239,30 @@ PRE_RUNS = Emphasis(
     workloads=0.9,
     pre_runs=0.8,
 )
+ORPHANS = Emphasis(
+    "orphans",
+    {
+        "job created": 14,
+        "job deleted": 3,
+        "job replaced": 4,
+        "suspend": 1,
+        "resume job": 2,
+        "orphaned pod": 8,
+        "kubelet stalls": 8,
+        "pod deleted": 2,
+        "rank crash": 1,
+        "take over": 2,
+        "crash": 1,
+        "watches stall": 1,
+        "node cut": 1,
+        "node up": 3,
+        "node resized": 1,
+        "node removed": 1,
+        "node added": 2,
+    },
+    jobs=(2, 4),
+    two_groups=0.8,
+)
 ALL = Emphasis(
     "all",
     {
@@ -279,7 +303,7 @@ EMPHASES = {
     each.name: each
     for each in (
         *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS),
+        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS),
     )
 }
 

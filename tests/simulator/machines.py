@@ -49,6 +49,7 @@ class Machines:
         self._on_started = on_started
         self._down_since_s: dict[str, float] = {}
         self._lost: set[str] = set()
+        self._stalled: set[str] = set()
         self._running: dict[str, str] = {}
         self.died_s: dict[str, float] = {}
         self.cut_since_s: float | None = None
@@ -113,6 +114,15 @@ class Machines:
             self._lost.add(name)
             self.died_s[name] = self._loop.time()
 
+    def stall(self, name: str, seconds: float) -> None:
+        """The kubelet's watch of pods delivers nothing for a while; its Lease is renewed."""
+        self._stalled.add(name)
+        self._loop.call_later(seconds, self._go_on, name)
+
+    def _go_on(self, name: str) -> None:
+        self._stalled.discard(name)
+        self._catch_up(name)
+
     def restore(self, name: str) -> None:
         """The node is back; what ran there when it died has failed."""
         if self._down_since_s.pop(name, None) is None:
@@ -138,8 +148,9 @@ class Machines:
             self.cut_since_s = self._loop.time()
 
     def heal(self) -> None:
-        """The control plane reaches the nodes again."""
+        """The control plane reaches the nodes again, and all kubelets go on."""
         self.cut_since_s = None
+        self._stalled.clear()
         for name in self.names:
             self._catch_up(name)
 
@@ -224,6 +235,10 @@ class Machines:
             self._request("DELETE", _path(held), {"gracePeriodSeconds": 0})
 
     def _acts(self, node: str) -> bool:
+        """Whether the kubelet does something about pods."""
+        return self._renews(node) and node not in self._stalled
+
+    def _renews(self, node: str) -> bool:
         return self.is_reached(node) and node in self.names
 
     def _has_room(self, pod: Json) -> bool:
@@ -248,7 +263,7 @@ class Machines:
         """The kubelet renews its Lease, again and again."""
         if name not in self.names:
             return
-        if self._acts(name):
+        if self._renews(name):
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",

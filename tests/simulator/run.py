@@ -11,6 +11,8 @@ from typing import Any
 
 from history.rest import check_rest
 from history.stored import Job
+from railwright_scheduler import invariants
+from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
@@ -25,6 +27,15 @@ from simulator.virtual_loop import VirtualLoop
 ROUND_S = 5.0
 ROUNDS_MAX = 600
 STILL_ROUNDS = 3
+PROMPT_ROUNDS = 12
+"""By then late requests have landed, and the leader, or the next one, has listed all objects."""
+
+REST_S = 60.0
+"""Longer than any pause of the operator, and than it expects launchers of a job that is over."""
+
+
+NO_REASONS = ("Queued", *CauseCode)
+"""What the status of a job says before the scheduler says why it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +62,18 @@ class RunError(AssertionError):
         self.is_violation = is_violation
 
 
-def run(seed: int, emphasis: str = "") -> Outcome:
-    """Run one seed with the emphasis of this name, or the one whose turn it is. Raises RunError."""
+def run(seed: int, emphasis: str = "", *, rest_s: float = REST_S) -> Outcome:
+    """Run one seed with the emphasis of this name, or the one whose turn it is; it must stay at
+    rest for so long. Raises RunError."""
     its = EMPHASES[emphasis or of_seed(seed)]
     return virtual_loop.run(
-        lambda loop: _Run(loop, seed, its).logged(), Random(f"{seed} computing")
+        lambda loop: _Run(loop, seed, its, rest_s=rest_s).logged(), Random(f"{seed} computing")
     )
 
 
 class _Run:
-    def __init__(self, loop: VirtualLoop, seed: int, emphasis: Emphasis) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, emphasis: Emphasis, *, rest_s: float) -> None:
+        self._rest_s = rest_s
         self._name = f"{emphasis.name} {seed}"
         self._loop = loop
         self._broken: BaseException | None = None
@@ -75,7 +88,8 @@ class _Run:
 
     async def logged(self) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
-        with errors_end(self._break):
+        books_twice = "orphaned pod" in self._disturbances.emphasis.weights
+        with errors_end(self._break, books_twice=books_twice):
             return await self.whole()
 
     def _break(self, error: BaseException) -> None:
@@ -128,23 +142,40 @@ class _Run:
                 await self._disturbances.take_over()
         deadlines = Deadlines()
         still, before = 0, 0
-        for _ in range(ROUNDS_MAX):
+        cluster.checks.count_costs()
+        for number in range(ROUNDS_MAX):
+            if number == PROMPT_ROUNDS:
+                active = [job for job in cluster.users.jobs if not job["spec"].get("suspend")]
+                uids = [job["metadata"]["uid"] for job in active]
+                invariants.check_wanted(cluster.checker.cluster.ledger, uids)
             if cluster.leader is None:
                 await self._disturbances.take_over()
             await asyncio.sleep(ROUND_S)
             self._check()
             deadlines.check(cluster, now_s=self._loop.time())
-            writes = sum(cluster.requests.values()) - cluster.requests["GET"]
+            writes = cluster.writes
             still = still + 1 if writes == before else 0
             before = writes
-            if still >= STILL_ROUNDS and not self._unsettled():
+            if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS and not self._unsettled():
                 check_rest(cluster.checker, down=cluster.machines.down)
+                cluster.checks.check_costs()
+                await self._rest()
                 if cluster.leader is not None:
                     cluster.checks.check_caches(cluster.leader)
                 for violation in cluster.checker.trail.violations:
                     raise ViolationError(str(violation))
                 return
         raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
+
+    async def _rest(self) -> None:
+        """I20: a leader at rest writes nothing. It only reads its ledger again and again, and
+        lists what it watches."""
+        cluster, writes = self._cluster, self._cluster.writes
+        await asyncio.sleep(self._rest_s)
+        self._check()
+        if cluster.writes != writes:
+            found = cluster.trace[-1]
+            raise ViolationError(f"I20: at rest, and within {self._rest_s} s it was not: {found}")
 
     def _check(self) -> None:
         if isinstance(self._broken, ViolationError):
@@ -166,6 +197,8 @@ class _Run:
                     stuck.append(f"{job.name} has yet to reach its deadline")
                 elif not self._names_are_taken(job):
                     waiting.append(spec)
+                if job.status["reason"] in NO_REASONS:
+                    stuck.append(f"{job.name} waits without a reason")
             else:
                 stuck.append(f"{job.name} is {phase}")
             if job.observed != job.generation and phase not in FINAL:

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from history import stored
 from history.checker import HistoryChecker
 from railwright_kube import paths
 from railwright_scheduler import invariants
@@ -26,6 +27,7 @@ from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
 from simulator.checkpoints import Checkpoints
 from simulator.controllers import Controllers
+from simulator.double_bookings import DoubleBookings
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
 from simulator.machines import Machines
@@ -67,6 +69,7 @@ class SimulatedCluster:
         self._rooms = self.checker.cluster.rooms = ToleratedRooms(
             self._holders, version=lambda: self.server.version
         )
+        self._bookings = DoubleBookings(lambda: self.server.version)
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
         self.checks = WorldChecks(self.server, self.checker.cluster)
@@ -108,6 +111,11 @@ class SimulatedCluster:
         if self.holder is not None and self.holder.is_leader:
             return self.holder
         return next((replica for replica in reversed(self.replicas) if replica.is_leader), None)
+
+    @property
+    def writes(self) -> int:
+        """How many requests of the operator landed that were no reads."""
+        return sum(self.requests.values()) - self.requests["GET"]
 
     def start_replica(self) -> Replica:
         """Another replica, which does not lead yet."""
@@ -151,7 +159,7 @@ class SimulatedCluster:
         version."""
         self._writer, self._replica = OPERATOR, replica
         self._rooms.known_version = known_version
-        deleted = self._pod_at(request.path) if request.method == "DELETE" else {}
+        pod = {} if request.method == "GET" else self._pod_at(request.path)
         try:
             response = self.server.answer(request)
         finally:
@@ -159,12 +167,14 @@ class SimulatedCluster:
         self.requests[request.method] += 1
         if request.method != "GET":
             self.note(f"{replica} {request.method} {request.path} {response.status}")
-        self.checks.request_landed(replica, request, response.status, deleted)
+        self.checks.request_landed(
+            replica, request, response.status, pod, known_version=known_version
+        )
         return response
 
     def _pod_at(self, path: str) -> dict[str, Any]:
-        """The pod with this path, if it is the path of one that is there."""
-        pods = self.server.objects(paths.PODS)
+        """The pod that a request with this path is about, if it is there."""
+        path, pods = path.removesuffix("/binding"), self.server.objects(paths.PODS)
         places = ((pod["metadata"], pod) for pod in pods)
         return next((p for m, p in places if paths.pod(m["namespace"], m["name"]) == path), {})
 
@@ -185,6 +195,12 @@ class SimulatedCluster:
         key = f"{REGISTRY}{place}/{change.key}"
         if kind == "Ledger" and value is not None:
             self.checks.before_ledger(value, self._replica)
+            self._check_bookings(value)
+        elif kind == "Pod":
+            self._check_binding(change)
+            self._bookings.put_pod(change.key, value)
+        elif kind == "Node":
+            self._bookings.put_node(change.object.object["metadata"]["name"], value)
         violations = self.checker.read([Revision(change.version, (RecordedChange(key, value),))])
         for violation in violations:
             raise ViolationError(str(violation))
@@ -205,9 +221,26 @@ class SimulatedCluster:
         elif kind == "Pod" and change.type == "MODIFIED" and self._writer == OPERATOR:
             self.checks.after_change(value or {})
 
-    def _check_causes(self, stored: Iterable[Mapping[str, Any]]) -> None:
+    def _check_bookings(self, value: Mapping[str, Any]) -> None:
+        """I1, of a ledger that is written over the one before."""
+        known_version = self._rooms.known_version
+        if known_version is not None:
+            before = {entry.key for entry in self.checker.cluster.ledger.entries}
+            after = stored.ledger(value).entries
+            self._bookings.check_ledger(before, after, known_version=known_version)
+
+    def _check_binding(self, change: Change) -> None:
+        """I1, of a binding that lands."""
+        pod, before, known_version = change.object.object, change.before, self._rooms.known_version
+        node = pod["spec"].get("nodeName")
+        was_bound = before is None or before.object["spec"].get("nodeName")
+        if node and not was_bound and known_version is not None:
+            key = stored.pod(pod, born=None).key
+            self._bookings.check_binding(key, node, known_version=known_version)
+
+    def _check_causes(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """I21 and I22: an abort for a dead node or for a hang is true."""
-        for entry, raw in zip(self.checker.cluster.ledger.entries, stored, strict=True):
+        for entry, raw in zip(self.checker.cluster.ledger.entries, entries, strict=True):
             began_s = self._began_s.setdefault(entry.key, self.loop.time())
             training = self.launchers.trainings.get(entry.key)
             if entry.cause is None or entry.key in self.causes:

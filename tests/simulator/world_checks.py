@@ -51,6 +51,8 @@ class WorldChecks:
         self._profiled: set[str] = set()
         self._links: object = None
         self._news = 0
+        self._earlier: frozenset[AttemptKey] | None = None
+        self._costs: Counter[AttemptKey] = Counter()
 
     def before_ledger(self, value: Json, writer: str) -> None:
         """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
@@ -141,10 +143,18 @@ class WorldChecks:
             bound = stored.pod(pod, born=None)
             invariants.check_made(self._cluster.ledger, bound, self._made[bound.key])
 
-    def request_landed(self, writer: str, request: ApiRequest, status: int, pod: Json) -> None:
-        """A request of a replica landed; ``pod`` is the one that it deletes, if it does."""
+    def request_landed(
+        self, writer: str, request: ApiRequest, status: int, pod: Json, *, known_version: int
+    ) -> None:
+        """A request of a replica landed; ``pod`` is the one that it is about, if that was
+        there. Its sender knew pods up to a version."""
+        if self._earlier is not None and request.method != "GET" and status < 400:
+            self._count_cost(request, pod)
         if request.method == "DELETE" and status == 200 and pod:
-            key = _attempt(pod)
+            metadata, key = pod["metadata"], _attempt(pod)
+            is_known = int(metadata["resourceVersion"]) <= known_version
+            if "deletionTimestamp" in metadata and is_known:
+                raise ViolationError(f"I20: {writer} deletes {metadata['name']} again and again")
             if key is not None:
                 self._stopping.add((writer, key))
         is_create = request.method == "POST" and request.path.endswith("/pods")
@@ -155,6 +165,25 @@ class WorldChecks:
             self._refused[found] += 1
             if self._refused[found] > REFUSALS_MAX:
                 raise ViolationError(f"I20: {found} is refused, and sent {REFUSALS_MAX} times")
+
+    def count_costs(self) -> None:
+        """Count the requests of attempts that begin from now on: nothing fails any more."""
+        self._earlier = frozenset(self._cluster.sizes)
+
+    def _count_cost(self, request: ApiRequest, pod: Json) -> None:
+        key = None if not pod else _attempt(pod)
+        if request.path.endswith("/pods"):
+            key = _attempt(request.body)
+        elif request.path.endswith("/placements"):
+            key = request.body["spec"]["jobUID"], request.body["spec"]["attempt"]
+        if key is not None and key not in (self._earlier or ()):
+            self._costs[key] += 1
+
+    def check_costs(self) -> None:
+        """I20, of the attempts that began since nothing fails any more."""
+        for key, requests in self._costs.items():
+            pods = max(self._cluster.sizes.get(key, 0), len(self._made.get(key, ())))
+            invariants.check_cost(key, requests=requests, pods=pods)
 
     def launcher_continues(self, replica: Replica, key: AttemptKey) -> None:
         """A launcher may go on: I28, unless this very replica has begun to delete its attempt."""

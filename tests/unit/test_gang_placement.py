@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures import GPU, cluster, job, node
+from fixtures.trained_jobs import workload_of
 from railwright_scheduler import (
     Job,
     Node,
@@ -20,7 +21,6 @@ from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.policy import gang_search, ranks
 from railwright_scheduler.policy.gang_search import GangSearch, Trial
-from railwright_scheduler.simulator.network import workload_of
 from railwright_topology.miscabling import Rails
 
 WORKERS = Role(2, {GPU: 8}, name="worker")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures import GPU, attempts, cluster, job, node
+from fixtures.trained_jobs import workload_of
 from railwright_scheduler import decide, pending
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.workload import Parallelism
-from railwright_scheduler.simulator.network import workload_of
 
 NODES = 64
 

@@ -10,6 +10,7 @@ import pytest
 from fixtures import attempts
 from fixtures.attempts import crash, entry, rank, world_of
 from fixtures.jobs import job, layout, node, with_role
+from fixtures.trained_jobs import workload_of
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler import pre_run
 from railwright_scheduler.attempt import record as records
@@ -27,7 +28,6 @@ from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob, Obs
 from railwright_scheduler.model.snapshot import Purpose, TopologyConstraints
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.plan import Plan
-from railwright_scheduler.simulator.network import workload_of
 
 WANTED = ObservedPreRun("1-pre-run")
 NEEDED = PreRunRecord("1-pre-run")

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from simulation.hunts import checkpoints, deadlines, gangs, hangs, operator, pre_runs
+from simulation.hunts import (
+    checkpoints,
+    deadlines,
+    gangs,
+    hangs,
+    operator,
+    orphans,
+    pre_runs,
+    rest,
+)
 
 HUNTS = (
     *operator.HUNTS,
@@ -11,4 +20,6 @@ HUNTS = (
     *hangs.HUNTS,
     *checkpoints.HUNTS,
     *pre_runs.HUNTS,
+    *orphans.HUNTS,
+    *rest.HUNTS,
 )

@@ -1,0 +1,16 @@
+"""Mutants of what the scheduler does about pods of jobs that do not exist."""
+
+from __future__ import annotations
+
+from simulation.planted import of_scheduler
+
+HUNTS = (
+    of_scheduler(
+        "double booking is not found",
+        "plan.py",
+        "double_booking.find(state.nodes, state.attempts)",
+        "()",
+        "orphans",
+        1004,
+    ),
+)
