@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from random import Random
 from typing import Any
 
-from railwright_api import names
 from railwright_kube import paths
 from simulator.api_server import ApiServer
 from simulator.emphasis import Emphasis, draw_weights
+from simulator.foreign_pods import DEVICES, ForeignPods
 from simulator.launchers import Launchers
 from simulator.links import LinkFaults
-from simulator.machines import GPU
 from simulator.simulated_cluster import REPLICAS_MAX, SimulatedCluster
 from simulator.statuses import StatusError
 from simulator.training import Training
-from simulator.users import NAMESPACE
+from simulator.webhook import Webhook
 
-DEVICES, FOREIGN_DEVICES = 8, 4
 CUT_S_MAX = 500
 STALL_S_MAX = 40
-REFUSED = "no pod of this job is let in"
 CRASH_PAUSES_S = (20.0, 80.0, 200.0)
 """Mean times between two crashes when nothing else fails: a job spends its budget, or its failures
 leave the window."""
@@ -38,9 +35,9 @@ class Disturbances:
     def __init__(self, cluster: SimulatedCluster, emphasis: Emphasis, rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._bound: list[str] = []
+        self._foreign = ForeignPods(cluster, rng)
+        self._webhook = Webhook(cluster.server, rng)
         self._nodes = 0
-        self._refused: dict[str, str] = {}
         self.emphasis = emphasis
         weights = draw_weights(emphasis, rng)
         self._names, self._weights = [*weights], [*weights.values()]
@@ -51,7 +48,6 @@ class Disturbances:
         cluster.checkpoints.torn, cluster.checkpoints.late = emphasis.torn, emphasis.late_commits
         cluster.workloads.declared = emphasis.workloads
         cluster.workloads.pre_runs = emphasis.pre_runs
-        cluster.server.admission.append(self._admit)
         for _ in range(rng.choice(emphasis.nodes)):
             self._add_node()
         self.counts: dict[str, int] = {}
@@ -85,7 +81,7 @@ class Disturbances:
         """No more faults. In half of the runs all nodes come back, else the dead stay dead."""
         cluster, machines = self._cluster, self._cluster.machines
         cluster.faults.end()
-        self._refused.clear()
+        self._webhook.allow()
         machines.collected = 1.0
         machines.heal()
         if self._rng.random() < 0.5:
@@ -94,8 +90,7 @@ class Disturbances:
         for replica in cluster.replicas:
             replica.resume()
             replica.expire_watches()
-        for pod in self._pods_of_others():
-            machines.end(pod, exit_code=0)
+        self._foreign.end()
 
     async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
         """Crash a rank of a job that trains, again and again for so long."""
@@ -244,93 +239,6 @@ class Disturbances:
         self._cluster.machines.restore(name)
         return name
 
-    def _create_foreign(self) -> str:
-        found = self._cluster.machines.names
-        if not found:
-            return ""
-        metadata = {"name": f"foreign-{len(self._bound)}", "namespace": "others"}
-        node, gpus = self._rng.choice(found), self._rng.randint(1, FOREIGN_DEVICES)
-        return self._bind(metadata, node, gpus=gpus)
-
-    def _create_orphan(self) -> str:
-        """Somebody binds a pod of a job that is not there beside pods of another one, as from a
-        backup. In half of the cases the job was there once."""
-        pods, machines = self._server.objects(paths.PODS), self._cluster.machines.names
-        labelled = [pod for pod in pods if names.LABEL_JOB_UID in pod["metadata"].get("labels", {})]
-        found = [node for pod in labelled if (node := pod["spec"].get("nodeName")) in machines]
-        if not found:
-            return ""
-        there = [job["metadata"]["uid"] for job in self._cluster.users.jobs]
-        gone = [key for key in self._cluster.launchers.trainings if key[0] not in there]
-        is_gone = bool(gone) and self._rng.random() < 0.5
-        job_uid, attempt = self._rng.choice(gone) if is_gone else ("unknown", len(self._bound))
-        job = f"orphan{len(self._bound)}"
-        owner = {"apiVersion": names.API_VERSION, "kind": "TrainingJob", "controller": True}
-        metadata = {
-            "name": names.pod_name(job, "worker", 0, attempt),
-            "namespace": NAMESPACE,
-            "ownerReferences": [{**owner, "name": job, "uid": job_uid}],
-            "labels": {
-                names.LABEL_JOB_UID: job_uid,
-                names.LABEL_JOB_NAME: job,
-                names.LABEL_ATTEMPT: str(attempt),
-                names.LABEL_NODE_RANK: "0",
-                names.LABEL_ROLE: "worker",
-                names.LABEL_COMPLETION_INDEX: "0",
-            },
-        }
-        return self._bind(metadata, self._rng.choice(found), gpus=DEVICES)
-
-    def _bind(self, metadata: Mapping[str, Any], node: str, *, gpus: int) -> str:
-        """Somebody makes a pod that is bound; its name."""
-        limits = {GPU: str(gpus)}
-        resources = {"limits": limits, "requests": limits}
-        container = {"name": "main", "image": "none", "resources": resources}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": metadata,
-            "spec": {"nodeName": node, "containers": [container]},
-        }
-        self._request("POST", paths.pods(metadata["namespace"]), body)
-        self._bound.append(metadata["name"])
-        return self._bound[-1]
-
-    def _pods_of_others(self) -> list[Any]:
-        pods = self._server.objects(paths.PODS)
-        return [pod for pod in pods if pod["metadata"]["name"] in self._bound]
-
-    def _choose_job(self, verdict: str) -> str:
-        jobs = self._cluster.users.jobs
-        if not jobs:
-            return ""
-        name = str(self._rng.choice(jobs)["metadata"]["name"])
-        self._refused[name] = verdict
-        return name
-
-    def _allow(self) -> str:
-        names = " ".join(self._refused)
-        self._refused.clear()
-        return names
-
-    def _admit(self, verb: str, path: str, found: dict[str, Any]) -> dict[str, Any]:
-        """A webhook refuses pods of some jobs, and makes those of others larger."""
-        if verb != "create" or not path.endswith(f"/namespaces/{NAMESPACE}/pods"):
-            return found
-        verdict = next(
-            (
-                its
-                for name, its in self._refused.items()
-                if found["metadata"]["name"].startswith(f"{name}-")
-            ),
-            "",
-        )
-        if verdict == "refuse":
-            raise StatusError(403, "Forbidden", REFUSED)
-        if verdict == "inflate":
-            return _inflated(found)
-        return found
-
     def _compact(self) -> str:
         self._server.compact()
         return "all"
@@ -374,8 +282,8 @@ class Disturbances:
             "node resized": lambda: self._node(
                 partial(machines.resize, gpus=self._rng.choice((0, 4, 8)))
             ),
-            "foreign pod": self._create_foreign,
-            "orphaned pod": self._create_orphan,
+            "foreign pod": self._foreign.create,
+            "orphaned pod": self._foreign.create_orphan,
             "kubelet stalls": lambda: self._node(
                 partial(machines.stall, seconds=self._rng.uniform(1, STALL_S_MAX))
             ),
@@ -386,9 +294,9 @@ class Disturbances:
             "job replaced": users.replace,
             "job reshaped": users.reshape,
             "profiling changed": users.change_profiling,
-            "refuse": lambda: self._choose_job("refuse"),
-            "inflate": lambda: self._choose_job("inflate"),
-            "allow": self._allow,
+            "refuse": partial(self._webhook.choose_job, "refuse"),
+            "inflate": partial(self._webhook.choose_job, "inflate"),
+            "allow": self._webhook.allow,
             "compact": self._compact,
             "watches stall": self._stall,
             "pod touched": self._touch_pod,
@@ -396,18 +304,3 @@ class Disturbances:
             "cut": self._cut,
             "heal": self._heal,
         }
-
-
-def _inflated(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with twice the devices."""
-    containers = []
-    for each in pod["spec"]["containers"]:
-        resources = {
-            kind: {
-                name: str(2 * int(amount)) if name == GPU else amount
-                for name, amount in its.items()
-            }
-            for kind, its in each.get("resources", {}).items()
-        }
-        containers.append({**each, "resources": resources})
-    return {**pod, "spec": {**pod["spec"], "containers": containers}}

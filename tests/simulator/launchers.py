@@ -68,7 +68,7 @@ class Launchers:
     def start(self, pod: Json) -> None:
         """The containers of a pod run now."""
         labels = pod["metadata"].get("labels", {})
-        if names.LABEL_JOB_UID not in labels:
+        if names.LABEL_JOB_UID not in labels or not _variables(pod):
             return
         member = protocol.Member(
             labels[names.LABEL_JOB_UID],
@@ -324,6 +324,6 @@ class Launcher:
 
 
 def _variables(pod: Json) -> Mapping[str, str]:
-    """The environment of a pod's launcher."""
-    found = pod["spec"]["containers"][0]["env"]
+    """The environment of a pod's launcher; empty for a pod without one."""
+    found = pod["spec"]["containers"][0].get("env", ())
     return {each["name"]: each["value"] for each in found if "value" in each}
