@@ -16,7 +16,7 @@ from simulator.statuses import StatusError
 Json = dict[str, Any]
 
 NAMESPACE = "team"
-NAMES = ("a", "b", "c", "d")
+NAMES = ("a", "b", "c", "d", "e", "f", "g", "h")
 BACKOFFS = ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
 DEADLINES_S = (None, None, None, 60, 400)
 
