@@ -30,6 +30,22 @@ SCHEDULER_MUTANTS = (
         package=SCHEDULER,
     ),
     ShellMutant(
+        "the front of the queue is all of it",
+        "policy/queue_window.py",
+        "        if self._stopped is None and (self._spent < self._limit or not self._is_begun):\n",
+        "        if False:\n",
+        "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "a cycle begins at the front",
+        "policy/queue_window.py",
+        "        self._start = None if begun is None else begun.start\n",
+        "        self._start = None\n",
+        "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
         "a gang that waits for the API server is overtaken",
         "policy/decide.py",
         "            self.window.block(order.position(job))\n",

@@ -263,6 +263,28 @@ ORPHANS = Emphasis(
     jobs=(2, 4),
     two_groups=0.8,
 )
+QUEUE = Emphasis(
+    "queue",
+    {
+        "job created": 20,
+        "job deleted": 2,
+        "job replaced": 2,
+        "suspend": 2,
+        "resume job": 3,
+        "foreign pod": 1,
+        "node resized": 1,
+        "node removed": 1,
+        "node added": 1,
+        "take over": 1,
+        "crash": 1,
+        "rank crash": 2,
+        "pod deleted": 2,
+        "refuse": 1,
+        "allow": 1,
+    },
+    steps=(3, 12, 40),
+    jobs=(8,),
+)
 ALL = Emphasis(
     "all",
     {
@@ -303,7 +325,7 @@ EMPHASES = {
     each.name: each
     for each in (
         *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS),
+        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE),
     )
 }
 

@@ -18,7 +18,7 @@ from simulator.workloads import Workloads
 Json = dict[str, Any]
 
 NAMESPACE = "team"
-NAMES = ("a", "b", "c", "d")
+NAMES = ("a", "b", "c", "d", "e", "f", "g", "h")
 BACKOFFS = ((0, 300), (1, 400), (1, 86_400), (6, 86_400))
 DEADLINES_S: tuple[int | None, ...] = (None, None, None, 60, 400)
 TWO_GROUPS = 0.3
