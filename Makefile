@@ -93,19 +93,17 @@ property: $(SETUP) ## property tests alone
 	@$(PYTEST) tests/property
 
 .PHONY: simulation
-simulation: $(SETUP) ## the simulator's scenarios
+simulation: $(SETUP) ## the operator in simulated time
 	@$(PYTEST) tests/simulation
 
 .PHONY: soak
-soak: binaries ## generated objects on an API server, the simulator for millions of steps and requests; 80 minutes
+soak: binaries ## generated objects on an API server, the operator in simulated time for a million requests; 60 minutes
 	@cd tests && ../$(PYTHON) -m fixtures.generated_report --accepted 10000
-	@$(PYTHON) tests/simulation/soak.py
-	@cd tests && ../$(PYTHON) -m simulation.simulated_soak
+	@cd tests && ../$(PYTHON) -m simulation.soak
 
 .PHONY: mutants
-mutants: $(SETUP) ## plant each mutant in the code: the simulator or a named test must fail; minutes
-	@$(PYTHON) tests/simulation/mutants.py
-	@cd tests && ../$(PYTHON) -m simulation.hunting
+mutants: $(SETUP) ## plant each mutant in the code: a named test or a simulated run must fail; minutes
+	@cd tests && ../$(PYTHON) -m simulation.mutants
 
 .PHONY: integration
 integration: binaries ## tests against a real control plane with simulated nodes

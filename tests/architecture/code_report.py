@@ -1,6 +1,6 @@
 """Report the size and the language of the code as numbers: ``make code-report``.
 
-The product is operator, scheduler, topology and worker without the simulator, which is test code.
+The product is operator, scheduler, topology and worker.
 
     code_lines             lines of code: no blank lines, comments and docstrings
     modules                files with code
@@ -39,7 +39,6 @@ from architecture import one_job, tree
 from architecture.tree import Finding
 
 COMPLEXITY_MAX = 15
-SIMULATOR = "scheduler/railwright_scheduler/simulator/"
 SHARED_NAMES = ("operator/railwright_api/", "worker/railwright/")
 """An API kind or a message may have the name of the value that it becomes."""
 
@@ -70,9 +69,7 @@ def figures() -> dict[str, int]:
 def product_files() -> tuple[Path, ...]:
     """The product's modules that hold code; a package's bare docstring is none."""
     return tuple(
-        path
-        for path in tree.python_files(*tree.PACKAGES)
-        if not tree.name_of(path).startswith(SIMULATOR) and code_lines(tree.text_of(path))
+        path for path in tree.python_files(*tree.PACKAGES) if code_lines(tree.text_of(path))
     )
 
 

@@ -4,8 +4,8 @@ A mutant replaces text in one file of a package. It is planted in a copy of the 
 first on the path of a process of its own, which runs the seed. It is caught if that run breaks an
 invariant; a simulation that ends with another exception shows nothing.
 
-``python -m simulation.hunting`` verifies all; with ``find`` and the name of a mutant it tries seeds
-of its emphasis until one catches it.
+``python -m simulation.hunting find`` and the names of mutants: try seeds of their emphases until
+one catches each.
 """
 
 from __future__ import annotations
@@ -92,16 +92,12 @@ def _find(hunt: Hunt) -> int:
 
 def main() -> int:
     """With ``run``, an emphasis and a seed: run it, and print its digest, or what broke. With
-    ``find`` and a name: search a seed. Else verify all."""
-    verb, *arguments = sys.argv[1:] or ["verify"]
+    ``find`` and names: search seeds."""
+    verb, *arguments = sys.argv[1:]
     if verb == "run":
         emphasis, *numbers = arguments
         return _run(emphasis, *map(int, numbers))
-    if verb == "find":
-        return sum(_find(hunt) for hunt in HUNTS if hunt.mutant.name in arguments)
-    found = survivors(HUNTS)
-    print("\n".join(found))
-    return len(found)
+    return sum(_find(hunt) for hunt in HUNTS if hunt.mutant.name in arguments)
 
 
 if __name__ == "__main__":

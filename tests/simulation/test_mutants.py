@@ -1,23 +1,12 @@
-"""What is taken away is missed: each mutant breaks an invariant within a few seeds."""
+"""Every mutant can be planted, and is caught by what it names."""
 
 from __future__ import annotations
 
 import pytest
 
-from railwright_scheduler.attempt import gang
 from simulation.hunts import HUNTS
-from simulation.kept import kept_seeds
-from simulation.mutants import MUTANTS, Mutant, hunt
 from simulation.planted import ShellMutant
 from simulation.shell_mutants import FOLDERS, ROOT, SHELL_MUTANTS, is_assertion
-
-SEEDS = (*range(10), *kept_seeds())
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_breaks_an_invariant(mutant: Mutant) -> None:
-    assert hunt(mutant, SEEDS) is not None
-
 
 PLANTED = (*SHELL_MUTANTS, *(hunt.mutant for hunt in HUNTS))
 
@@ -30,12 +19,6 @@ def test_planted_mutant_finds_its_line_and_its_test(mutant: ShellMutant) -> None
     path, _, test = mutant.test.partition("::")
     name = test.partition("[")[0].rpartition("::")[2]
     assert f"def {name}(" in (ROOT / path).read_text()
-
-
-def test_mutant_that_raises_is_not_caught() -> None:
-    """It broke no invariant: the error of its replacement is shown."""
-    with pytest.raises(TypeError):
-        hunt(Mutant("raises", gang, "step", lambda original: lambda: None), SEEDS)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +37,5 @@ def test_only_a_failed_assertion_catches(printed: str, caught: bool) -> None:
     assert is_assertion(ends, "OutcomeUnknown") is caught
 
 
-def test_mutants_have_names_of_their_own_and_are_not_few() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 12
+def test_mutants_have_names_of_their_own() -> None:
+    assert len({mutant.name for mutant in PLANTED}) == len(PLANTED) >= 60

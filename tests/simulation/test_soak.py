@@ -1,4 +1,4 @@
-"""The soak reports its work, and the seed of a violation."""
+"""The soak of the operator reports its work, and the seed of a violation."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import json
 
 import pytest
 
+from railwright_operator.write.ledger import LedgerStore
+from railwright_scheduler.attempt.ledger import Ledger
 from simulation import soak
-from simulation.mutants import MUTANTS
 
 
-def test_soak_prints_one_object_and_runs_all_steps(
+def test_soak_prints_one_object(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last line is one JSON object with the number of steps."""
-    monkeypatch.setattr("sys.argv", ["soak", "--steps", "2000"])
-    monkeypatch.setattr(soak, "SEEDS_A_TASK", 2)
+    monkeypatch.setattr("sys.argv", ["soak", "--requests", "100"])
+    monkeypatch.setattr(soak, "SEEDS_A_TASK", 1)
     assert soak.main() == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert summary.keys() == {
-        *("steps", "seeds", "writes", "violations", "seconds", "steps_per_second")
-    }
-    assert summary["steps"] == summary["seeds"] * soak.STEPS >= 2000
+    assert summary["requests"] >= 100
     assert summary["violations"] == 0
+    assert summary["seeds"] >= 1
 
 
-def test_soak_stops_at_a_broken_seed_and_reports_it() -> None:
-    """The report has the seed and the violation."""
-    [mutant] = [mutant for mutant in MUTANTS if mutant.name == "a new leader keeps the epoch"]
-    with mutant.planted():
-        total = soak.soak(0, 10)
-    assert list(total.broken) == [total.seeds - 1]
-    assert "I14" in total.broken[total.seeds - 1]
+def test_soak_stops_at_a_seed_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader acts on plans that it has not written."""
+
+    async def held_only(store: LedgerStore, ledger: Ledger) -> None:
+        store.ledger = ledger
+
+    monkeypatch.setattr(LedgerStore, "write", held_only)
+    total = soak.soak(1_000, 10)
+    assert list(total.broken) == [1_000 + total.seeds - 1]
+    assert "ViolationError" in total.broken[1_000 + total.seeds - 1]
