@@ -76,7 +76,16 @@ class Machines:
             },
         )
         self._down_since_s.pop(name, None)
+        self._lost.discard(name)
+        for pod in self._pods_on(name):
+            # Its kubelet finds pods whose containers were lost when the node was removed.
+            if pod["status"].get("phase") == "Running":
+                self._later(0.2, 4.0, self._end_lost, pod)
         self._renew(name)
+
+    def _end_lost(self, pod: Json) -> None:
+        if pod["metadata"]["uid"] not in self._running and self._acts(pod["spec"]["nodeName"]):
+            self.end(pod, exit_code=None)
 
     def remove(self, name: str) -> None:
         """A node is deleted; what runs there is lost with it."""
