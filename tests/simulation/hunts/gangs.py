@@ -11,7 +11,7 @@ HUNTS = (
         "others = add_amounts({}, foreign)",
         "others: dict[str, int] = {}",
         "all",
-        1010,
+        1011,
     ),
     of_scheduler(
         "a commit ends when some pods are bound",

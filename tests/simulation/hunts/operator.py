@@ -121,7 +121,7 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1006,
+        1016,
     ),
     Hunt(
         ShellMutant(
