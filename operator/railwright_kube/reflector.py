@@ -164,10 +164,8 @@ class Reflector(Generic[R]):
         held = self._records.get(record.uid)
         if held is None and self._version is not None and record.rv <= self._version:
             return
-        if held is None:
-            self._put(held, record)
-        elif record.rv >= held.rv:
-            self._put(held, self._lasting(held, record))
+        if held is None or record.rv >= held.rv:
+            self._put(held, record if held is None else self._lasting(held, record))
 
     async def run(self) -> None:
         """List and watch until cancelled. Raises StoreWentBackError."""

@@ -39,7 +39,7 @@ def test_migrating_jobs_keep_every_invariant_and_settle() -> None:
 
 
 @pytest.mark.usefixtures("restless")
-def test_job_better_elsewhere_migrates_once_per_topology() -> None:
+def test_job_better_elsewhere_migrates_on_news() -> None:
     """I18, however wrong predictions are, and although new leaders take over: these read from the
     Placement under which topology a job was placed."""
     assert sum(map(moves, range(8))) > 8
