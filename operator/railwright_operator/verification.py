@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import Counter
 
 from railwright_kube.errors import RequestFailed
 from railwright_operator.informers import Informers
 from railwright_operator.watch.records import PodRecord
-from railwright_scheduler import invariants
+from railwright_scheduler import live_invariants
 from railwright_scheduler.attempt.ledger import Ledger
-from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.evidence import PodState
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Verification:
             for informer in (self._informers.nodes, self._informers.pods):
                 for difference in await informer.verify():
                     self._report(f"I17: {difference}")
-            for finding in invariants.check_live(self._facts()):
+            for finding in self._findings():
                 self._report(finding)
         except (RequestFailed, TimeoutError) as error:
             logger.warning("verification postponed", extra={"error": str(error)})
@@ -80,8 +80,8 @@ class Verification:
         self._violations.labels(invariant).inc()
         logger.error("invariant violated", extra={"invariant": invariant, "finding": what})
 
-    def _facts(self) -> Facts:
-        """The facts about attempts. Those in their job's status, or of no job, count as
+    def _findings(self) -> Iterator[str]:
+        """What is wrong with pods of attempts. Those in their job's status, or of no job, count as
         complete."""
         index, jobs = self._informers.pod_index, self._informers.jobs
         pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
@@ -91,7 +91,7 @@ class Verification:
             for pod in pods
             if (job := jobs_by_uid[pod.job_uid]) is None or pod.attempt <= job.record.attempt
         }
-        return Facts({}, pods, self._ledger(), records={}, policies={}, whole=whole, revoked={})
+        return live_invariants.findings(pods, self._ledger(), whole=whole)
 
 
 def _fact(pod: PodRecord) -> PodFact:

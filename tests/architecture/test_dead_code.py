@@ -28,15 +28,11 @@ EXCUSES: list[dict[str, Any]] = tomllib.loads(
 EXCUSED = {(excuse["path"], name) for excuse in EXCUSES for name in excuse["names"]}
 
 
-# Tests are the users of the invariants.
-CHECKED_BY_TESTS = "scheduler/railwright_scheduler/invariants.py"
-
-
 def test_the_product_holds_no_dead_code() -> None:
     findings = [
         Finding(path, line, text)
         for path, name, line, text in _unused(tree.PRODUCT)
-        if path != CHECKED_BY_TESTS and (path, name) not in EXCUSED
+        if (path, name) not in EXCUSED
     ]
     assert not findings, tree.report(
         findings, "delete it, or use it, or say in alive.toml who does"
@@ -48,7 +44,7 @@ def test_neither_do_the_testbed_and_the_tests() -> None:
     findings = [
         Finding(path, line, text)
         for path, name, line, text in _unused(WITH_THEIR_USERS)
-        if (not path.startswith(product) or path == CHECKED_BY_TESTS)
+        if not path.startswith(product)
         and not name.startswith(("test_", "pytest"))
         and (path, name) not in EXCUSED
     ]

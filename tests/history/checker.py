@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from history import amounts, stored
+from history import amounts, invariants, stored
+from history.checkpoint_commits import late_commits, misplaced
 from history.cluster import NO_LEDGER, Cluster
+from history.invariants import ViolationError
 from history.notes import Declared
 from history.rooms import Guest
 from history.trail import Trail, Violation
-from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.checkpoint_commits import late_commits, misplaced
-from railwright_scheduler.invariants import PodFact, ViolationError
+from railwright_scheduler.live_invariants import PodFact
 from railwright_testbed.history import MARKS, REGISTRY, Change, Revision
 
 Json = Mapping[str, Any]

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from history.invariants import Facts
 from history.rooms import Rooms
 from history.stored import Job
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
-from railwright_scheduler.invariants import Facts, PodFact
+from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.snapshot import Purpose
 
 NO_LEDGER = Ledger(epoch=0, incarnation="", holder="")

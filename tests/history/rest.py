@@ -6,10 +6,10 @@ import functools
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from history import invariants
 from history.checker import HistoryChecker
 from history.cluster import Cluster
 from history.stored import Job
-from railwright_scheduler import invariants
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 

@@ -15,7 +15,7 @@ from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Le
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
-from railwright_scheduler.invariants import PodFact
+from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.snapshot import Purpose
 

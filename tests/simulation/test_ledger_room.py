@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from fixtures.attempts import LOST, RUNNING, entry
-from railwright_scheduler import Admit, BindingBacklog, Job, LedgerFull, invariants
+from history import invariants
+from history.invariants import Facts, ViolationError
+from railwright_scheduler import Admit, BindingBacklog, Job, LedgerFull
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.invariants import Facts, ViolationError
 from railwright_scheduler.policy.admission import Admission
 from simulator.run import run
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from history.invariants import ViolationError
 from railwright import protocol
 from railwright_scheduler.attempt.ledger import AttemptKey
-from railwright_scheduler.invariants import ViolationError
 
 Saver = tuple[str, int, str]
 """The UID of a job, the attempt, and the group."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from history.invariants import ViolationError
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.invariants import ViolationError
 from simulator.simulated_cluster import SimulatedCluster
 
 SLACK_S = 30.0

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from history.invariants import ViolationError
 from railwright_api import names
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
-from railwright_scheduler.invariants import ViolationError
 from simulator.machines import GPU, gpus_of
 
 Json = Mapping[str, Any]

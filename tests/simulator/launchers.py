@@ -9,11 +9,11 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
+from history.invariants import ViolationError
 from railwright import protocol
 from railwright_api import names, routes
 from railwright_kube.tokens import Bearer
 from railwright_operator.write import pods
-from railwright_scheduler.invariants import ViolationError
 from simulator.api_server import ApiServer
 from simulator.checkpoints import Checkpoints
 from simulator.machines import Machines

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from history import invariants
+from history.invariants import ViolationError
 from history.rest import check_rest
 from history.stored import Job
-from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
 from simulator.deadlines import Deadlines, is_active
 from simulator.disturbances import Disturbances

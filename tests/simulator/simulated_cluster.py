@@ -15,13 +15,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from history import stored
+from history import invariants, stored
 from history.checker import HistoryChecker
+from history.invariants import Facts, ViolationError
 from railwright_kube import paths
-from railwright_scheduler import invariants
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey
-from railwright_scheduler.invariants import Facts, ViolationError
 from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer

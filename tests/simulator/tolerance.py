@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from history import invariants
 from history.amounts import Amounts
+from history.invariants import Facts
 from history.rooms import Guest, Rooms
-from railwright_scheduler import invariants
-from railwright_scheduler.invariants import Facts
 
 
 class ToleratedRooms(Rooms):

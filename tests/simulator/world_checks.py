@@ -11,15 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from history import stored
+from history import invariants, job_budgets, stored
 from history.cluster import NO_LEDGER, Cluster
+from history.invariants import ViolationError
 from railwright import profile, protocol
 from railwright_api import names, routes
 from railwright_kube import paths
-from railwright_scheduler import invariants, job_budgets
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
-from railwright_scheduler.invariants import ViolationError
 from simulator.api_server import ApiRequest, ApiServer
 from simulator.replicas import Replica
 

@@ -43,7 +43,7 @@ def poison(requested: RequestedMapping) -> RequestedMapping:
 
 
 @pytest.fixture
-def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mapping that hangs is late before long."""
     monkeypatch.setattr(mapper_process, "WAIT_S", 5.0)
 

@@ -1,8 +1,9 @@
 """The invariants of a cluster, by number, as functions over the stored objects.
 
-The simulator checks them after every write, and the history checker for a recorded history. An
-invariant reads one revision of the stored objects, or the write between two, whatever caused it.
-Numbers are those of the design.
+The history checker holds recorded histories and simulated runs against them. An invariant reads one
+revision of the stored objects, or the write between two, whatever caused it. Numbers are those of
+the design. I2 and I3 are in ``railwright_scheduler.live_invariants``, as the operator checks them
+too.
 
     I1   no node holds more than it has, with the assumed capacity of committing gangs
     I2   a gang is bound completely, or it is in the ledger; all pods exist before any is bound
@@ -28,9 +29,9 @@ Numbers are those of the design.
     I28  a leader that deletes pods of an attempt lets none of its launchers go on
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
-makes no requests, depend on time, as does that no job outlives its deadline: the simulator's last
-phase checks them. I16, that a plan does not
-depend on the order of its input, compares two plans: a property test.
+makes no requests, depend on time, as does that no job outlives its deadline: they are checked where
+simulated runs come to rest. I16, that a plan does not depend on the order of its input, compares
+two plans: a property test.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from railwright_scheduler import double_booking, job_budgets
+from history import job_budgets
+from railwright_scheduler import double_booking
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
-from railwright_scheduler.model.evidence import PodState
+from railwright_scheduler.live_invariants import PodFact, findings
 from railwright_scheduler.model.snapshot import Amounts
 
 REQUESTS_A_POD = 3
@@ -53,37 +55,6 @@ REQUESTS_A_POD = 3
 
 class ViolationError(Exception):
     """An invariant does not hold; the message begins with its number."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodFact:
-    """A pod as it is stored. ``node`` is empty while it is not bound."""
-
-    name: str
-    uid: str
-    job_uid: str
-    attempt: int
-    node_rank: int
-    amounts: Amounts
-    node: str = ""
-    phase: PodState = PodState.PENDING
-    exit_code: int | None = None
-    deleting: bool = False
-
-    @property
-    def key(self) -> AttemptKey:
-        """The attempt it belongs to."""
-        return self.job_uid, self.attempt
-
-    @property
-    def terminal(self) -> bool:
-        """Whether it has ended."""
-        return self.phase in (PodState.SUCCEEDED, PodState.FAILED)
-
-    @property
-    def live(self) -> bool:
-        """Whether it takes its amounts from a node; one that is being deleted still does."""
-        return self.node != "" and not self.terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +86,13 @@ class Facts:
 
 def check(facts: Facts) -> None:
     """Raise ViolationError if this revision breaks an invariant that each revision must keep."""
-    for invariant in (_no_double_booking, check_live, _distinct_ranks, _budgets):
+    for invariant in (_no_double_booking, _live, _distinct_ranks, _budgets):
         for finding in invariant(facts):
             raise ViolationError(finding)
 
 
-def check_live(facts: Facts) -> Iterator[str]:
-    """Violations of I2 or I3 that one revision of pods, ledger and records shows."""
-    yield from _whole_gangs(facts)
-    yield from _one_attempt(facts)
+def _live(facts: Facts) -> Iterator[str]:
+    return findings(facts.pods, facts.ledger, whole=facts.whole)
 
 
 def check_rest(facts: Facts) -> None:
@@ -201,20 +170,6 @@ def check_lost(entry: Entry, *, living: Collection[str]) -> None:
     missed = [node for node in entry.cause.nodes if node in living]
     if missed:
         raise ViolationError(f"I22: {missed} live, and {entry.key} ends: {entry.cause.message}")
-
-
-def check_create(facts: Facts, pod: PodFact) -> None:
-    """I14 for one create: the plan is written before the first pod.
-
-    A delayed create may land long after the end of its attempt or the deletion of its job: then it
-    is not checked.
-    """
-    committing = any(
-        entry.key == pod.key and entry.state is EntryState.COMMITTING
-        for entry in facts.ledger.entries
-    )
-    if committing and pod.job_uid in facts.records and pod.key not in facts.placements:
-        raise ViolationError(f"I14: {pod.name} is made, and no Placement of {pod.key} is written")
 
 
 def check_bind(ledger: Ledger, pod: PodFact, *, node: str) -> None:
@@ -352,27 +307,6 @@ def _settling(facts: Facts, entry: Entry) -> Iterator[str]:
 def _add(total: dict[str, int], amounts: Amounts) -> None:
     for resource, amount in amounts.items():
         total[resource] = total.get(resource, 0) + amount
-
-
-def _whole_gangs(facts: Facts) -> Iterator[str]:
-    in_flight = {entry.key for entry in facts.ledger.entries}
-    for pod in facts.pods:
-        if pod.live and pod.key not in in_flight and pod.key not in facts.whole:
-            yield f"I2: {pod.name} runs, its gang was never whole and is not in the ledger"
-
-
-def _one_attempt(facts: Facts) -> Iterator[str]:
-    newest: dict[str, int] = {}
-    for pod in facts.pods:
-        if pod.live:
-            newest[pod.job_uid] = max(newest.get(pod.job_uid, 0), pod.attempt)
-    aborting = {e.key for e in facts.ledger.entries if e.state is EntryState.ABORTING}
-    for pod in facts.pods:
-        if pod.live and pod.attempt < newest[pod.job_uid]:
-            if pod.key not in aborting:
-                yield f"I3: {pod.name} lives beside a newer attempt and is not being aborted"
-            elif not pod.deleting:
-                yield f"I3: {pod.name} lives beside a newer attempt and was not told to go"
 
 
 def _distinct_ranks(facts: Facts) -> Iterator[str]:
