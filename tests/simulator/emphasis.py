@@ -121,6 +121,25 @@ CUTS = Emphasis(
     busy_s=300.0,
     steps=(40, 150, 300),
 )
+CHANGES = Emphasis(
+    "changes",
+    {
+        "job created": 8,
+        "job reshaped": 10,
+        "suspend": 3,
+        "resume job": 6,
+        "job deleted": 1,
+        "pod deleted": 2,
+        "take over": 1,
+        "watches stall": 1,
+        "node resized": 1,
+        "refuse": 1,
+        "allow": 2,
+    },
+    pauses_s=(0.3, 0.7, 1.5),
+    late=(40, 150, 300),
+    lagging=(0, 40, 200),
+)
 ALL = Emphasis(
     "all",
     {
@@ -157,7 +176,7 @@ ALL = Emphasis(
         "heal": 3,
     },
 )
-EMPHASES = {each.name: each for each in (ALL, REPLACEMENTS, LEADERS, CUTS)}
+EMPHASES = {each.name: each for each in (ALL, REPLACEMENTS, LEADERS, CUTS, CHANGES)}
 
 
 def of_seed(seed: int) -> str:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from simulation.hunts import gangs, operator
+from simulation.hunts import capacity, gangs, operator, pending
 
-HUNTS = (*operator.HUNTS, *gangs.HUNTS)
+HUNTS = (*operator.HUNTS, *gangs.HUNTS, *pending.HUNTS, *capacity.HUNTS)
