@@ -1,4 +1,4 @@
-"""Mutants of parts of the scheduler that the simulator hardly reaches, as few jobs wait there."""
+"""Mutants of parts of the scheduler that the simulation hardly reaches."""
 
 from __future__ import annotations
 
@@ -110,5 +110,29 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_mappings.py::test_job_that_is_not_evaluated_keeps_its_request",
         package=SCHEDULER,
         raises="KeyError",
+    ),
+    ShellMutant(
+        "a suspended commit goes on",
+        "cancellation.py",
+        "    if seen.suspend:\n        return _SUSPENDED\n    # A job",
+        "    # A job",
+        "tests/unit/test_cancellation.py::test_commit_is_cancelled_by_its_job",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "aborts reserve nothing",
+        "assume.py",
+        "return [pod.node_rank for pod in valid if not pod.node and not pod.terminal]",
+        "return []",
+        "tests/unit/test_assume.py::test_unbound_pod_of_an_abort_holds_its_node",
+        package=SCHEDULER,
+    ),
+    ShellMutant(
+        "a rank that ended gives its node back",
+        "assume.py",
+        "running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}",
+        "running = {pod.node_rank for pod in pods if pod.node}",
+        "tests/unit/test_plan.py::test_capacity_is_assumed_for_every_unbound_rank_of_a_commit",
+        package=SCHEDULER,
     ),
 )

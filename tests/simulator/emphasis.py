@@ -285,6 +285,25 @@ QUEUE = Emphasis(
     steps=(3, 12, 40),
     jobs=(8,),
 )
+CHANGES = Emphasis(
+    "changes",
+    {
+        "job created": 8,
+        "job reshaped": 10,
+        "suspend": 3,
+        "resume job": 6,
+        "job deleted": 1,
+        "pod deleted": 2,
+        "take over": 1,
+        "watches stall": 1,
+        "node resized": 1,
+        "refuse": 1,
+        "allow": 2,
+    },
+    pauses_s=(0.3, 0.7, 1.5),
+    late=(40, 150, 300),
+    lagging=(0, 40, 200),
+)
 ALL = Emphasis(
     "all",
     {
@@ -325,7 +344,7 @@ EMPHASES = {
     each.name: each
     for each in (
         *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE),
+        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES),
     )
 }
 

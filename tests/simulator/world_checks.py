@@ -27,6 +27,10 @@ Json = Mapping[str, Any]
 REFUSALS_MAX = 3
 """How often a replica may send a create that is refused: the answers to some may be lost."""
 
+UNSUSPENDED_S = 600
+"""How long a leader may take to observe that a job was suspended: it may have been paused, and its
+watch may have lost the change."""
+
 CACHES = {
     "pods": (paths.PODS, "pods"),
     "nodes": (paths.NODES, "nodes"),
@@ -45,6 +49,7 @@ class WorldChecks:
         self._cluster = cluster
         self._writers: dict[int, str] = {}
         self._refused: Counter[tuple[str, str, AttemptKey]] = Counter()
+        self._suspended_s: dict[str, int] = {}
         self._stopping: set[tuple[str, AttemptKey]] = set()
         self._made: dict[AttemptKey, dict[int, str]] = {}
         self._profiled: set[str] = set()
@@ -54,7 +59,7 @@ class WorldChecks:
         self._costs: Counter[AttemptKey] = Counter()
 
     def before_ledger(self, value: Json, writer: str) -> None:
-        """I3, I6, I7 and I14, of a ledger that a replica writes, by what was stored before."""
+        """I3, I6, I7, I12 and I14, of a ledger that a replica writes, by what was stored before."""
         cluster, new = self._cluster, stored.ledger(value)
         other = self._writers.setdefault(new.epoch, writer)
         if other != writer:
@@ -62,12 +67,29 @@ class WorldChecks:
         if cluster.ledger is not NO_LEDGER:
             facts = cluster.facts(jobs=[*dict.fromkeys(_jobs(cluster.ledger) + _jobs(new))])
             invariants.check_entries(facts, new)
+            self._check_suspended(new)
+
+    def _check_suspended(self, new: Ledger) -> None:
+        """I12: no attempt begins of a job that has been suspended for long."""
+        for entry in new.entries:
+            job, since_s = (
+                self._cluster.jobs.get(entry.job_uid),
+                self._suspended_s.get(entry.job_uid),
+            )
+            if job is None or since_s is None or entry.attempt <= job.record.attempt:
+                continue
+            if self._cluster.now_s - since_s > UNSUSPENDED_S:
+                raise ViolationError(f"I12: {entry.key} begins, and its job has been suspended")
 
     def after_status(self, job: Json) -> None:
         """I7, I18, I24 and I25: a job ends as Failed after as many failures as it may have, or at
         its deadline, and was moved no more often than links changed. Its policy never changes here,
         and pre-runs count for nothing."""
         uid, status = job["metadata"]["uid"], job.get("status") or {}
+        if job["spec"].get("suspend"):
+            self._suspended_s.setdefault(uid, self._cluster.now_s)
+        else:
+            self._suspended_s.pop(uid, None)
         last, started = status.get("lastTermination"), status.get("startedAt")
         record = replace(
             self._cluster.jobs[uid].record,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from simulation.hunts import (
+    capacity,
     checkpoints,
     deadlines,
     gangs,
     hangs,
     operator,
     orphans,
+    pending,
     pre_runs,
     rest,
 )
@@ -22,4 +24,6 @@ HUNTS = (
     *pre_runs.HUNTS,
     *orphans.HUNTS,
     *rest.HUNTS,
+    *pending.HUNTS,
+    *capacity.HUNTS,
 )

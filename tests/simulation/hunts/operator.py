@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulation.planted import KUBE, TEST, Hunt, ShellMutant
+from simulation.shell_mutants import LISTS, TAKE_OVER, WAITS
 
 STARTS_FIRST = """\
             self.executor.start(plan.actions)
@@ -132,6 +133,28 @@ HUNTS = (
             TEST,
         ),
         "all",
+        1012,
+    ),
+    Hunt(
+        ShellMutant(
+            "pods are bound under an epoch not read again",
+            "cycle.py",
+            "elif plan.confirms or self.clock()",
+            "elif self.clock()",
+            TEST,
+        ),
+        "leaders",
+        1034,
+    ),
+    Hunt(
+        ShellMutant(
+            "a new leader lists before it takes over",
+            "wiring.py",
+            TAKE_OVER + LISTS + WAITS,
+            LISTS + WAITS + TAKE_OVER,
+            TEST,
+        ),
+        "leaders",
         1012,
     ),
 )
