@@ -22,17 +22,19 @@ from simulation.shell_mutants import DEADLINE_S, ROOT, planted_copy
 from simulator.run import RunError, run
 
 SEED_MIN, SEEDS_MAX = 1000, 400
-"""Which seeds are tried for a mutant."""
+"""Which seeds are searched for a mutant."""
+
+SEEDS_TRIED = 60
 
 SOUND, BROKEN, FAILED = 0, 3, 4
 """How a process ends whose run held every invariant, broke one, or ended with another error."""
 
 
-def is_caught(mutant: ShellMutant | None, emphasis: str, seed: int) -> bool:
-    """Whether the run of the seed breaks an invariant with the mutant, or with an unchanged copy.
-    Raises PlantError if the run ends otherwise."""
+def is_caught(mutant: ShellMutant | None, emphasis: str, seed: int, seeds: int = 1) -> bool:
+    """Whether the run of the seed, or of one of so many from there on, breaks an invariant with the
+    mutant, or with an unchanged copy. Raises PlantError if a run ends otherwise."""
     with planted_copy(mutant) as folder:
-        ended = _process({"PYTHONPATH": str(folder)}, "run", emphasis, str(seed))
+        ended = _process({"PYTHONPATH": str(folder)}, "run", emphasis, str(seed), str(seeds))
     name = mutant.name if mutant else "no mutant"
     print(f"{name}: {emphasis} {seed}: {ended.stdout[:300]}", file=sys.stderr, flush=True)
     if ended.returncode not in (SOUND, BROKEN):
@@ -41,13 +43,17 @@ def is_caught(mutant: ShellMutant | None, emphasis: str, seed: int) -> bool:
 
 
 def survivors(hunts: Iterable[Hunt]) -> list[str]:
-    """The mutants that their runs do not catch. Raises PlantError if a run breaks without one."""
+    """The mutants that neither their runs nor those of the next seeds catch: with any change of the
+    product or the simulation a seed is another run. Raises PlantError if a run breaks without a
+    mutant."""
     hunts = tuple(hunts)
     for emphasis, seed in sorted({(hunt.emphasis, hunt.seed) for hunt in hunts}):
         if is_caught(None, emphasis, seed):
             raise PlantError(f"{emphasis} {seed} breaks an invariant without a mutant")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        caught = pool.map(lambda hunt: is_caught(hunt.mutant, hunt.emphasis, hunt.seed), hunts)
+        caught = pool.map(
+            lambda hunt: is_caught(hunt.mutant, hunt.emphasis, hunt.seed, SEEDS_TRIED), hunts
+        )
     return [hunt.mutant.name for hunt, its in zip(hunts, caught, strict=True) if not its]
 
 

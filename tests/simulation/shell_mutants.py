@@ -37,7 +37,7 @@ FOLDERS = {
     OPERATOR: "operator",
     SCHEDULER: "scheduler",
 }
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 PASSED, FAILED = 0, 1
 """What pytest ends with; anything else means that it could not run the test."""
 

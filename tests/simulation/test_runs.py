@@ -53,8 +53,4 @@ def test_one_seed_is_one_run_in_any_process() -> None:
 
 @pytest.mark.parametrize("hunt", CAUGHT, ids=lambda hunt: hunt.mutant.name)
 def test_mutant_is_caught_by_its_seed(hunt: Hunt) -> None:
-    assert hunting.is_caught(hunt.mutant, hunt.emphasis, hunt.seed)
-
-
-def test_unchanged_copy_is_not_caught() -> None:
-    assert not hunting.is_caught(None, CAUGHT[0].emphasis, CAUGHT[0].seed)
+    assert not hunting.survivors([hunt])

@@ -28,6 +28,6 @@ HUNTS = (
         "    stays = [point for point in points if point not in unfit]\n",
         "    stays = list(points)\n",
         "checkpoints",
-        1023,
+        1004,
     ),
 )

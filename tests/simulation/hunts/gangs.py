@@ -82,7 +82,7 @@ HUNTS = (
         "for pod in live if not pod.deleting))",
         "for pod in live))",
         "all",
-        1010,
+        1026,
     ),
     of_scheduler(
         "pods are bound before all are made",
