@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -73,6 +73,26 @@ class LinkFaults:
         self.__init__()  # type: ignore[misc]
 
 
+@dataclass(slots=True)
+class HeldRequests:
+    """Requests of one process that match, which do not arrive before they are released."""
+
+    matches: Callable[[ApiRequest], bool]
+    requests: list[ApiRequest] = field(default_factory=list)
+    _arrivals: list[Callable[[], None]] = field(default_factory=list)
+
+    def add(self, request: ApiRequest, arrive: Callable[[], None]) -> None:
+        """Hold this request."""
+        self.requests.append(request)
+        self._arrivals.append(arrive)
+
+    def release(self) -> None:
+        """They arrive now, and later ones as usual."""
+        self.matches = lambda request: False
+        while self._arrivals:
+            self._arrivals.pop(0)()
+
+
 class ApiLink:
     """The transport of one process. ``faults`` may be changed at any time; a ``closed`` link
     carries nothing more."""
@@ -99,6 +119,7 @@ class ApiLink:
         self._stalled_until_s = 0.0
         self._flowing = asyncio.Event()
         self._expired_version = 0
+        self._held: list[HeldRequests] = []
         self.closed = False
         self._deliveries = Deliveries(loop.time)
         server.on_change.append(self._notify)
@@ -123,6 +144,12 @@ class ApiLink:
         self._flowing.clear()
         if expires:
             self._expired.update(self._news)
+
+    def hold(self, matches: Callable[[ApiRequest], bool]) -> HeldRequests:
+        """Hold the requests that match from now on."""
+        held = HeldRequests(matches)
+        self._held.append(held)
+        return held
 
     def expire(self) -> None:
         """End all watches; each has to begin with a list."""
@@ -189,7 +216,11 @@ class ApiLink:
             else:
                 self._later(back_s, _resolve, answered, found)
 
-        self._later(forward_s, arrive)
+        held = next((each for each in self._held if each.matches(request)), None)
+        if held is None:
+            self._later(forward_s, arrive)
+        else:
+            held.add(request, arrive)
 
     def _lose_answer(self, answered: asyncio.Future[Any], back_s: float) -> None:
         """The answer to a request that landed is lost: the connection is reset, or a proxy or the

@@ -26,7 +26,8 @@ from railwright_process.messages import RefusedError, Response, refusal
 from railwright_process.server import TICK_S
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
-from simulator.links import ApiLink
+from simulator.api_server import ApiRequest
+from simulator.links import ApiLink, HeldRequests
 from simulator.virtual_loop import VirtualLoop
 
 NAMESPACE = "railwright"
@@ -166,6 +167,10 @@ class Replica:
         """Its watches deliver nothing for a while, while its requests are answered. Then they go
         on, or begin with a list."""
         self._link.stall(seconds, expires=expires)
+
+    def hold(self, matches: Callable[[ApiRequest], bool]) -> HeldRequests:
+        """Hold its requests that match from now on, until they are released."""
+        return self._link.hold(matches)
 
     def expire_watches(self) -> None:
         """What its watches lost silently is found by the lists that follow."""
