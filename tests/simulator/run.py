@@ -197,7 +197,7 @@ class _Run:
                     stuck.append(f"{job.name} has yet to reach its deadline")
                 elif not self._names_are_taken(job):
                     waiting.append(spec)
-                if job.status["reason"] in NO_REASONS:
+                if job.status.get("reason", "Queued") in NO_REASONS:
                     stuck.append(f"{job.name} waits without a reason")
             else:
                 stuck.append(f"{job.name} is {phase}")
