@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from simulation.hunts import HUNTS
-from simulation.planted import Hunt, PlantError, ShellMutant
-from simulation.shell_mutants import DEADLINE_S, ROOT, planted_copy
+from simulation.planted import Hunt, Mutant, PlantError
+from simulation.tested_mutants import DEADLINE_S, ROOT, planted_copy
 from simulator.run import RunError, run
 
 SEED_MIN, SEEDS_MAX = 1000, 400
@@ -30,7 +30,7 @@ SOUND, BROKEN, FAILED = 0, 3, 4
 """How a process ends whose run held every invariant, broke one, or ended with another error."""
 
 
-def is_caught(mutant: ShellMutant | None, emphasis: str, seed: int, seeds: int = 1) -> bool:
+def is_caught(mutant: Mutant | None, emphasis: str, seed: int, seeds: int = 1) -> bool:
     """Whether the run of the seed, or of one of so many from there on, breaks an invariant with the
     mutant, or with an unchanged copy. Raises PlantError if a run ends otherwise."""
     with planted_copy(mutant) as folder:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import sys
 
-from simulation import hunting, shell_mutants
+from simulation import hunting, tested_mutants
 from simulation.hunts import HUNTS
-from simulation.shell_mutants import SHELL_MUTANTS
+from simulation.tested_mutants import TESTED_MUTANTS
 
 
 def main() -> int:
     """Plant all."""
-    by_tests, by_runs = shell_mutants.survivors(), hunting.survivors(HUNTS)
+    by_tests, by_runs = tested_mutants.survivors(), hunting.survivors(HUNTS)
     figures = {
-        "by_tests": len(SHELL_MUTANTS),
-        "by_tests_caught": len(SHELL_MUTANTS) - len(by_tests),
+        "by_tests": len(TESTED_MUTANTS),
+        "by_tests_caught": len(TESTED_MUTANTS) - len(by_tests),
         "by_runs": len(HUNTS),
         "by_runs_caught": len(HUNTS) - len(by_runs),
         "survivors": [*by_tests, *by_runs],

@@ -14,7 +14,7 @@ class PlantError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ShellMutant:
+class Mutant:
     """``old`` becomes ``new`` in a file of the ``package``. Then an assertion of ``test`` must
     fail, or the test end with the exception ``raises``."""
 
@@ -42,11 +42,11 @@ TEST = "tests/simulation/test_runs.py::test_mutant_is_caught_by_its_seed"
 class Hunt:
     """A mutant, and the emphasis and the seed of a run that breaks with it."""
 
-    mutant: ShellMutant
+    mutant: Mutant
     emphasis: str
     seed: int
 
 
 def of_scheduler(name: str, file: str, old: str, new: str, emphasis: str, seed: int) -> Hunt:
     """A mutant of the scheduler."""
-    return Hunt(ShellMutant(name, file, old, new, TEST, package=SCHEDULER), emphasis, seed)
+    return Hunt(Mutant(name, file, old, new, TEST, package=SCHEDULER), emphasis, seed)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simulation.planted import SCHEDULER, ShellMutant
+from simulation.planted import SCHEDULER, Mutant
 
 SCHEDULER_MUTANTS = (
-    ShellMutant(
+    Mutant(
         "each cycle evaluates the same front of the queue",
         "policy/queue_window.py",
         "        if self._start is not None and position < self._start:\n",
@@ -13,7 +13,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "the front of the queue is evaluated once in a round",
         "policy/queue_window.py",
         "        if self._is_front:\n            return True\n",
@@ -21,7 +21,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_window_goes_on_where_it_stopped",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a round of the queue ends where the queue does",
         "policy/queue_window.py",
         "        if self._end is not None and position > self._end:\n",
@@ -29,7 +29,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_jobs_that_come_meanwhile_do_not_lengthen_a_round",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "the front of the queue is all of it",
         "policy/queue_window.py",
         "        if self._stopped is None and (self._spent < self._limit or not self._is_begun):\n",
@@ -37,7 +37,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a cycle begins at the front",
         "policy/queue_window.py",
         "        self._start = None if begun is None else begun.start\n",
@@ -45,7 +45,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_every_job_is_evaluated_within_a_round",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a gang that waits for the API server is overtaken",
         "policy/decide.py",
         "            self.window.block(order.position(job))\n",
@@ -53,7 +53,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_gang_that_waits_for_the_api_server_is_overtaken_by_none",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a job that was moved keeps nodes while it runs again",
         "pending.py",
         "    if not entries or entries[-1].attempt < seen.record.attempt:\n",
@@ -61,7 +61,7 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_migration.py::test_moved_job_that_ran_again_reserves_nothing",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a job is assessed twice for one topology",
         "migration.py",
         "        seen.topology_hash != topology_hash\n        and topology_hash",
@@ -69,7 +69,7 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_migration.py::test_job_that_stays_is_evaluated_once",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a job that is not evaluated loses its reservation",
         "policy/reservation.py",
         "            self._keep(job, position=len(self.waiting))\n",
@@ -77,7 +77,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "jobs behind take what a job that is not evaluated has reserved",
         "policy/reservation.py",
         "        if pairs:\n",
@@ -85,7 +85,7 @@ SCHEDULER_MUTANTS = (
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a gang waits for its mapping for ever",
         "policy/mappings.py",
         "        return Unmapped.LATE if before.age_s >= WAIT_S else None\n",
@@ -94,7 +94,7 @@ SCHEDULER_MUTANTS = (
         package=SCHEDULER,
         raises="ValueError",
     ),
-    ShellMutant(
+    Mutant(
         "a gang starts on nodes that were mapped in other racks",
         "policy/gang_placement.py",
         "requested.is_of(candidate.job) and requested.stand(self._nodes)",
@@ -102,7 +102,7 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_mappings.py::test_a_mapping_for_other_racks_or_roles_is_not_used",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a job that is not evaluated loses its mapping",
         "policy/scheduling_queue.py",
         "        self._reservations.keep(job, reason)\n        self._mappings.keep(job.uid)\n",
@@ -111,7 +111,7 @@ SCHEDULER_MUTANTS = (
         package=SCHEDULER,
         raises="KeyError",
     ),
-    ShellMutant(
+    Mutant(
         "a suspended commit goes on",
         "cancellation.py",
         "    if seen.suspend:\n        return _SUSPENDED\n    # A job",
@@ -119,7 +119,7 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_cancellation.py::test_commit_is_cancelled_by_its_job",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "aborts reserve nothing",
         "assume.py",
         "return [pod.node_rank for pod in valid if not pod.node and not pod.terminal]",
@@ -127,7 +127,7 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_assume.py::test_unbound_pod_of_an_abort_holds_its_node",
         package=SCHEDULER,
     ),
-    ShellMutant(
+    Mutant(
         "a rank that ended gives its node back",
         "assume.py",
         "running = {pod.node_rank for pod in pods if pod.node and not pod.terminal}",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from simulation.hunts import HUNTS
-from simulation.planted import ShellMutant
-from simulation.shell_mutants import FOLDERS, ROOT, SHELL_MUTANTS, is_assertion
+from simulation.planted import Mutant
+from simulation.tested_mutants import FOLDERS, ROOT, TESTED_MUTANTS, is_assertion
 
-PLANTED = (*SHELL_MUTANTS, *(hunt.mutant for hunt in HUNTS))
+PLANTED = (*TESTED_MUTANTS, *(hunt.mutant for hunt in HUNTS))
 
 
 @pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
-def test_planted_mutant_finds_its_line_and_its_test(mutant: ShellMutant) -> None:
+def test_planted_mutant_finds_its_line_and_its_test(mutant: Mutant) -> None:
     """A rename in the product or in a test must not leave a mutant that cannot be planted."""
     file = ROOT / FOLDERS[mutant.package] / mutant.package / mutant.file
     assert file.read_text().count(mutant.old) == 1

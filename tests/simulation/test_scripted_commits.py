@@ -9,12 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from railwright_scheduler.invariants import ViolationError
 
 from railwright_api import names, routes
 from railwright_api.training_job import TrainingJobSpec
 from railwright_kube import paths
 from railwright_operator.write import ledger
-from railwright_scheduler.invariants import ViolationError
 from simulator import virtual_loop
 from simulator.api_server import ApiRequest
 from simulator.machines import GPU

@@ -1,1 +1,1 @@
-"""A Kubernetes cluster in memory, for runs of the operator's shell under virtual time."""
+"""A Kubernetes cluster in memory, in which the operator runs under virtual time."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.planted import KUBE, TEST, Hunt, ShellMutant
-from simulation.shell_mutants import LISTS, TAKE_OVER, WAITS
+from simulation.planted import KUBE, TEST, Hunt, Mutant
+from simulation.tested_mutants import LISTS, TAKE_OVER, WAITS
 
 STARTS_FIRST = """\
             self.executor.start(plan.actions)
@@ -29,7 +29,7 @@ WAITS_FOR_STEP = """\
 
 HUNTS = (
     Hunt(
-        ShellMutant(
+        Mutant(
             "actions start before the ledger is written",
             "cycle.py",
             "            await self.ledger.write(plan.ledger)\n",
@@ -40,7 +40,7 @@ HUNTS = (
         1001,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "a conflict of the ledger is ignored",
             "write/ledger.py",
             'raise DeposedError(f"{there.holder} wrote the ledger in epoch {there.epoch}")',
@@ -51,7 +51,7 @@ HUNTS = (
         1010,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "launchers of a revoked attempt go on",
             "state_builder.py",
             REVOKES,
@@ -62,7 +62,7 @@ HUNTS = (
         1009,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "the epoch is not raised by a take-over",
             "write/ledger.py",
             "await self.write(self.ledger.taken_over(self._holder))",
@@ -73,7 +73,7 @@ HUNTS = (
         1000,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "a conflict of a binding counts as bound",
             "write/executor.py",
             READS_POD,
@@ -84,7 +84,7 @@ HUNTS = (
         1004,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "a status is written over any version",
             "report/reporter.py",
             'resource_version=metadata["resourceVersion"])',
@@ -95,14 +95,12 @@ HUNTS = (
         1000,
     ),
     Hunt(
-        ShellMutant(
-            "a list drops no record", "reflector.py", DROPS_MISSING, "", TEST, package=KUBE
-        ),
+        Mutant("a list drops no record", "reflector.py", DROPS_MISSING, "", TEST, package=KUBE),
         "all",
         1002,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "events of deletions are ignored",
             "reflector.py",
             "self._drop(self._projection.streamed(event.object).metadata)",
@@ -114,7 +112,7 @@ HUNTS = (
         1008,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "commits are granted before they are recorded",
             "report/commits.py",
             WAITS_FOR_STEP,
@@ -125,7 +123,7 @@ HUNTS = (
         1016,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "step reports do not reach the plan",
             "liveness.py",
             "steps=None if launcher is None else steps_seen(launcher),",
@@ -136,7 +134,7 @@ HUNTS = (
         1012,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "pods are bound under an epoch not read again",
             "cycle.py",
             "elif plan.confirms or self.clock()",
@@ -147,7 +145,7 @@ HUNTS = (
         1034,
     ),
     Hunt(
-        ShellMutant(
+        Mutant(
             "a new leader lists before it takes over",
             "wiring.py",
             TAKE_OVER + LISTS + WAITS,

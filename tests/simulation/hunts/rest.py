@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulation.planted import TEST, Hunt, ShellMutant, of_scheduler
+from simulation.planted import TEST, Hunt, Mutant, of_scheduler
 
 HUNTS = (
     Hunt(
-        ShellMutant(
+        Mutant(
             "a waiting job gets no reason",
             "report/reporter.py",
             "wait=plan.waits.get(cached.uid),",

@@ -1,7 +1,6 @@
-"""The operator's own shell with one thing taken away at a time: a named test must fail then.
+"""The product with one thing taken away at a time: a named test must fail then.
 
-So are parts of the scheduler that the simulator hardly reaches, as few jobs wait there at once. A
-mutant replaces text in one file of a package. It is planted in a copy of the package that comes
+These are mutants that simulated runs do not reach, or rarely; ``hunts`` has the others. A mutant replaces text in one file of a package. It is planted in a copy of the package that comes
 first on the path, for the test and for every operator process that the test starts, so the product
 has no hook for it. Its test must pass with an unchanged copy planted the same way. With the mutant
 an assertion of the test must fail: a test that cannot be collected, or that ends with an exception
@@ -25,8 +24,8 @@ from simulation.planted import (
     KUBE,
     OPERATOR,
     SCHEDULER,
+    Mutant,
     PlantError,
-    ShellMutant,
 )
 from simulation.scheduler_mutants import SCHEDULER_MUTANTS
 
@@ -58,8 +57,8 @@ WAITS = """\
                 await informer.wait_synced()
 """
 
-SHELL_MUTANTS = (
-    ShellMutant(
+TESTED_MUTANTS = (
+    Mutant(
         "a binding does not name the pod's UID",
         "bodies.py",
         '"metadata": {"name": name, "uid": uid},',
@@ -67,14 +66,14 @@ SHELL_MUTANTS = (
         "tests/unit/test_executor.py::test_binding_names_the_uid_of_its_pod",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "a cycle that stopped in the queue wakes no other",
         "cycle.py",
         "if plan.queue_round is not None and not plan.queue_round.is_blocked:",
         "if False:",
         "tests/unit/test_cycle.py::test_cycle_that_stopped_in_the_queue_wakes_the_next",
     ),
-    ShellMutant(
+    Mutant(
         "a deletion does not name the pod's UID",
         "bodies.py",
         '        "preconditions": {"uid": uid},\n',
@@ -82,28 +81,28 @@ SHELL_MUTANTS = (
         "tests/unit/test_executor.py::test_deletion_names_the_uid_of_its_pod",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "pods are listed before the take-over",
         "wiring.py",
         TAKE_OVER + LISTS + WAITS,
         LISTS + WAITS + TAKE_OVER,
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
-    ShellMutant(
+    Mutant(
         "pods are kept current by a standby",
         "informers.py",
         "return self.nodes, self.health_objects, self.fabrics",
         "return self.nodes, self.health_objects, self.fabrics, self.pods",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
-    ShellMutant(
+    Mutant(
         "the first jobs of an installation are placed without a topology",
         "wiring.py",
         "await self.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)",
         "pass",
         "tests/unit/test_take_over.py::test_pods_and_jobs_are_listed_after_the_take_over",
     ),
-    ShellMutant(
+    Mutant(
         "a new leader replaces the topology before agents reported",
         "report/fabric_reporter.py",
         "if published is not None and found.fabric.networks and not is_caught_up:",
@@ -112,7 +111,7 @@ SHELL_MUTANTS = (
         "::test_new_leader_keeps_topology_that_agents_take_part_in",
         package=CONTROLLERS,
     ),
-    ShellMutant(
+    Mutant(
         "a report counts before it is in the fabric",
         "report/node_healths.py",
         "if node.name not in found.reported:",
@@ -120,7 +119,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_node_healths.py::test_report_counts_once_it_is_in_the_fabric",
         package=CONTROLLERS,
     ),
-    ShellMutant(
+    Mutant(
         "facts of an earlier node of the name are written",
         "report/node_healths.py",
         "if found.node_uids.get(node.name) != node.uid:",
@@ -128,7 +127,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_node_healths.py::test_health_of_a_replaced_node_is_left_to_its_deletion",
         package=CONTROLLERS,
     ),
-    ShellMutant(
+    Mutant(
         "the health of an earlier node of the name counts",
         "machines.py",
         "if health is not None and health.node_uid != record.uid:",
@@ -136,28 +135,28 @@ SHELL_MUTANTS = (
         "tests/unit/test_state_builder.py"
         "::test_health_of_an_earlier_node_of_the_name_does_not_count",
     ),
-    ShellMutant(
+    Mutant(
         "no confirm before acting on what was planned",
         "cycle.py",
         "elif plan.confirms or self.clock()",
         "elif self.clock()",
         "tests/unit/test_cycle.py::test_deposed_leader_binds_nothing",
     ),
-    ShellMutant(
+    Mutant(
         "no confirm by a leader with nothing to write",
         "cycle.py",
         "elif plan.confirms or self.clock() - self._confirmed_s >= CONFIRM_INTERVAL_S:",
         "elif plan.confirms:",
         "tests/unit/test_cycle.py::test_leader_with_nothing_to_do_confirms_its_ledger",
     ),
-    ShellMutant(
+    Mutant(
         "a confirm reads nothing",
         "write/ledger.py",
         "if not await self._is_there(self.ledger):",
         "if not self.ledger.epoch:",
         "tests/unit/test_ledger_store.py::test_a_leader_that_was_not_replaced_finds_its_own_ledger",
     ),
-    ShellMutant(
+    Mutant(
         "the incarnation is not compared",
         "write/ledger.py",
         "ours = (held.incarnation, held.holder, held.epoch)",
@@ -165,7 +164,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_ledger_store.py::test_ledger_of_another_incarnation_deposes_its_leader",
         raises="OutcomeUnknown",
     ),
-    ShellMutant(
+    Mutant(
         "a deleted ledger is made again by its writer",
         "write/ledger.py",
         '                raise DeposedError("the ledger was deleted") from error\n',
@@ -174,14 +173,14 @@ SHELL_MUTANTS = (
         "                continue\n",
         "tests/unit/test_ledger_store.py::test_write_to_a_deleted_ledger_deposes_its_leader",
     ),
-    ShellMutant(
+    Mutant(
         "a deleted ledger is not noticed by a confirm",
         "write/ledger.py",
         '            raise DeposedError("the ledger is gone: it was deleted") from error\n',
         "            return True\n",
         "tests/unit/test_ledger_store.py::test_leader_without_writes_finds_its_ledger_deleted",
     ),
-    ShellMutant(
+    Mutant(
         "pods are never listed again",
         "reflector.py",
         "if self._version is None or self._clock() - self._listed_s >= RESYNC_S:",
@@ -189,28 +188,28 @@ SHELL_MUTANTS = (
         "tests/unit/test_reflector.py::test_event_missing_from_stream_is_found_by_next_list",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "step reports are dropped as they arrive",
         "heartbeats/sessions.py",
         "steps=message.steps or before.steps,",
         "steps=before.steps,",
         "tests/unit/test_reported_steps.py::test_stalled_steps_end_the_attempt",
     ),
-    ShellMutant(
+    Mutant(
         "step reports do not reach the plan",
         "liveness.py",
         "steps=None if launcher is None else steps_seen(launcher),",
         "steps=None,",
         "tests/unit/test_reported_steps.py::test_stalled_steps_end_the_attempt",
     ),
-    ShellMutant(
+    Mutant(
         "a launcher speaks for another pod of its job",
         "heartbeats/server.py",
         "if bearer.pod_uid != lives:",
         "if lives is None:",
         "tests/unit/test_connections.py::test_token_of_another_rank_is_refused",
     ),
-    ShellMutant(
+    Mutant(
         "the token of a pod that is gone stays good",
         "tokens.py",
         "if node is None:",
@@ -218,35 +217,35 @@ SHELL_MUTANTS = (
         "tests/unit/test_tokens.py::test_token_of_deleted_pod_is_refused_at_once",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "a start is charged for time without reception",
         "state_builder.py",
         "self._reception_ages = Ages(self.reception_clock)",
         "self._reception_ages = Ages(self.clock)",
         "tests/unit/test_state_builder.py::test_time_without_hearing_is_not_counted_against_a_start",
     ),
-    ShellMutant(
+    Mutant(
         "a missed message does not stop the clock of silence",
         "heartbeats/reception.py",
         "        self._deaf_until_s = self._ticked_s + MISSED_S\n",
         "",
         "tests/unit/test_reception.py::test_missed_message_stops_the_clock",
     ),
-    ShellMutant(
+    Mutant(
         "time in which the loop stood still is silence",
         "heartbeats/reception.py",
         "min(now_s - self._ticked_s, GAP_S)",
         "(now_s - self._ticked_s)",
         "tests/unit/test_reception.py::test_blocked_loop_counts_as_one_gap",
     ),
-    ShellMutant(
+    Mutant(
         "the watchdog does not end the process",
         "watchdog.py",
         "        self.end(EXIT_CODE)\n",
         "",
         "tests/unit/test_watchdog.py::test_hang_marks_the_job_and_ends_the_process",
     ),
-    ShellMutant(
+    Mutant(
         "the watchdog does not watch the planning",
         "cycle.py",
         """\
@@ -257,21 +256,21 @@ SHELL_MUTANTS = (
             state = await""",
         "tests/unit/test_cycle.py::test_watchdog_watches_the_whole_plan",
     ),
-    ShellMutant(
+    Mutant(
         "the breaker is ignored",
         "suspected_nodes.py",
         "        return self._breaker\n",
         "        return CLOSED\n",
         "tests/unit/test_state_builder.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
     ),
-    ShellMutant(
+    Mutant(
         "a lease is stale though no other is renewed",
         "watch/node_leases.py",
         "            and self._renewal_s >= seen.since_s + SLACK_S\n",
         "",
         "tests/unit/test_node_leases.py::test_lease_is_not_stale_while_no_other_is_renewed",
     ),
-    ShellMutant(
+    Mutant(
         "specs of any size are held",
         "watch/job_objects.py",
         "if len(plain) <= SPEC_BYTES_MAX:",
@@ -279,21 +278,21 @@ SHELL_MUTANTS = (
         "tests/unit/test_large_jobs.py"
         "::test_a_spec_above_the_bound_is_held_as_what_accounts_for_it",
     ),
-    ShellMutant(
+    Mutant(
         "a job that is too large is admitted",
         "state_builder.py",
         "held=cached.too_large\n            or ",
         "held=",
         "tests/unit/test_state_builder.py::test_job_that_is_too_large_waits",
     ),
-    ShellMutant(
+    Mutant(
         "a job that cannot be observed stops the cycle",
         "state_builder.py",
         "isolation.run(Stage.OBSERVATION, cached.uid, build_job, otherwise=None)",
         "build_job()",
         "tests/unit/test_state_builder.py::test_job_that_cannot_be_observed_stops_no_other",
     ),
-    ShellMutant(
+    Mutant(
         "a status that cannot be made stops the others",
         "report/reporter.py",
         """\
@@ -305,7 +304,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_reporter.py::test_failure_of_one_status_does_not_affect_others",
         raises="ValueError",
     ),
-    ShellMutant(
+    Mutant(
         "an object that cannot be parsed stops its watch",
         "reflector.py",
         'except Exception as error:\n            logger.exception("object',
@@ -313,14 +312,14 @@ SHELL_MUTANTS = (
         "tests/unit/test_reflector.py::test_object_that_cannot_be_parsed_stops_no_list",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "a node found unready has no time to come back",
         "liveness.py",
         "return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S",
         "return UNREADY_S",
         "tests/unit/test_liveness.py::test_node_found_unready_has_longer_to_come_back",
     ),
-    ShellMutant(
+    Mutant(
         "what a fresh list shows is not taken in",
         "verified.py",
         "            self._put(self._records.get(record.uid), record)\n",
@@ -328,7 +327,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_verification.py::test_lost_events_are_corrected",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "a copy is judged before its watch has caught up",
         "verified.py",
         "            await self._reach(listing.version)\n",
@@ -336,7 +335,7 @@ SHELL_MUTANTS = (
         "tests/unit/test_verification.py::test_events_that_come_late_are_no_violation",
         package=KUBE,
     ),
-    ShellMutant(
+    Mutant(
         "what fresh lists find is not reported",
         "verification.py",
         "        self._violations.labels(invariant).inc()\n",
@@ -348,7 +347,7 @@ SHELL_MUTANTS = (
 
 
 @contextmanager
-def planted_copy(mutant: ShellMutant | None) -> Iterator[Path]:
+def planted_copy(mutant: Mutant | None) -> Iterator[Path]:
     """A folder with the packages in it, one of them changed by the mutant."""
     with tempfile.TemporaryDirectory(prefix="railwright-mutant-") as folder:
         ignored = shutil.ignore_patterns("__pycache__")
@@ -359,7 +358,7 @@ def planted_copy(mutant: ShellMutant | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _tested(tests: Iterable[str], mutant: ShellMutant | None) -> tuple[int, str]:
+def _tested(tests: Iterable[str], mutant: Mutant | None) -> tuple[int, str]:
     """How pytest ended with the copy first on the path, and what it printed."""
     with planted_copy(mutant) as folder:
         ended = subprocess.run(
@@ -377,10 +376,10 @@ def _tested(tests: Iterable[str], mutant: ShellMutant | None) -> tuple[int, str]
 
 def survivors() -> list[str]:
     """The mutants that their tests do not catch. Raises PlantError if tests fail without any."""
-    code, printed = _tested(sorted({mutant.test for mutant in SHELL_MUTANTS}), None)
+    code, printed = _tested(sorted({mutant.test for mutant in TESTED_MUTANTS}), None)
     if code != PASSED:
-        raise PlantError(f"tests of shell mutants fail without one:\n{printed}")
-    return [mutant.name for mutant in SHELL_MUTANTS if not _is_caught(mutant)]
+        raise PlantError(f"tests of mutants fail without one:\n{printed}")
+    return [mutant.name for mutant in TESTED_MUTANTS if not _is_caught(mutant)]
 
 
 def is_assertion(printed: str, raises: str) -> bool:
@@ -389,7 +388,7 @@ def is_assertion(printed: str, raises: str) -> bool:
     return any(error == raises or (place and error in ASSERTIONS) for place, error in ends)
 
 
-def _is_caught(mutant: ShellMutant) -> bool:
+def _is_caught(mutant: Mutant) -> bool:
     """Whether an assertion of its test fails with it; a test that ends otherwise shows nothing."""
     code, printed = _tested([mutant.test], mutant)
     caught = code == FAILED and is_assertion(printed, mutant.raises)
