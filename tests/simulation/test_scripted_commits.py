@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from railwright_scheduler.invariants import ViolationError
+from history.invariants import ViolationError
 
 from railwright_api import names, routes
 from railwright_api.training_job import TrainingJobSpec
