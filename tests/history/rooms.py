@@ -61,9 +61,13 @@ class Rooms:
         """What the pod of others with this key takes; None if that is nothing."""
         return self._guests.get(key)
 
+    def has(self, name: str) -> Amounts:
+        """What this node has now for all pods; nothing of one that is unknown."""
+        return dict(self._nodes.get(name, _Node()).has)
+
     def left(self, name: str) -> Amounts:
         """What this node has now beside the pods of others; nothing of one that is unknown."""
-        left = dict(self._nodes.get(name, _Node()).has)
+        left = self.has(name)
         for key in self._guests_of.get(name, ()):
             for resource, amount in self._guests[key].takes.items():
                 left[resource] = left.get(resource, 0) - amount

@@ -28,7 +28,7 @@ class ToleratedRooms(Rooms):
         self._facts = facts
         self._version = version
         self._tolerated: dict[str, Amounts] = {}
-        self._left: dict[str, list[tuple[int, Amounts]]] = {}
+        self._changes: dict[str, list[tuple[int, Amounts, Amounts]]] = {}
         self.known_version: int | None = None
 
     def put_node(self, name: str, has: Amounts | None, *, now_s: int) -> None:
@@ -60,19 +60,27 @@ class ToleratedRooms(Rooms):
         return _most(has, held)
 
     def _seen(self, name: str) -> Amounts:
-        """The most that the node had since the version that the writer can know."""
-        changes, most = self._left.get(name, []), self.left(name)
-        for (_, left), (until, _) in zip(
-            changes, [*changes[1:], (self._version(), {})], strict=True
-        ):
-            if self.known_version is not None and until > self.known_version:
-                most = _most(most, left)
-        return most
+        """The most that the node had since the version that the writer can know. It may know the
+        node of one version and the pods on it of a later one."""
+        changes = self._changes.get(name, [])
+        untils = [*(version for version, _, _ in changes[1:]), self._version()]
+        since = [
+            (had, taken)
+            for (_, had, taken), until in zip(changes, untils, strict=True)
+            if self.known_version is not None and until > self.known_version
+        ]
+        most, least = self.has(name), _difference(self.has(name), self.left(name))
+        for had, taken in since:
+            most = _most(most, had)
+            least = {each: min(amount, taken.get(each, 0)) for each, amount in least.items()}
+        return _difference(most, least)
 
     def _changed(self, name: str) -> None:
-        self._left.setdefault(name, []).append((self._version(), self.left(name)))
+        has, left = self.has(name), self.left(name)
+        change = self._version(), has, _difference(has, left)
+        self._changes.setdefault(name, []).append(change)
         given = invariants.given_away(self._facts([name]), late=True).get(name, {})
-        if _exceeds(given, self.left(name)):
+        if _exceeds(given, left):
             self._raise(name, given)
 
     def _raise(self, name: str, given: Mapping[str, int]) -> None:
@@ -85,3 +93,7 @@ def _exceeds(given: Mapping[str, int], has: Mapping[str, int]) -> bool:
 
 def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _difference(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: one.get(name, 0) - other.get(name, 0) for name in {**one, **other}}
