@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from history.invariants import ViolationError
 
+from history.invariants import ViolationError
 from railwright_api import names, routes
 from railwright_api.training_job import TrainingJobSpec
 from railwright_kube import paths
