@@ -32,6 +32,7 @@ class Leases:
     asked: list[str] = field(default_factory=list)
     well: bool = True
     renewals: int = 0
+    duration_s: int = DURATION_S
 
     async def ask(self, node: str) -> dict[str, Any] | None:
         self.asked.append(node)
@@ -40,10 +41,12 @@ class Leases:
             raise Unreachable("no answer")
         if node == WELL and self.well:
             self.renewals += 1
-            return {"spec": {"renewTime": str(self.renewals), "leaseDurationSeconds": DURATION_S}}
+            return {
+                "spec": {"renewTime": str(self.renewals), "leaseDurationSeconds": self.duration_s}
+            }
         if node not in self.renewed:
             return None
-        spec = {"renewTime": self.renewed[node], "leaseDurationSeconds": DURATION_S}
+        spec = {"renewTime": self.renewed[node], "leaseDurationSeconds": self.duration_s}
         return {"spec": spec}
 
 
@@ -295,6 +298,18 @@ async def test_no_renewal_at_all_is_reported(checked_site: CheckedSite) -> None:
     checked_site.leases.well = True
     await checked_site.check(after_s=2)
     assert not checked_site.lease_checker.none_renews
+
+
+async def test_leases_of_a_longer_duration_have_longer(checked_site: CheckedSite) -> None:
+    """Their kubelets renew less often."""
+    checked_site.leases.duration_s = 10 * DURATION_S
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    checked_site.mark_suspected("n0")
+    await checked_site.watch(for_s=5 * LIMIT_S)
+    assert not checked_site.lease_checker.none_renews
+    await checked_site.watch(for_s=5 * LIMIT_S)
+    assert checked_site.lease_checker.none_renews
 
 
 async def test_nodes_without_leases_are_no_cut(checked_site: CheckedSite) -> None:

@@ -58,9 +58,6 @@ RENEWALS_PER_LEASE = 4
 SLACK_S = 3.0
 """Renewals are jittered by 4 % and may wait for a busy API server."""
 
-UNRENEWED_S_MAX = LEASE_DURATION_S_DEFAULT / RENEWALS_PER_LEASE + SLACK_S + ASK_INTERVAL_S
-"""How long no renewal may be found while Leases are read: a single kubelet renews in this time."""
-
 Ask = Callable[[str], Awaitable[dict[str, Any] | None]]
 """Reads a node's Lease; None when there is none. Raises RequestFailed without a response."""
 
@@ -135,9 +132,9 @@ class NodeLeaseChecker:
     def none_renews(self) -> bool:
         """Whether Leases are read, and none was renewed in the time that one kubelet takes. Nodes
         without a Lease prove nothing."""
+        limits_s = [seen.limit_s for seen in self._sightings.values() if seen.renewed]
         last_s = max(self._renewal_s, self._read_since_s)
-        has_lease = any(seen.renewed for seen in self._sightings.values())
-        return has_lease and self._clock() - last_s > UNRENEWED_S_MAX
+        return bool(limits_s) and self._clock() - last_s > max(limits_s) + ASK_INTERVAL_S
 
     def renews(self, node: str) -> bool:
         """Whether the kubelet renewed and has missed no renewal since."""
