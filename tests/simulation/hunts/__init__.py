@@ -12,7 +12,6 @@ from simulation.hunts import (
     orphans,
     pending,
     pre_runs,
-    rest,
 )
 
 HUNTS = (
@@ -23,7 +22,6 @@ HUNTS = (
     *checkpoints.HUNTS,
     *pre_runs.HUNTS,
     *orphans.HUNTS,
-    *rest.HUNTS,
     *pending.HUNTS,
     *capacity.HUNTS,
 )

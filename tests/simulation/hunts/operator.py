@@ -155,4 +155,15 @@ HUNTS = (
         "leaders",
         1012,
     ),
+    Hunt(
+        Mutant(
+            "a waiting job gets no reason",
+            "report/reporter.py",
+            "wait=plan.waits.get(cached.uid),",
+            "wait=None,",
+            TEST,
+        ),
+        "all",
+        1000,
+    ),
 )
