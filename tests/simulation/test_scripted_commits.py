@@ -24,8 +24,7 @@ from simulator.users import NAMESPACE
 from simulator.virtual_loop import VirtualLoop
 
 POLL_S = 0.05
-ROUNDS_MAX = 2400
-STALL_S = 120.0
+DEADLINE_S = 120.0
 
 CONTAINER = {
     "name": "train",
@@ -89,7 +88,8 @@ class Stage:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for this."""
-        for _ in range(ROUNDS_MAX):
+        deadline_s = self.cluster.loop.time() + DEADLINE_S
+        while self.cluster.loop.time() < deadline_s:
             if condition():
                 return
             await asyncio.sleep(POLL_S)
@@ -127,7 +127,7 @@ def writes_ledger(request: ApiRequest) -> bool:
 async def test_late_binding_spares_pod_of_same_named_job(stage: Stage) -> None:
     """The binding has the UID of the old pod as precondition; without it, it would land."""
     old = stage.lead()
-    held = old.hold(binds)
+    held = old.delay_requests(binds)
     stage.create_job()
     await stage.until(lambda: held.requests)
     await stage.cluster.end_replica(old)
@@ -136,7 +136,7 @@ async def test_late_binding_spares_pod_of_same_named_job(stage: Stage) -> None:
     stage.cluster.machines.add("n1", gpus=8)
     new = stage.lead()
     await stage.until(lambda: not stage.pods and not stage.in_flight)
-    waiting = new.hold(binds)
+    waiting = new.delay_requests(binds)
     stage.create_job()
     await stage.until(lambda: waiting.requests)
     held.release()
@@ -154,7 +154,7 @@ async def test_late_binding_spares_pod_of_same_named_job(stage: Stage) -> None:
 async def test_pod_made_after_its_attempt_is_never_bound(stage: Stage) -> None:
     """A delayed create lands after the end of its attempt; the pod is deleted."""
     old = stage.lead()
-    held = old.hold(creates_pod)
+    held = old.delay_requests(creates_pod)
     stage.create_job()
     await stage.until(lambda: held.requests)
     await stage.cluster.end_replica(old)
@@ -171,15 +171,15 @@ async def test_pod_made_after_its_attempt_is_never_bound(stage: Stage) -> None:
 async def test_deposed_leader_binds_no_pod_made_since(stage: Stage) -> None:
     """A leader that missed its end may create a pod, but sends no binding."""
     old = stage.lead()
-    held = old.hold(creates_pod)
+    held = old.delay_requests(creates_pod)
     stage.create_job()
     await stage.until(lambda: held.requests)
-    old.stall_watches(STALL_S, expires=False)
+    old.stall_watches(DEADLINE_S, expires=False)
     stage.suspend_job()
     stage.lead()
     await stage.until(lambda: stage.status["phase"] == "Suspended" and not stage.in_flight)
     assert old.is_leader
-    sent = old.hold(binds)
+    sent = old.delay_requests(binds)
     held.release()
     await stage.until(lambda: old.has_ended and not stage.pods)
     assert stage.landed("POST", paths.pods(NAMESPACE)) == [201]
@@ -198,7 +198,7 @@ async def test_enlarged_pod_is_not_bound_by_next_leader(stage: Stage) -> None:
 
     stage.server.admission.append(enlarge)
     old = stage.lead()
-    held = old.hold(creates_pod)
+    held = old.delay_requests(creates_pod)
     stage.create_job()
     await stage.until(lambda: held.requests)
     held.release()
@@ -215,7 +215,7 @@ async def test_enlarged_pod_is_not_bound_by_next_leader(stage: Stage) -> None:
 async def test_an_epoch_is_won_by_one_of_two(stage: Stage) -> None:
     """Both read the ledger before either writes it."""
     first, second = stage.lead(), stage.lead()
-    held = [each.hold(writes_ledger) for each in (first, second)]
+    held = [each.delay_requests(writes_ledger) for each in (first, second)]
     await stage.until(lambda: all(each.requests for each in held))
     for each in held:
         each.release()

@@ -74,7 +74,7 @@ class LinkFaults:
 
 
 @dataclass(slots=True)
-class HeldRequests:
+class DelayedRequests:
     """Requests of one process that match, which do not arrive before they are released."""
 
     matches: Callable[[ApiRequest], bool]
@@ -119,7 +119,7 @@ class ApiLink:
         self._stalled_until_s = 0.0
         self._flowing = asyncio.Event()
         self._expired_version = 0
-        self._held: list[HeldRequests] = []
+        self._held: list[DelayedRequests] = []
         self.closed = False
         self._deliveries = Deliveries(loop.time)
         server.on_change.append(self._notify)
@@ -145,9 +145,9 @@ class ApiLink:
         if expires:
             self._expired.update(self._news)
 
-    def hold(self, matches: Callable[[ApiRequest], bool]) -> HeldRequests:
+    def delay_requests(self, matches: Callable[[ApiRequest], bool]) -> DelayedRequests:
         """Hold the requests that match from now on."""
-        held = HeldRequests(matches)
+        held = DelayedRequests(matches)
         self._held.append(held)
         return held
 

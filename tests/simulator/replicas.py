@@ -27,7 +27,7 @@ from railwright_process.server import TICK_S
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
 from simulator.api_server import ApiRequest
-from simulator.links import ApiLink, HeldRequests
+from simulator.links import ApiLink, DelayedRequests
 from simulator.virtual_loop import VirtualLoop
 
 NAMESPACE = "railwright"
@@ -168,9 +168,9 @@ class Replica:
         on, or begin with a list."""
         self._link.stall(seconds, expires=expires)
 
-    def hold(self, matches: Callable[[ApiRequest], bool]) -> HeldRequests:
+    def delay_requests(self, matches: Callable[[ApiRequest], bool]) -> DelayedRequests:
         """Hold its requests that match from now on, until they are released."""
-        return self._link.hold(matches)
+        return self._link.delay_requests(matches)
 
     def expire_watches(self) -> None:
         """What its watches lost silently is found by the lists that follow."""
