@@ -263,7 +263,8 @@ class Executor:
         try:
             answer = await self.api.delete(paths.pod(entry.namespace, name), body)
         except (errors.ConflictError, errors.NotFoundError):
-            return  # The pod is gone or another one: the watch delivers the change.
+            self.pods.forget(uid)  # It is gone, or there is another one of its name.
+            return
         if answer.get("kind") == "Pod":
             self.pods.absorb(records.answered(answer))
 
