@@ -167,12 +167,6 @@ class Reflector(Generic[R]):
         if held is None or record.rv >= held.rv:
             self._put(held, record if held is None else self._lasting(held, record))
 
-    def forget(self, uid: str) -> None:
-        """Take in that an object is gone, by the response to a write: its event may be late."""
-        held = self._records.get(uid)
-        if held is not None:
-            self._put(held, None)
-
     async def run(self) -> None:
         """List and watch until cancelled. Raises StoreWentBackError."""
         failures = 0

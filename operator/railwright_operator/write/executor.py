@@ -263,8 +263,7 @@ class Executor:
         try:
             answer = await self.api.delete(paths.pod(entry.namespace, name), body)
         except (errors.ConflictError, errors.NotFoundError):
-            self.pods.forget(uid)  # It is gone, or there is another one of its name.
-            return
+            return  # The pod is gone or another one: the watch delivers the change.
         if answer.get("kind") == "Pod":
             self.pods.absorb(records.answered(answer))
 
