@@ -231,13 +231,13 @@ def check_wanted(ledger: Ledger, active: Collection[str]) -> None:
             raise ViolationError(f"I12: {entry.key} is still committed, and nobody wants it")
 
 
-def check_copy(kind: str, held: Mapping[str, object], stored: Mapping[str, object]) -> None:
+def differences(
+    kind: str, held: Mapping[str, object], stored: Mapping[str, object]
+) -> Iterator[str]:
     """I17, once everything is at rest and published."""
     for key in sorted({*held, *stored}):
         if held.get(key) != stored.get(key):
-            raise ViolationError(
-                f"I17: {kind} {key} is held as {held.get(key)}, stored is {stored.get(key)}"
-            )
+            yield f"I17: {kind} {key} is held as {held.get(key)}, stored is {stored.get(key)}"
 
 
 def check_cost(key: AttemptKey, *, requests: int, pods: int) -> None:

@@ -30,31 +30,42 @@ SOUND, BROKEN, FAILED = 0, 3, 4
 """How a process ends whose run held every invariant, broke one, or ended with another error."""
 
 
-def is_caught(mutant: Mutant | None, emphasis: str, seed: int, seeds: int = 1) -> bool:
-    """Whether the run of the seed, or of one of so many from there on, breaks an invariant with the
-    mutant, or with an unchanged copy. Raises PlantError if a run ends otherwise."""
+def broken_seed(mutant: Mutant | None, emphasis: str, seed: int, seeds: int = 1) -> int | None:
+    """The first of so many seeds from this one on whose run breaks an invariant with the mutant, or
+    with an unchanged copy; None if none does. Raises PlantError if a run ends otherwise."""
     with planted_copy(mutant) as folder:
         ended = _process({"PYTHONPATH": str(folder)}, "run", emphasis, str(seed), str(seeds))
     name = mutant.name if mutant else "no mutant"
     print(f"{name}: {emphasis} {seed}: {ended.stdout[:300]}", file=sys.stderr, flush=True)
     if ended.returncode not in (SOUND, BROKEN):
         raise PlantError(f"{name}: {emphasis} {seed}: {ended.returncode}:\n{ended.stderr}")
-    return ended.returncode == BROKEN
+    if ended.returncode == SOUND:
+        return None
+    return int(ended.stdout.removeprefix(f"{emphasis} ").partition(":")[0])
+
+
+def is_caught(hunt: Hunt) -> bool:
+    """Whether the run of its seed, or of one of the next, breaks an invariant with the mutant, and
+    does not with an unchanged copy: with any change of the product or of the simulation a seed is
+    another run."""
+    seed = broken_seed(hunt.mutant, hunt.emphasis, hunt.seed, SEEDS_TRIED)
+    return seed is not None and broken_seed(None, hunt.emphasis, seed) is None
 
 
 def survivors(hunts: Iterable[Hunt]) -> list[str]:
-    """The mutants that neither their runs nor those of the next seeds catch: with any change of the
-    product or the simulation a seed is another run. Raises PlantError if a run breaks without a
-    mutant."""
+    """The mutants that are not caught, or with which a run ends otherwise."""
     hunts = tuple(hunts)
-    for emphasis, seed in sorted({(hunt.emphasis, hunt.seed) for hunt in hunts}):
-        if is_caught(None, emphasis, seed):
-            raise PlantError(f"{emphasis} {seed} breaks an invariant without a mutant")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        caught = pool.map(
-            lambda hunt: is_caught(hunt.mutant, hunt.emphasis, hunt.seed, SEEDS_TRIED), hunts
-        )
+        caught = pool.map(_is_caught, hunts)
     return [hunt.mutant.name for hunt, its in zip(hunts, caught, strict=True) if not its]
+
+
+def _is_caught(hunt: Hunt) -> bool:
+    try:
+        return is_caught(hunt)
+    except PlantError as error:
+        print(error, file=sys.stderr, flush=True)
+        return False
 
 
 def digest(emphasis: str, seed: int, *, hash_seed: int) -> str:

@@ -16,6 +16,7 @@ from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from simulator.emphasis import of_seed
 from simulator.run import RunError, run
 
 SEEDS_A_TASK = 20
@@ -74,7 +75,9 @@ def soak_all(first: int, requests: int, processes: int) -> Total:
                 a_second = total.requests / (now_s - started_s)
                 progress = f"{total.requests:,} of {requests:,} requests, {a_second:,.0f}/s"
                 print(progress, file=sys.stderr, flush=True)
-        pool.shutdown(cancel_futures=True)
+        for future in under_way:
+            if not future.cancel():
+                total.add(future.result())
     return total
 
 
@@ -94,6 +97,7 @@ def main() -> int:
         "seeds": total.seeds,
         "causes": dict(total.causes.most_common()),
         "violations": len(total.broken),
+        "broken": [f"{of_seed(seed)} {seed}" for seed in sorted(total.broken)],
         "seconds": round(seconds, 1),
         "requests_per_second": round(total.requests / seconds),
     }

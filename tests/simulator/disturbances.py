@@ -77,8 +77,10 @@ class Disturbances:
             self.counts[event] = self.counts.get(event, 0) + 1
             self._cluster.note(f"{event} {done}")
 
-    async def end(self) -> None:
-        """No more faults. In half of the runs all nodes come back, else the dead stay dead."""
+    async def end(self) -> bool:
+        """No more faults. In half of the runs all nodes come back, else the dead stay dead; in half
+        of them, which are returned as True, all that is watched is listed anew, else lost events
+        stay lost."""
         cluster, machines = self._cluster, self._cluster.machines
         cluster.faults.end()
         self._webhook.allow()
@@ -87,10 +89,13 @@ class Disturbances:
         if self._rng.random() < 0.5:
             for name in machines.down:
                 machines.restore(name)
+        is_listed = self._rng.random() < 0.5
         for replica in cluster.replicas:
             replica.resume()
-            replica.expire_watches()
+            if is_listed:
+                replica.expire_watches()
         self._foreign.end()
+        return is_listed
 
     async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
         """Crash a rank of a job that trains, again and again for so long."""
@@ -184,9 +189,8 @@ class Disturbances:
 
     def _training(self) -> Training | None:
         launchers: Launchers = self._cluster.launchers
-        found = [each for each in launchers.trainings.values() if each.is_complete]
-        if self.emphasis.only_live:
-            found = [each for each in found if self._is_live(each)]
+        complete = [each for each in launchers.trainings.values() if each.is_complete]
+        found = [each for each in complete if self._is_live(each)]
         return self._rng.choice(found) if found else None
 
     def _is_live(self, training: Training) -> bool:

@@ -32,8 +32,7 @@ class Emphasis:
     pre-run. ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all
     runs, if empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of
     launchers that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the
-    faults are over. With ``only_live`` ranks hang, save and crash in live attempts, and in none
-    that is over.
+    faults are over.
     """
 
     name: str
@@ -56,7 +55,6 @@ class Emphasis:
     torn: float = 0.0
     late_commits: float = 0.0
     crashing_s: float = 0.0
-    only_live: bool = False
 
     def draw_faults(self, faults: LinkFaults, rng: Random) -> None:
         """How often requests and watches fail in this run."""
@@ -154,7 +152,6 @@ DEADLINES = Emphasis(
     steps=(12, 40, 150, 400),
     backoffs=((1, 86_400), (6, 86_400)),
     deadlines_s=(None, 20, 60, 120, 300),
-    only_live=True,
 )
 CRASHES = Emphasis(
     "crashes",
@@ -163,7 +160,6 @@ CRASHES = Emphasis(
     steps=(40, 150, 300),
     backoffs=((0, 300), (1, 300), (1, 300), (2, 600), (6, 86_400)),
     crashing_s=400.0,
-    only_live=True,
 )
 HANGS = Emphasis(
     "hangs",
@@ -172,7 +168,6 @@ HANGS = Emphasis(
     pauses_s=(4.0, 8.0, 12.0),
     busy_s=300.0,
     steps=(40, 150, 300),
-    only_live=True,
 )
 CHECKPOINTS = Emphasis(
     "checkpoints",
@@ -184,7 +179,6 @@ CHECKPOINTS = Emphasis(
     two_groups=0.7,
     torn=0.3,
     late_commits=0.7,
-    only_live=True,
 )
 MOVES = Emphasis(
     "moves",

@@ -14,10 +14,17 @@ class LoggedError(Exception):
 
 
 @contextmanager
-def errors_end(broken: Callable[[BaseException], None], *, books_twice: bool) -> Iterator[None]:
+def errors_end(
+    broken: Callable[[BaseException], None],
+    *,
+    books_twice: bool,
+    expects_findings: Callable[[], bool],
+) -> Iterator[None]:
     """Call ``broken`` with each error that is logged in the block; warnings are dropped. Where
-    somebody ``books_twice``, a double booking is no error."""
-    handler, disabled = _Errors(broken, books_twice=books_twice), logging.root.manager.disable
+    somebody ``books_twice``, a double booking is no error, and while it ``expects_findings``, one
+    of the live verification is none."""
+    handler = _Errors(broken, books_twice=books_twice, expects_findings=expects_findings)
+    disabled = logging.root.manager.disable
     logging.root.addHandler(handler)
     logging.disable(logging.WARNING)
     try:
@@ -28,25 +35,32 @@ def errors_end(broken: Callable[[BaseException], None], *, books_twice: bool) ->
 
 
 class _Errors(logging.Handler):
-    def __init__(self, broken: Callable[[BaseException], None], *, books_twice: bool) -> None:
+    def __init__(
+        self,
+        broken: Callable[[BaseException], None],
+        *,
+        books_twice: bool,
+        expects_findings: Callable[[], bool],
+    ) -> None:
         super().__init__(logging.ERROR)
         self._broken = broken
         self._books_twice = books_twice
+        self._expects_findings = expects_findings
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         is_booking = self._books_twice and hasattr(record, "held")
-        if not is_booking and not _is_expected(record, error):
-            self._broken(LoggedError(f"{record.getMessage()}: {error!r}"))
+        if not is_booking and not self._is_expected(record, error):
+            found = getattr(record, "finding", "")
+            self._broken(LoggedError(f"{record.getMessage()}: {error!r} {found}"))
 
-
-def _is_expected(record: logging.LogRecord, error: BaseException | None) -> bool:
-    """Whether a fault of the simulated cluster is the cause: another replica leads, or the live
-    verification has a finding, as a watch lost an event or the process was paused."""
-    message = record.getMessage()
-    if message == "invariant violated":
-        return hasattr(record, "finding")
-    return message == "work stopped" and error is not None and _is_deposed(error)
+    def _is_expected(self, record: logging.LogRecord, error: BaseException | None) -> bool:
+        """Whether a fault of the simulated cluster is the cause: another replica leads, or the live
+        verification has a finding, as a watch lost an event or the process was paused."""
+        message = record.getMessage()
+        if message == "invariant violated":
+            return hasattr(record, "finding") and self._expects_findings()
+        return message == "work stopped" and error is not None and _is_deposed(error)
 
 
 def _is_deposed(error: BaseException) -> bool:

@@ -77,6 +77,7 @@ class _Run:
         self._name = f"{emphasis.name} {seed}"
         self._loop = loop
         self._broken: BaseException | None = None
+        self._expects_findings = True
         self._trace: list[str] = []
         loop.set_exception_handler(self._on_error)
         self._cluster = SimulatedCluster(loop, seed)
@@ -89,7 +90,11 @@ class _Run:
     async def logged(self) -> Outcome:
         """The whole run; an error that the operator logs breaks it."""
         books_twice = "orphaned pod" in self._disturbances.emphasis.weights
-        with errors_end(self._break, books_twice=books_twice):
+        with errors_end(
+            self._break,
+            books_twice=books_twice,
+            expects_findings=lambda: self._expects_findings,
+        ):
             return await self.whole()
 
     def _break(self, error: BaseException) -> None:
@@ -101,7 +106,7 @@ class _Run:
         try:
             await self._disturb(self._disturbances.emphasis.busy_s)
             await self._settle()
-        except (ViolationError, AssertionError) as broken:
+        except Exception as broken:
             trace = "\n".join(self._trace or cluster.trace)
             raise RunError(
                 f"{self._name}: {broken!r}\n{trace}",
@@ -133,7 +138,7 @@ class _Run:
 
     async def _settle(self) -> None:
         cluster = self._cluster
-        await self._disturbances.end()
+        is_listed = await self._disturbances.end()
         for replica in [each for each in cluster.replicas if each is not cluster.leader]:
             await cluster.end_replica(replica)
         async for _ in self._disturbances.crash_ranks(self._disturbances.emphasis.crashing_s):
@@ -144,24 +149,27 @@ class _Run:
         still, before = 0, 0
         cluster.checks.count_costs()
         for number in range(ROUNDS_MAX):
-            if number == PROMPT_ROUNDS:
+            if number == PROMPT_ROUNDS and is_listed:
+                self._expects_findings = False
                 active = [job for job in cluster.users.jobs if not job["spec"].get("suspend")]
                 uids = [job["metadata"]["uid"] for job in active]
                 invariants.check_wanted(cluster.checker.cluster.ledger, uids)
             if cluster.leader is None:
+                if number > PROMPT_ROUNDS:
+                    raise ViolationError("I14: a leader ended, and nothing fails any more")
                 await self._disturbances.take_over()
             await asyncio.sleep(ROUND_S)
             self._check()
-            deadlines.check(cluster, now_s=self._loop.time())
+            if is_listed:
+                deadlines.check(cluster, now_s=self._loop.time())
             writes = cluster.writes
             still = still + 1 if writes == before else 0
             before = writes
             if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS and not self._unsettled():
                 check_rest(cluster.checker, down=cluster.machines.down)
-                cluster.checks.check_costs()
+                if is_listed:
+                    cluster.checks.check_costs()
                 await self._rest()
-                if cluster.leader is not None:
-                    cluster.checks.check_caches(cluster.leader)
                 for violation in cluster.checker.trail.violations:
                     raise ViolationError(str(violation))
                 return
@@ -173,6 +181,8 @@ class _Run:
         cluster, writes = self._cluster, self._cluster.writes
         await asyncio.sleep(self._rest_s)
         self._check()
+        if cluster.leader is None:
+            raise ViolationError("I14: a leader ended, and nothing fails any more")
         if cluster.writes != writes:
             found = cluster.trace[-1]
             raise ViolationError(f"I20: at rest, and within {self._rest_s} s it was not: {found}")
@@ -203,6 +213,9 @@ class _Run:
                 stuck.append(f"{job.name} is {phase}")
             if job.observed != job.generation and phase not in FINAL:
                 stuck.append(f"{job.name} was changed, and its status is of before")
+        if cluster.leader is not None:
+            # Until a list finds what a watch has lost.
+            stuck += cluster.checks.stale_caches(cluster.leader)
         # Behind one that the ready nodes could hold, others may wait for what it has reserved.
         first = next((spec for spec in waiting if self._fits(spec, is_empty=True)), None)
         if first is not None and self._fits(first):

@@ -7,7 +7,7 @@ webhook answered, and which launcher received which answer from whom.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -223,14 +223,14 @@ class WorldChecks:
         if record.live and record.attempt == key[1]:
             raise ViolationError(f"I27: a launcher of {key} has to stop, and its attempt lives")
 
-    def check_caches(self, replica: Replica) -> None:
-        """I17, at rest: the caches of the leader hold what is stored."""
+    def stale_caches(self, replica: Replica) -> Iterator[str]:
+        """I17, at rest: how the caches of the leader differ from what is stored."""
         for kind, (path, informer) in CACHES.items():
             records = getattr(replica.parts.informers, informer).records
             held = {uid: record.rv for uid, record in records.items()}
             objects = (found["metadata"] for found in self._server.objects(path))
             there = {found["uid"]: int(found["resourceVersion"]) for found in objects}
-            invariants.check_copy(kind, held, there)
+            yield from invariants.differences(kind, held, there)
 
 
 def _jobs(ledger: Ledger) -> list[str]:
