@@ -55,7 +55,11 @@ class SuspectedNodes:
         )
         self._updated_s = now_s
         if self._breaker.is_open != before.is_open:
-            counts = {"silent": self._breaker.silent, "alive": self._breaker.alive}
+            counts = {
+                "silent": self._breaker.silent,
+                "alive": self._breaker.alive,
+                "none_renews": self._lease_checker.none_renews,
+            }
             state = "opened" if self._breaker.is_open else "closed"
             logger.warning("breaker changed", extra={"state": state, **counts})
         ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from fixtures.observing import Watched, ask_all
 from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt.assessment import Ongoing
@@ -23,3 +25,35 @@ async def test_kubelet_that_comes_back_late_keeps_its_attempt() -> None:
         seen.leases.renewed["n1"] = f"t{max(0, second - 7) // 10}"
         if second % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)
+
+
+def renewed_at(second: int) -> str:
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000000Z"
+
+
+@pytest.mark.parametrize("cut_s", [8, 10, 15, 21, 25, 30, 45, 90])
+async def test_kubelets_that_were_cut_off_keep_an_attempt_that_starts(cut_s: int) -> None:
+    """The gang is bound as the kubelets, and they alone, are cut off from the API server, long
+    after this leader began. One of them renews as the cut ends, the other one 16 s later."""
+    seen = Watched(phase=Phase.STARTING)
+    seen.leases.renewed = {"n0": renewed_at(0), "n1": renewed_at(0)}
+    await ask_all(seen)
+    seen.now_s += 1000.0
+    seen.run_cycle()
+    for second in range(1, cut_s + 60):
+        assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
+        for node, back_s in (("n0", cut_s), ("n1", cut_s + 16)):
+            if second >= back_s and (second - back_s) % 10 == 0:
+                seen.leases.renewed[node] = renewed_at(second)
+        if second % node_leases.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+
+
+async def test_breaker_opens_while_no_kubelet_renews() -> None:
+    """No launcher has sent a message yet, and the nodes count as Ready."""
+    seen = Watched(phase=Phase.STARTING)
+    for second in range(40):
+        seen.verdict(after_s=1.0)
+        if second % node_leases.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+    assert seen.world().breaker.is_open

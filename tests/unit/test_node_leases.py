@@ -312,6 +312,17 @@ async def test_leases_of_a_longer_duration_have_longer(checked_site: CheckedSite
     assert checked_site.lease_checker.none_renews
 
 
+async def test_an_old_reading_is_no_cut(checked_site: CheckedSite) -> None:
+    """The process was paused: whether kubelets renewed meanwhile is not known."""
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    checked_site.mark_suspected("n0")
+    await checked_site.watch(for_s=2 * LIMIT_S)
+    assert checked_site.lease_checker.none_renews
+    checked_site.now_s += node_leases.GAP_S_MAX + 1
+    assert not checked_site.lease_checker.none_renews
+
+
 async def test_nodes_without_leases_are_no_cut(checked_site: CheckedSite) -> None:
     checked_site.mark_suspected("n8", others=("n9",))
     await checked_site.watch(for_s=10 * LIMIT_S)

@@ -12,12 +12,12 @@ serve reads but no writes, or be unreachable for kubelets. So some Leases of oth
 too, and a Lease is stale only if another one was renewed meanwhile.
 
 After an outage a live kubelet takes up to 17 s to renew again. A launcher that sent messages before
-sends them again sooner. For a launcher without a message the Lease is the only evidence: it is
-stale only ``SETTLE_S`` after the outage, or after the start of this leader.
+sends them again within ``RECONNECT_S``. For a launcher without a message the Lease is the only
+evidence: it is stale only ``SETTLE_S`` after the outage, or after the start of this leader.
 
-Where the API server responds and no Lease that is read is renewed for longer than an interval, the
-kubelets do not reach it. The breaker counts that as a cut: when it ends, one kubelet renews first,
-and those that follow are not dead.
+An outage may be one between kubelets and the API server alone. Then a Lease is renewed after a time
+in which it should have been renewed before, by the clock of its kubelet. As long as it lasts, no
+Lease that is read is renewed (``none_renews``).
 
 The Leases of silent launchers are read in every round. Launchers without a message may be
 thousands, whose images are being pulled. Of their nodes some are read at a time, each in every
@@ -31,6 +31,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from railwright_kube import errors, paths
@@ -52,6 +53,9 @@ bounds. One of 16 kubelets renews every 0.6 s."""
 
 GAP_S_MAX = 3 * ASK_INTERVAL_S
 """The longest gap between two responses of a row, and from the last one to its use."""
+
+RECONNECT_S = 6.0
+"""How long a launcher takes that could not connect for a while: it tries again every 5 s."""
 
 LEASE_DURATION_S_DEFAULT = 40
 RENEWALS_PER_LEASE = 4
@@ -92,7 +96,6 @@ class NodeLeaseChecker:
         self._alive_until_s: dict[str, float] = {}
         self._renewal_s = -math.inf
         self._away_s = math.inf
-        self._read_since_s = math.inf
 
     def __repr__(self) -> str:
         suspected = len(self._silent | self._unreported)
@@ -125,16 +128,16 @@ class NodeLeaseChecker:
             and seen.stale
             and now_s - seen.asked_s <= GAP_S_MAX
             and self._renewal_s >= seen.since_s + SLACK_S
-            and (node not in self._unreported or now_s - self._away_s > SETTLE_S)
+            and now_s - self._away_s > (SETTLE_S if node in self._unreported else RECONNECT_S)
         )
 
     @property
     def none_renews(self) -> bool:
-        """Whether Leases are read, and none was renewed in the time that one kubelet takes. Nodes
+        """Whether Leases are read, and each has missed a renewal, by a recent response. Nodes
         without a Lease prove nothing."""
-        limits_s = [seen.limit_s for seen in self._sightings.values() if seen.renewed]
-        last_s = max(self._renewal_s, self._read_since_s)
-        return bool(limits_s) and self._clock() - last_s > max(limits_s) + ASK_INTERVAL_S
+        now_s = self._clock()
+        rows = [seen for seen in self._sightings.values() if seen.renewed]
+        return bool(rows) and all(seen.stale and now_s - seen.asked_s <= GAP_S_MAX for seen in rows)
 
     def renews(self, node: str) -> bool:
         """Whether the kubelet renewed and has missed no renewal since."""
@@ -157,7 +160,6 @@ class NodeLeaseChecker:
             answers = await asyncio.gather(*(self._check(node, gate) for node in self._due()))
             if answers and not any(answers):
                 self._away_s = self._clock()
-            self._read_since_s = min(self._read_since_s, self._clock()) if answers else math.inf
             await asyncio.sleep(ASK_INTERVAL_S)
 
     def _due(self) -> list[str]:
@@ -205,8 +207,10 @@ class NodeLeaseChecker:
         before, answered_s = self._sightings.get(node), self._clock()
         after = _sighted(before, lease, asked_s=asked_s, answered_s=answered_s)
         renews = before is not None and before.renewed != after.renewed
-        if renews and after.renewed:
+        if before is not None and renews and after.renewed:
             self._renewal_s = answered_s
+            if _passed_s(before.renewed, after.renewed) > after.limit_s:
+                self._away_s = answered_s
             self._alive_until_s[node] = answered_s + after.limit_s
         if renews and node in self._unreported:
             self._pass_on(node)
@@ -232,6 +236,14 @@ def _sighted(
         return replace(before, asked_s=asked_s)
     limit_s = duration_s / RENEWALS_PER_LEASE + SLACK_S
     return _Sighting(renewed, since_s=answered_s, asked_s=asked_s, limit_s=limit_s)
+
+
+def _passed_s(earlier: str, later: str) -> float:
+    """The time between two renewals of one kubelet, by its own clock; 0 if these are no times."""
+    try:
+        return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
 
 
 def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:

@@ -15,8 +15,8 @@ After a cut, launchers and kubelets recover one by one over some seconds. The br
 until ``SETTLE_S`` have passed without a majority of silent nodes; nodes that are silent then are
 dead. A cut may end just before nodes look lost, and must open the breaker too. So two or more
 launchers that are silent for ``QUIET_S`` count, unless one of their kubelets renewed meanwhile (a
-user can stop launchers, but not kubelets). So does a time in which no lease was renewed of those
-that are read: there may be no launcher yet that could fall silent.
+user can stop launchers, but not kubelets). Where no launcher sent a message yet, none can fall
+silent: there a time counts in which no lease was renewed of those that are read.
 
 The operator computes the breaker once a cycle, from all running attempts. It is a value; the one
 before it and the time since then are arguments.
@@ -46,7 +46,7 @@ MANY = 2
 @dataclass(frozen=True, slots=True)
 class Breaker:
     """``silent`` nodes look lost, ``alive`` ones show signs of life. ``calm_s`` counts since the
-    silent ones were last the majority."""
+    control plane last looked cut off."""
 
     silent: int = 0
     alive: int = 0
@@ -73,7 +73,7 @@ def assess(
 
     A launcher without a message to this leader is no sign of life.
     ``renewing`` are the nodes whose lease was renewed in the last seconds. ``none_renews``: leases
-    are read, and none of them was renewed for longer than a kubelet takes.
+    are read, and each has missed a renewal.
     ``passed_s`` counts since ``before`` was computed.
     """
     alive, silent, quiet = set(renewing), set(), set()
@@ -87,5 +87,5 @@ def assess(
     if len(quiet) >= MANY and quiet.isdisjoint(renewing):
         silent |= quiet
     silent -= alive
-    is_cut = len(silent) > len(alive) or none_renews
+    is_cut = len(silent) > len(alive) or (none_renews and not alive)
     return Breaker(len(silent), len(alive), calm_s=0 if is_cut else before.calm_s + passed_s)
