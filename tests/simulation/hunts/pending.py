@@ -19,7 +19,7 @@ HUNTS = (
         "FINAL_CAUSES = frozenset({",
         "FINAL_CAUSES = frozenset({CauseCode.NODE_LOST, ",
         "crashes",
-        1000,
+        1012,
     ),
     of_scheduler(
         "a lost node is not named",
@@ -27,15 +27,7 @@ HUNTS = (
         "        nodes=nodes,\n",
         "",
         "crashes",
-        1000,
-    ),
-    of_scheduler(
-        "no commit times out",
-        "attempt/gang.py",
-        "if begun and seen.stalled_s > COMMIT_DEADLINE_S:",
-        "if False:",
-        "all",
-        1000,
+        1012,
     ),
     of_scheduler(
         "a job succeeds when one pod has ended",
