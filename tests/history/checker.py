@@ -27,7 +27,7 @@ Deletes = Collection[tuple[str, int]]
 """Our deletes of pods that landed, by the pod's key and the revision they made."""
 
 BOUND_S = 60
-"""How long a gang may be bound in part while a leader is there."""
+"""How long a gang may be bound in part without progress while a leader is there."""
 
 TIMED = frozenset({"agents", "freshness"})
 """The fields of the Fabric that change with time alone."""
@@ -38,13 +38,21 @@ a request, and what the clock of a history is coarse by. Of a simulated history 
 
 
 class HistoryChecker:
-    """Reads revisions in order. ``deletes`` are those of pods that the operator asked for.
+    """Reads revisions in order. ``deletes`` are those of pods that the operator asked for,
+    ``led_since_s`` is since when a leader leads, in seconds since 1970.
 
     ``timed_writes`` counts the writes at rest that are allowed: time alone makes an agent silent,
     ends the wait for the agents that reported before, and makes the freshness due.
     """
 
-    def __init__(self, deletes: Deletes, *, late_s: int = LATE_S, bound_s: int = BOUND_S) -> None:
+    def __init__(
+        self,
+        deletes: Deletes,
+        *,
+        late_s: int = LATE_S,
+        bound_s: int = BOUND_S,
+        led_since_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.cluster = Cluster()
         self.trail = Trail()
         self.revisions = 0
@@ -53,6 +61,7 @@ class HistoryChecker:
         self._deletes = deletes
         self._late_s = late_s
         self._bound_s = bound_s
+        self._led_since_s = led_since_s
         self._declared = Declared()
         self._key = ""
         self._jobs: set[str] = set()
@@ -73,7 +82,7 @@ class HistoryChecker:
             self._change(change)
         facts = self.cluster.facts(jobs=self._jobs, nodes=self._charged)
         self.run_check(lambda: invariants.check(facts))
-        for key in self.cluster.overdue(self._bound_s):
+        for key in self.cluster.overdue(self._bound_s, led_since_s=self._led_since_s()):
             self.find(f"I2: {key} was bound in part for {self._bound_s} s, and never whole")
 
     def find(self, finding: str) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from history.invariants import Facts
+from history.job_budgets import Terms
 from history.rooms import Rooms
 from history.stored import Job
 from railwright_scheduler.attempt.causes import Cause
-from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
 from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.snapshot import Purpose
@@ -39,7 +39,7 @@ class Cluster:
         self.aborted_s: dict[AttemptKey, int] = {}
         self.partial_s: dict[AttemptKey, int] = {}
         self.attempts_at: dict[str, set[AttemptKey]] = {}
-        self._policies: dict[str, FailurePolicy] = {}
+        self._terms: dict[str, Terms] = {}
         self._revoked: dict[str, dict[AttemptKey, Cause]] = {}
         self._keys_of_job: dict[str, dict[str, None]] = {}
         self._keys_on_node: dict[str, dict[str, None]] = {}
@@ -69,7 +69,10 @@ class Cluster:
             self._keys_of_job.setdefault(pod.job_uid, {})[key] = None
             self._keys_on_node.setdefault(pod.node, {})[key] = None
             if pod.node:
-                self._ranks_bound.setdefault(pod.key, set()).add(pod.node_rank)
+                ranks = self._ranks_bound.setdefault(pod.key, set())
+                if pod.node_rank not in ranks:
+                    ranks.add(pod.node_rank)
+                    self.partial_s.pop(pod.key, None)
         for changed in filter(None, (before, pod)):
             self._count(changed.key)
 
@@ -81,12 +84,9 @@ class Cluster:
         if job is not None:
             self._uid_of[key] = job.uid
             self.jobs[job.uid] = job
-            # Whoever lowers the limit afterwards does not make what was counted wrong.
-            held = self._policies.get(job.uid, job.policy)
-            self._policies[job.uid] = FailurePolicy(
-                max(job.policy.backoff_limit, held.backoff_limit),
-                min(job.policy.window_s, held.window_s),
-            )
+            # Whoever changes the policy afterwards does not make what was counted wrong.
+            held = self._terms.get(job.uid, Terms(job.policy, job.policy, job.deadline_s))
+            self._terms[job.uid] = held.changed(job.policy, job.deadline_s)
 
     def put_ledger(self, ledger: Ledger) -> None:
         """The ledger as it is written now."""
@@ -117,15 +117,20 @@ class Cluster:
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
             records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},
-            policies={uid: self._policies[uid] for uid in uids if uid in self.jobs},
+            terms={uid: self._terms[uid] for uid in uids if uid in self.jobs},
             whole=self.whole,
             revoked={k: cause for uid in uids for k, cause in self._revoked.get(uid, {}).items()},
             pre_runs=self.pre_runs,
         )
 
-    def overdue(self, bound_s: int) -> Iterable[AttemptKey]:
-        """Gangs that have been bound in part, and never whole, for longer than this."""
-        return [key for key, since_s in self.partial_s.items() if self.now_s - since_s > bound_s]
+    def overdue(self, bound_s: int, *, led_since_s: float) -> Iterable[AttemptKey]:
+        """Gangs that have been bound in part, and never whole, for longer than this since the last
+        binding of a rank, while a leader led."""
+        return [
+            key
+            for key, since_s in self.partial_s.items()
+            if self.now_s - max(since_s, led_since_s) > bound_s
+        ]
 
     def bound(self, key: AttemptKey) -> list[PodFact]:
         """The pods of an attempt that were bound, also those that ended since."""

@@ -20,8 +20,9 @@ too.
     I18  a job migrates no more often than the topology hash changes
     I21  an attempt ends as hung only if a rank of it hangs
     I20  without faults an attempt costs three requests a pod and one for its Placement
-    I24  a job fails when it has more failures in a window than it may have, and not before
-    I22  no attempt ends as NodeLost because of a silent node that is alive
+    I24  a job fails when it has more failures in a window than it may have, and not before, and
+         only causes that lie in the job count
+    I22  no attempt ends as NodeLost but for lost nodes that its cause names
     I25  a job is DeadlineExceeded once it was active for so long, and not before
     I23  a job is Profiling while its attempt is a pre-run, which ends nothing and spends nothing
     I26  a group resumes from what it committed while an attempt was live (checkpoint_commits)
@@ -29,20 +30,19 @@ too.
     I28  a leader that deletes pods of an attempt lets none of its launchers go on
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
-makes no requests, depend on time, as does that no job outlives its deadline: they are checked where
-simulated runs come to rest. I16, that a plan does not depend on the order of its input, compares
-two plans: a property test.
+writes nothing and reads only what is due, depend on time, as does that no job outlives its
+deadline: they are checked where simulated runs come to rest. I16, that a plan does not depend on
+the order of its input, compares two plans: a property test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from history import job_budgets
 from railwright_scheduler import double_booking
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
@@ -59,29 +59,24 @@ class ViolationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One revision. ``pods`` are ours; ``policies`` say how often a job may fail, ``deadlines_s``
-    for how long it may be active, if known.
+    """One revision. ``pods`` are ours; ``terms`` say how often a job may fail, and for how long it
+    may be active.
 
     ``allocatable`` is what each node has for our pods. It may shrink (a node shrinks, a foreign pod
     is bound); amounts that were reserved before count as present until they are released. ``down``
-    are nodes whose kubelets do not act. Of the history: ``news`` is the number of changes of the
-    topology hash, if known; ``whole`` are the attempts that were completely bound at one time,
-    ``revoked`` those ever aborted, ``pre_runs`` the pre-runs, ``hung`` those that hung, if known.
+    are nodes whose kubelets do not act. Of the history: ``whole`` are the attempts that were
+    completely bound at one time, ``revoked`` those ever aborted, ``pre_runs`` the pre-runs.
     """
 
     allocatable: Mapping[str, Amounts]
     pods: Collection[PodFact]
     ledger: Ledger
     records: Mapping[str, JobRecord]
-    policies: Mapping[str, FailurePolicy]
+    terms: Mapping[str, job_budgets.Terms]
     whole: Collection[AttemptKey]
     revoked: Mapping[AttemptKey, Cause]
     pre_runs: Collection[AttemptKey] = ()
-    placements: Collection[AttemptKey] = ()
     down: Collection[str] = ()
-    news: int | None = None
-    hung: Collection[AttemptKey] | None = None
-    deadlines_s: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def check(facts: Facts) -> None:
@@ -106,9 +101,6 @@ def check_rest(facts: Facts) -> None:
             raise ViolationError(f"I12: pod {pod.name} outlives its attempt")
         if pod.deleting and pod.node not in facts.down:
             raise ViolationError(f"I13: pod {pod.name} is being deleted on {pod.node} for ever")
-    for job_uid, attempt in facts.placements:
-        if job_uid not in facts.records:
-            raise ViolationError(f"I12: Placement {attempt} outlives its job {job_uid}")
 
 
 def check_ledger(old: Ledger, new: Ledger) -> None:
@@ -164,9 +156,11 @@ def _loses_cause(facts: Facts, entry: Entry, was: Entry) -> bool:
 
 def check_lost(entry: Entry, *, living: Collection[str]) -> None:
     """I22, of one abort that is written; ``living`` are the nodes that have been alive all the time
-    since the attempt began."""
+    since the attempt began. The cause names each lost node."""
     if entry.cause is None or entry.cause.code is not CauseCode.NODE_LOST:
         return
+    if not entry.cause.nodes:
+        raise ViolationError(f"I22: {entry.key} ends, and no node is lost: {entry.cause.message}")
     missed = [node for node in entry.cause.nodes if node in living]
     if missed:
         raise ViolationError(f"I22: {missed} live, and {entry.key} ends: {entry.cause.message}")
@@ -319,13 +313,8 @@ def _distinct_ranks(facts: Facts) -> Iterator[str]:
 
 
 def _budgets(facts: Facts) -> Iterator[str]:
-    for key, cause in facts.revoked.items():
-        if cause.code is CauseCode.HUNG and facts.hung is not None and key not in facts.hung:
-            yield f"I21: {key} ended as hung, and made steps: {cause.message}"
     for uid, record in facts.records.items():
         its = (key for key in sorted(facts.revoked) if key[0] == uid)
         causes = [facts.revoked[key] for key in its if key not in facts.pre_runs]
-        policy = facts.policies[uid]
-        yield from job_budgets.violations(uid, record, policy, causes, news=facts.news)
-        if uid in facts.deadlines_s:
-            yield from job_budgets.deadline_violations(uid, record, facts.deadlines_s[uid])
+        yield from job_budgets.violations(uid, record, facts.terms[uid], causes)
+        yield from job_budgets.deadline_violations(uid, record, facts.terms[uid])

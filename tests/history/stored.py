@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,6 +35,7 @@ class Job:
     observed: int
     deleting: bool
     policy: FailurePolicy
+    deadline_s: int | None
     record: JobRecord
     status: Json
     comparable_status: object
@@ -68,7 +69,8 @@ def pod(value: Json, *, born: PodFact | None) -> PodFact:
 def job(value: Json) -> Job:
     """A job. One without a status has the record of one that was never looked at."""
     metadata, spec, status = value["metadata"], value["spec"], value.get("status", {})
-    policy = spec["failurePolicy"]
+    policy, started = spec["failurePolicy"], status.get("startedAt")
+    last = status.get("lastTermination")
     return Job(
         uid=metadata["uid"],
         name=f"{metadata['namespace']}/{metadata['name']}",
@@ -76,6 +78,7 @@ def job(value: Json) -> Job:
         observed=status.get("observedGeneration", 0),
         deleting="deletionTimestamp" in metadata,
         policy=FailurePolicy(policy["backoffLimit"], policy["windowSeconds"]),
+        deadline_s=spec.get("activeDeadlineSeconds"),
         record=JobRecord(
             phase=Phase(status.get("phase", Phase.QUEUED)),
             attempt=status.get("attempt", 0),
@@ -84,8 +87,10 @@ def job(value: Json) -> Job:
             failures=status.get("failures", 0),
             start_failures=status.get("startFailures", 0),
             hangs=status.get("hangs", 0),
+            last_termination=None if last is None else _cause({**last, "code": last["cause"]}),
             checkpoints=points(status.get("checkpoints", ())),
             pre_run=_pre_run(status.get("preRun")),
+            started_s=None if started is None else time_s(started),
         ),
         status=status,
         comparable_status=_without_times(status),
@@ -152,19 +157,19 @@ def stamp_s(value: Json) -> int:
 
 
 def _entry(raw: Json) -> Entry:
-    cause = raw.get("cause")
+    cause, nodes = raw.get("cause"), node_names(raw["nodes"])
     return Entry(
         job_uid=raw["jobUID"],
         namespace=raw["namespace"],
         job_name=raw["jobName"],
         attempt=raw["attempt"],
         state=EntryState(raw["state"]),
-        nodes=node_names(raw["nodes"]),
+        nodes=nodes,
         roles=tuple(
             EntryRole(role["name"], role["replicas"], dict(role.get("perPod", {})))
             for role in raw.get("roles", ())
         ),
-        cause=None if cause is None else _cause(cause),
+        cause=None if cause is None else _cause(cause, nodes),
         purpose=Purpose(raw.get("purpose") or Purpose.TRAINING),
     )
 
@@ -175,9 +180,11 @@ def _pre_run(raw: Json | None) -> PreRunRecord | None:
     return PreRunRecord(raw["specHash"], raw["attempts"], raw.get("message", ""))
 
 
-def _cause(raw: Json) -> Cause:
+def _cause(raw: Json, nodes: Sequence[str] = ()) -> Cause:
+    """A cause; in the ledger it names the lost of these nodes by their ranks."""
     at_s = time_s(raw["time"]) if "time" in raw else 0
-    return Cause(CauseCode(raw["code"]), raw.get("message", ""), time_s=at_s)
+    lost = tuple(nodes[rank] for rank in raw.get("lostNodeRanks", ()))
+    return Cause(CauseCode(raw["code"]), raw.get("message", ""), nodes=lost, time_s=at_s)
 
 
 def time_s(text: str) -> int:

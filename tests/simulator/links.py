@@ -105,14 +105,17 @@ class ApiLink:
         rng: Random,
         *,
         carry_out: Callable[[ApiRequest, int], ApiResponse],
+        on_read: Callable[[ApiRequest], None],
     ) -> None:
         """``carry_out`` has the server answer a request of this process, which was sent when it
-        could know nodes and pods up to a version."""
+        could know nodes and pods up to a version. ``on_read`` is called with each GET that lands,
+        watches included."""
         self._loop = loop
         self._server = server
         self._faults = faults
         self._rng = rng
         self._carry_out = carry_out
+        self._on_read = on_read
         self._world: Context = copy_context()
         self._news: dict[asyncio.Event, str] = {}
         self._expired: set[asyncio.Event] = set()
@@ -243,6 +246,8 @@ class ApiLink:
         _resolve(answered, response)
 
     def _land(self, request: ApiRequest, known_version: int) -> ApiResponse | WatchCursor:
+        if request.method == "GET":
+            self._on_read(request)
         if request.path == paths.SIGNING_KEYS:
             return ApiResponse(200, orjson.dumps(SIGNING_KEYS))
         if request.query.get("watch"):

@@ -52,6 +52,7 @@ class Machines:
         self._stalled: set[str] = set()
         self._running: dict[str, str] = {}
         self.died_s: dict[str, float] = {}
+        self.cut_until_s: dict[str, float] = {}
         self.cut_since_s: float | None = None
         self.collected = COLLECTED
         server.on_change.append(self._changed)
@@ -127,9 +128,9 @@ class Machines:
         """The node is back; what ran there when it died has failed."""
         if self._down_since_s.pop(name, None) is None:
             return
-        self.died_s[name] = self._loop.time()
         is_rebooted = name in self._lost
         self._lost.discard(name)
+        (self.died_s if is_rebooted else self.cut_until_s)[name] = self._loop.time()
         if is_rebooted:
             self._kill_all(name)
             self._end_lost(name)

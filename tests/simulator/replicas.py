@@ -70,7 +70,9 @@ class _Clock:
 
 
 class Replica:
-    """One process of the operator. ``clock_error_s`` is by how much its wall clock is wrong."""
+    """One process of the operator. ``clock_error_s`` is by how much its wall clock is wrong.
+    ``undisturbed_since_s`` is since when it can lead: it was not paused, and its watches delivered
+    what they had."""
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class Replica:
         self._context = loop.process(name)
         self._leading, self._lost, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_leader = False
+        self.undisturbed_since_s = 0.0
         self._registry = CollectorRegistry()
         series = metrics.Metrics(self._registry)
         seeds = iter(range(2**62))
@@ -136,6 +139,7 @@ class Replica:
 
     def lead(self) -> None:
         """It gets the Lease."""
+        self._disturb()
         self._is_leader = True
         self._loop.call_soon(self._leading.set, context=self._context)
 
@@ -161,11 +165,13 @@ class Replica:
         """It goes on."""
         if self.paused:
             self.paused = False
+            self._disturb()
             self._loop.resume(self.name)
 
     def stall_watches(self, seconds: float, *, expires: bool) -> None:
         """Its watches deliver nothing for a while, while its requests are answered. Then they go
         on, or begin with a list."""
+        self._disturb(seconds)
         self._link.stall(seconds, expires=expires)
 
     def delay_requests(self, matches: Callable[[ApiRequest], bool]) -> DelayedRequests:
@@ -174,7 +180,12 @@ class Replica:
 
     def expire_watches(self) -> None:
         """What its watches lost silently is found by the lists that follow."""
+        self._disturb()
         self._link.expire()
+
+    def _disturb(self, seconds: float = 0.0) -> None:
+        """From now on, or so much later, nothing keeps it from what a leader does."""
+        self.undisturbed_since_s = max(self.undisturbed_since_s, self._loop.time() + seconds)
 
     def post(self, path: str, bearer: Bearer, body: bytes) -> asyncio.Future[Response]:
         """Deliver a message of a launcher; the future has the response."""

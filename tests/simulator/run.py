@@ -176,9 +176,9 @@ class _Run:
         raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
 
     async def _rest(self) -> None:
-        """I20: a leader at rest writes nothing. It only reads its ledger again and again, and
-        lists what it watches."""
+        """I20: a leader at rest writes nothing, and reads only what is due (``reads``)."""
         cluster, writes = self._cluster, self._cluster.writes
+        cluster.reads.begin()
         await asyncio.sleep(self._rest_s)
         self._check()
         if cluster.leader is None:
@@ -186,6 +186,7 @@ class _Run:
         if cluster.writes != writes:
             found = cluster.trace[-1]
             raise ViolationError(f"I20: at rest, and within {self._rest_s} s it was not: {found}")
+        cluster.reads.check(seconds=self._rest_s)
 
     def _check(self) -> None:
         if isinstance(self._broken, ViolationError):

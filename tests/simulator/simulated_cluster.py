@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,8 +18,10 @@ from history import invariants, stored
 from history.checker import HistoryChecker
 from history.invariants import Facts, ViolationError
 from railwright_kube import paths
+from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.attempt.phases import Phase
 from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
@@ -30,6 +31,7 @@ from simulator.double_bookings import DoubleBookings
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
 from simulator.machines import Machines
+from simulator.reads import Reads
 from simulator.replicas import EPOCH_S, Replica
 from simulator.stored_objects import Change
 from simulator.times import timestamp
@@ -37,12 +39,18 @@ from simulator.tolerance import ToleratedRooms
 from simulator.users import Users
 from simulator.virtual_loop import VirtualLoop
 from simulator.workloads import Workloads
-from simulator.world_checks import WorldChecks
+from simulator.world_checks import REQUESTS_S, WorldChecks
 
 OPERATOR, OTHERS = "railwright", "others"
 TRACE_LINES = 80
-BOUND_S = 600
-"""How long a gang may be bound in part: leaders are paused, and there may be none for a while."""
+BOUND_S = round(gang.COMMIT_DEADLINE_S) + REQUESTS_S
+"""How long a gang may be bound in part without progress under one leader, which then revokes it."""
+
+CUT_FORGOTTEN_S = LATE_S_MAX + 20.0
+"""How long after its cut has ended a node may still be taken for lost by one leader. Its launcher
+sends a message again within 7 s (a connection that times out, a tick, an interval), its kubelet
+renews within 11 s, and the leader reads that within 2 s. A write of the ledger that was sent before
+is answered within 10 s, or lands late."""
 
 REPLICAS_MAX = 3
 CLOCK_ERRORS_S = (0, 0, 0, -400, 60, 1_000, 10**8)
@@ -60,10 +68,14 @@ class SimulatedCluster:
         self.server.admission.append(_with_requests)
         self.server.on_change.append(self._record)
         self.requests: Counter[str] = Counter()
+        self.reads = Reads()
         self.digest = hashlib.sha256()
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self.checker = HistoryChecker(
-            _Deletes(self), late_s=math.ceil(LATE_S_MAX) + 1, bound_s=BOUND_S
+            _Deletes(self),
+            late_s=math.ceil(LATE_S_MAX) + 1,
+            bound_s=BOUND_S,
+            led_since_s=lambda: EPOCH_S + self.led_since_s,
         )
         self._rooms = self.checker.cluster.rooms = ToleratedRooms(
             self._holders, version=lambda: self.server.version
@@ -71,7 +83,9 @@ class SimulatedCluster:
         self._bookings = DoubleBookings(lambda: self.server.version)
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
-        self.checks = WorldChecks(self.server, self.checker.cluster)
+        self.checks = WorldChecks(
+            self.server, self.checker.cluster, led_since_s=lambda: EPOCH_S + self.led_since_s
+        )
         self.checkpoints = Checkpoints(Random(f"{seed} checkpoints"))
         self._writer, self._replica = OTHERS, ""
         self._born = 0
@@ -112,6 +126,14 @@ class SimulatedCluster:
         return next((replica for replica in reversed(self.replicas) if replica.is_leader), None)
 
     @property
+    def led_since_s(self) -> float:
+        """Since when one leader leads that is not paused and gets all events; inf if none does."""
+        leading = [replica for replica in self.replicas if replica.is_leader]
+        if len(leading) != 1 or leading[0].paused or self.faults.missed:
+            return math.inf
+        return leading[0].undisturbed_since_s
+
+    @property
     def writes(self) -> int:
         """How many requests of the operator landed that were no reads."""
         return sum(self.requests.values()) - self.requests["GET"]
@@ -125,6 +147,7 @@ class SimulatedCluster:
             self.faults,
             Random(self.rng.getrandbits(60)),
             carry_out=partial(self._carry_out, f"replica-{self._born}"),
+            on_read=self.reads.count,
         )
         replica = Replica(
             f"replica-{self._born}",
@@ -204,9 +227,10 @@ class SimulatedCluster:
         for violation in violations:
             raise ViolationError(str(violation))
         if kind == "Ledger":
-            self._check_causes((value or {})["spec"].get("entries", ()))
+            self._check_causes()
         elif kind == "TrainingJob" and value is not None:
             self.checks.after_status(value)
+            self._check_success(value)
             self.checkpoints.after_status(value)
         elif kind == "Fabric" and value is not None:
             self.checks.after_topology(value)
@@ -237,9 +261,20 @@ class SimulatedCluster:
             key = stored.pod(pod, born=None).key
             self._bookings.check_binding(key, node, known_version=known_version)
 
-    def _check_causes(self, entries: Iterable[Mapping[str, Any]]) -> None:
+    def _check_success(self, job: Mapping[str, Any]) -> None:
+        """I6: a job that succeeds has an attempt of which all pods ended with 0."""
+        status = job.get("status") or {}
+        if status.get("phase") != Phase.SUCCEEDED:
+            return
+        training = self.launchers.trainings.get((job["metadata"]["uid"], status["attempt"]))
+        if training is None or training.ended != {*range(training.size)}:
+            raise ViolationError(
+                f"I6: {job['metadata']['name']} has succeeded, and not all pods have: {training}"
+            )
+
+    def _check_causes(self) -> None:
         """I21 and I22: an abort for a dead node or for a hang is true."""
-        for entry, raw in zip(self.checker.cluster.ledger.entries, entries, strict=True):
+        for entry in self.checker.cluster.ledger.entries:
             began_s = self._began_s.setdefault(entry.key, self.loop.time())
             training = self.launchers.trainings.get(entry.key)
             if entry.cause is None or entry.key in self.causes:
@@ -249,16 +284,17 @@ class SimulatedCluster:
             hangs = training is not None and training.hung_since_s is not None
             if entry.cause.code is CauseCode.HUNG and not hangs:
                 raise ViolationError(f"I21: {entry.key} ended as hung, and made steps")
-            lost = tuple(entry.nodes[rank] for rank in raw["cause"].get("lostNodeRanks", ()))
-            living = [node for node in lost if self._lived_since(node, began_s)]
-            invariants.check_lost(
-                replace(entry, cause=replace(entry.cause, nodes=lost)), living=living
-            )
+            living = [node for node in entry.cause.nodes if self._lived_since(node, began_s)]
+            invariants.check_lost(entry, living=living)
 
     def _lived_since(self, node: str, since_s: float) -> bool:
-        machines = self.machines
+        """Whether a leader could find the node alive all the time. A cut that is over explains a
+        loss until the leader had the time to find that out."""
+        machines, cut_until_s = self.machines, self.machines.cut_until_s.get(node, -1.0)
         is_dead = node in machines.down or machines.died_s.get(node, -1.0) >= since_s
-        return node in machines.names and not is_dead
+        seen_since_s = self.loop.time() - max(cut_until_s, self.led_since_s)
+        was_cut = cut_until_s >= since_s and seen_since_s <= CUT_FORGOTTEN_S
+        return node in machines.names and not is_dead and not was_cut
 
 
 def _with_requests(verb: str, path: str, found: dict[str, Any]) -> dict[str, Any]:

@@ -144,6 +144,12 @@ BREAKS = {
     + "ledger 1 me a-1!n0,n1\nwait 13\nbind a-1-1 n1",
     "I15 a delete before its abort": RUNNING + "take a-1-0",
     "I20 a status that is written for its times alone": RUNNING + "wait 3\njob a Running 1/0",
+    "I24 a job that fails for a lost node": REVOKED
+    + "job a Failed 1/1 failures=1 restarts=1 !NodeLost",
+    "I24 a job that fails before its budget is spent": REVOKED
+    + "job a Failed 1/1 failures=1 restarts=1 !RankFailed",
+    "I25 a job that fails at a deadline and has none": REVOKED
+    + "job a Failed 1/1 failures=1 restarts=1 !DeadlineExceeded",
     "I26 a commit of a revoked attempt": REVOKED
     + "job a Recovering 1/1 failures=1 restarts=1 worker:1:40",
     "I26 a Placement of what was never committed": REVOKED

@@ -30,6 +30,17 @@ WAITS_FOR_STEP = """\
 HUNTS = (
     Hunt(
         Mutant(
+            "the ledger is read in every cycle",
+            "cycle.py",
+            "elif plan.confirms or self.clock() - self._confirmed_s >= CONFIRM_INTERVAL_S:",
+            "else:",
+            TEST,
+        ),
+        "all",
+        1000,
+    ),
+    Hunt(
+        Mutant(
             "actions start before the ledger is written",
             "cycle.py",
             "            await self.ledger.write(plan.ledger)\n",
