@@ -28,6 +28,9 @@ too.
     I26  a group resumes from what it committed while an attempt was live (checkpoint_commits)
     I27  no launcher has to stop while its attempt is live and not revoked
     I28  a leader that deletes pods of an attempt lets none of its launchers go on
+    I29  an attempt ends as RankFailed only if a rank fails by itself, and not with a pod of it that
+         somebody deletes or evicts (simulated runs only, as I30)
+    I30  no gang is committed to a cordoned node
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 writes nothing and reads only what is due, depend on time, as does that no job outlives its

@@ -18,7 +18,11 @@ PROJECTIONS: dict[str, Projection[Any]] = {paths.PODS: protobuf.POD, paths.NODES
 
 class Deliveries:
     """The newest version of each kind that was delivered, with the times. After a lost event none
-    counts until the next list. ``clock`` is virtual seconds."""
+    counts until the next list. ``clock`` is virtual seconds.
+
+    A list counts once a watch begins at its version or passes it: until then a list that verifies a
+    cache corrects nothing there.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -27,6 +31,7 @@ class Deliveries:
         }
         self._incomplete: set[str] = set()
         self._listing: dict[str, int] = {}
+        self._listed: dict[str, int] = {}
 
     def known_version(self) -> int:
         """The version up to which a plan that is sent now has all changes of nodes and pods."""
@@ -40,18 +45,23 @@ class Deliveries:
             return
         if "continue" not in request.query:
             self._listing[request.path] = version
-        if not projection.page(response.body).following:
-            self._incomplete.discard(request.path)
-            self._add(request.path, self._listing[request.path])
+        if request.path in self._listing and not projection.page(response.body).following:
+            self._listed[request.path] = self._listing.pop(request.path)
 
     def watched(self, path: str, version: int) -> None:
-        """Events up to this version arrive."""
+        """Events up to this version arrive, or a watch begins there."""
+        listed = self._listed.get(path)
+        if listed is not None and version >= listed:
+            self._incomplete.discard(path)
+            del self._listed[path]
         if path in self._versions and path not in self._incomplete:
             self._add(path, version)
 
     def lost(self, path: str) -> None:
         """An event is lost."""
         self._incomplete.add(path)
+        self._listing.pop(path, None)
+        self._listed.pop(path, None)
 
     def _add(self, path: str, version: int) -> None:
         held = self._versions[path]

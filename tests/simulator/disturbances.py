@@ -84,7 +84,7 @@ class Disturbances:
         cluster, machines = self._cluster, self._cluster.machines
         cluster.faults.end()
         self._webhook.allow()
-        machines.collected = 1.0
+        cluster.control_plane.collected = 1.0
         machines.heal()
         if self._rng.random() < 0.5:
             for name in machines.down:
@@ -206,6 +206,24 @@ class Disturbances:
         self._request("DELETE", paths.pod(pod["namespace"], pod["name"]))
         return str(pod["name"])
 
+    def _evict_pod(self) -> str:
+        """Somebody drains: a pod is deleted by the Eviction API."""
+        pods = self._server.objects(paths.PODS)
+        if not pods:
+            return ""
+        pod = self._rng.choice(pods)
+        self._cluster.control_plane.delete(pod, "EvictionByEvictionAPI")
+        return str(pod["metadata"]["name"])
+
+    def _press(self) -> str:
+        """A node runs out of memory or disk, and its kubelet evicts a pod."""
+        machines, pods = self._cluster.machines, self._server.objects(paths.PODS)
+        running = [p for p in pods if p["status"].get("phase") == "Running"]
+        if not running:
+            return ""
+        pod = self._rng.choice(running)
+        return str(pod["metadata"]["name"]) if machines.evict(pod) else ""
+
     def _touch_pod(self) -> str:
         """Somebody annotates a pod."""
         pods = self._server.objects(paths.PODS)
@@ -286,6 +304,10 @@ class Disturbances:
             "node resized": lambda: self._node(
                 partial(machines.resize, gpus=self._rng.choice((0, 4, 8)))
             ),
+            "node cordoned": lambda: self._node(partial(machines.cordon, unschedulable=True)),
+            "node uncordoned": lambda: self._node(partial(machines.cordon, unschedulable=False)),
+            "node pressure": self._press,
+            "pod evicted": self._evict_pod,
             "foreign pod": self._foreign.create,
             "orphaned pod": self._foreign.create_orphan,
             "kubelet stalls": lambda: self._node(

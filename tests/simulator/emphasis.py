@@ -298,6 +298,31 @@ CHANGES = Emphasis(
     late=(40, 150, 300),
     lagging=(0, 40, 200),
 )
+EVICTIONS = Emphasis(
+    "evictions",
+    {
+        "job created": 8,
+        "job replaced": 1,
+        "resume job": 2,
+        "pod deleted": 4,
+        "pod evicted": 4,
+        "node pressure": 6,
+        "node cordoned": 3,
+        "node uncordoned": 3,
+        "node down": 1,
+        "node cut": 1,
+        "node up": 1,
+        "node added": 1,
+        "rank crash": 1,
+        "take over": 1,
+        "watches stall": 1,
+    },
+    pauses_s=(6.0, 12.0),
+    busy_s=420.0,
+    steps=(40, 150, 300),
+    nodes=(4, 5, 6),
+    only_live=True,
+)
 ALL = Emphasis(
     "all",
     {
@@ -308,7 +333,7 @@ ALL = Emphasis(
         "take over": 2,
         "lose": 2,
         "rank crash": 3,
-        "hang": 1,
+        "hang": 2,
         "save": 2,
         "pod deleted": 3,
         "node down": 2,
@@ -326,19 +351,23 @@ ALL = Emphasis(
         "refuse": 1,
         "inflate": 1,
         "allow": 3,
-        "compact": 1,
+        "compact": 2,
         "link": 1,
         "watches stall": 1,
         "pod touched": 1,
         "cut": 1,
         "heal": 3,
+        "node cordoned": 1,
+        "node uncordoned": 2,
+        "node pressure": 1,
+        "pod evicted": 1,
     },
 )
 EMPHASES = {
     each.name: each
     for each in (
         *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES),
+        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS),
     )
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
@@ -16,7 +17,7 @@ from railwright_kube.tokens import Bearer
 from railwright_operator.write import pods
 from simulator.api_server import ApiServer
 from simulator.checkpoints import Checkpoints
-from simulator.machines import Machines
+from simulator.machines import EXIT_TERMINATED, Machines
 from simulator.replicas import Replica
 from simulator.statuses import StatusError
 from simulator.training import AttemptKey, Training
@@ -31,6 +32,11 @@ EXIT_REVOKED = 80
 TIMEOUT_S = 3.0
 TICK_S = 1.0
 LATE_COMMITS = 3
+TERMINATIONS_S = (0.0, 0.0, 1.0, 5.0, 20.0)
+"""How long ranks take to end after SIGTERM; then their launcher kills them."""
+
+RESETS = 0.5
+"""How often the peers of a rank that was ended fail, as their connections are reset."""
 
 
 class _RevokedError(Exception):
@@ -46,6 +52,7 @@ class Launchers:
         server: ApiServer,
         machines: Callable[[], Machines],
         rng: Random,
+        terminations: Random,
         *,
         route: Callable[[], Replica | None],
         total_steps: Callable[[str], int],
@@ -58,6 +65,8 @@ class Launchers:
         self._server = server
         self._machines = machines
         self._rng = rng
+        self._terminations = terminations
+        self._living: dict[str, Launcher] = {}
         self._route = route
         self._total_steps = total_steps
         self._workloads = workloads
@@ -104,6 +113,7 @@ class Launchers:
         launcher = Launcher(
             self, pod, training, Recording(self._workloads, member, _variables(pod))
         )
+        self._living[pod["metadata"]["uid"]] = launcher
         try:
             await launcher.run()
         except _RevokedError:
@@ -112,6 +122,21 @@ class Launchers:
                 if self.checkpoints.is_late():
                     await launcher.commit_late()
             launcher.end(EXIT_REVOKED)
+        finally:
+            del self._living[pod["metadata"]["uid"]]
+
+    def sigterm(self, pod: Json) -> bool:
+        """The launcher of a pod gets SIGTERM; False if there is none."""
+        launcher = self._living.get(pod["metadata"]["uid"])
+        if launcher is not None:
+            launcher.ends_s = self.now_s + self._terminations.choice(TERMINATIONS_S)
+        return launcher is not None
+
+    def terminate(self, training: Training, node_rank: int) -> None:
+        """SIGTERM has ended a rank, and others may find their connections to it reset."""
+        training.terminate(now_s=self.now_s)
+        if node_rank in training.started and self._terminations.random() < RESETS:
+            training.reset |= training.started - {node_rank}
 
     async def post(
         self, launcher: Launcher, path: str, message: object, kind: type[Reply]
@@ -191,6 +216,7 @@ class Launcher:
         self._wants_stacks = False
         self._spoken_s = -1.0 * protocol.HEARTBEAT_INTERVAL_S_MAX
         self._interval_s: float = protocol.HEARTBEAT_INTERVAL_S
+        self.ends_s = math.inf
         self.key = training.key
         self.node = pod["spec"]["nodeName"]
         self.bearer = Bearer(
@@ -203,6 +229,10 @@ class Launcher:
             await asyncio.sleep(protocol.REGISTER_INTERVAL_S)
             if not self._launchers.runs(self._pod):
                 return
+            if self.ends_s < math.inf:
+                self._launchers.terminate(self._training, self._member.node_rank)
+                self.end(EXIT_TERMINATED)
+                return
             await self._register()
         self._training.start(
             self._member.node_rank,
@@ -211,7 +241,10 @@ class Launcher:
             read=partial(self._launchers.checkpoints.read, self.key),
         )
         while self._launchers.runs(self._pod):
-            exit_code = self._training.failing.pop(self._member.node_rank, None)
+            exit_code = self._training.take_failure(self._member.node_rank)
+            if exit_code is None and self.ends_s <= self._launchers.now_s:
+                exit_code = EXIT_TERMINATED
+                self._launchers.terminate(self._training, self._member.node_rank)
             if exit_code is not None:
                 await self._beat(failure=protocol.Failure(self._world_info.first_rank, exit_code))
                 self.end(exit_code)

@@ -259,6 +259,7 @@ class ApiLink:
     ) -> AsyncIterator[bytes]:
         """The lines of a watch until its server ends it."""
         news, faults = asyncio.Event(), self._faults
+        self._deliveries.watched(path, cursor.version)
         end_s = self._loop.time() + seconds
         self._news[news] = path
         try:

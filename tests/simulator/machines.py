@@ -1,7 +1,8 @@
-"""The nodes: their kubelets, and the controllers of Kubernetes that look after them.
+"""The nodes and their kubelets.
 
 A kubelet acts some time after it could. A node that is down does nothing, and one that is cut off
-goes on with what runs there, while neither reaches the control plane.
+goes on with what runs there, while neither reaches the control plane. Containers of a pod that is
+deleted or evicted get SIGTERM, and SIGKILL after the pod's grace period.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from railwright_kube import paths
 from simulator.api_server import ApiServer
+from simulator.deletion import DEFAULT_GRACE_S
 from simulator.replicas import EPOCH_S
 from simulator.statuses import StatusError
 from simulator.stored_objects import Change
@@ -23,40 +25,44 @@ Json = Mapping[str, Any]
 
 GPU = "nvidia.com/gpu"
 RENEW_S = 10.0
-GRACE_S = 40.0
-CONTROLLER_S = 5.0
-COLLECTED = 0.4
-"""How often the garbage collector gets to its work when the controllers look."""
+EXIT_TERMINATED, EXIT_KILLED = 143, 137
+REPORTED = 0.7
+"""How often a kubelet reports how containers of a deleted pod ended, before the pod is gone."""
 
 NODES = paths.NODES
 KUBELET_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class Machines:
-    """All nodes. ``on_started`` is called with a pod whose containers run now."""
+    """All nodes. ``on_started`` is called with a pod whose containers run now, and ``on_sigterm``
+    with one whose containers get SIGTERM; it returns whether they handle it."""
 
     def __init__(
         self,
         loop: VirtualLoop,
         server: ApiServer,
         rng: Random,
+        terminations: Random,
         *,
         on_started: Callable[[Json], None],
+        on_sigterm: Callable[[Json], bool],
     ) -> None:
         self._loop = loop
         self._server = server
         self._rng = rng
+        self._terminations = terminations
         self._on_started = on_started
+        self._on_sigterm = on_sigterm
         self._down_since_s: dict[str, float] = {}
         self._lost: set[str] = set()
         self._stalled: set[str] = set()
         self._running: dict[str, str] = {}
+        self._terminating: set[str] = set()
+        self._evicted: set[str] = set()
         self.died_s: dict[str, float] = {}
         self.cut_until_s: dict[str, float] = {}
         self.cut_since_s: float | None = None
-        self.collected = COLLECTED
         server.on_change.append(self._changed)
-        loop.call_later(CONTROLLER_S, self._control)
 
     def add(self, name: str, *, gpus: int) -> None:
         """A node joins."""
@@ -73,7 +79,7 @@ class Machines:
                 "status": {
                     "capacity": amounts,
                     "allocatable": amounts,
-                    "conditions": [_ready("True")],
+                    "conditions": [ready("True")],
                 },
             },
         )
@@ -94,6 +100,20 @@ class Machines:
         self._request(
             "PATCH", f"{NODES}/{name}/status", {"status": {"allocatable": {GPU: str(gpus)}}}
         )
+
+    def cordon(self, name: str, *, unschedulable: bool) -> None:
+        """Nothing new is to run on a node, or something may again."""
+        self._request("PATCH", f"{NODES}/{name}", {"spec": {"unschedulable": unschedulable}})
+
+    def evict(self, pod: Json) -> bool:
+        """The kubelet ends a pod, as its node runs out of memory or disk. It reports that once the
+        containers have ended."""
+        uid = pod["metadata"]["uid"]
+        if not self._acts(pod["spec"]["nodeName"]) or uid not in self._running:
+            return False
+        self._evicted.add(uid)
+        self._terminate(pod)
+        return True
 
     @property
     def names(self) -> list[str]:
@@ -155,6 +175,11 @@ class Machines:
         for name in self.names:
             self._catch_up(name)
 
+    def silent_s(self, name: str) -> float:
+        """How long the kubelet of a node has not reached the control plane."""
+        now_s = self._loop.time()
+        return now_s - min(self._down_since_s.get(name, now_s), self.cut_since_s or now_s)
+
     @property
     def down(self) -> list[str]:
         """The nodes that are down or cut off."""
@@ -167,14 +192,22 @@ class Machines:
 
     def end(self, pod: Json, *, exit_code: int | None) -> None:
         """The containers of a pod have ended; without an exit code, their node lost them."""
-        self._running.pop(pod["metadata"]["uid"], None)
+        uid = pod["metadata"]["uid"]
+        self._running.pop(uid, None)
         held = self._held(pod)
         if held is None or held["status"].get("phase") != "Running":
+            return
+        is_deleted = "deletionTimestamp" in held["metadata"]
+        if is_deleted and exit_code is not None and self._terminations.random() >= REPORTED:
+            self._remove_soon(held)
             return
         status: dict[str, Any] = {"phase": "Succeeded" if exit_code == 0 else "Failed"}
         if exit_code is not None:
             ended = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}
             status["containerStatuses"] = [_container(held, {"terminated": ended})]
+        if uid in self._evicted:
+            status |= {"phase": "Failed", "reason": "Evicted"}
+            status["conditions"] = disrupted(held, "TerminationByKubelet")
         self._patch_status(held, status)
 
     def _changed(self, change: Change) -> None:
@@ -191,8 +224,28 @@ class Machines:
 
     def _kill(self, pod: Json) -> None:
         """The kubelet ends the containers of a pod that is gone."""
+        if self._acts(pod["spec"]["nodeName"]) and pod["metadata"]["uid"] in self._running:
+            self._terminate(pod)
+
+    def _terminate(self, pod: Json) -> None:
+        """The containers get SIGTERM, once, and SIGKILL if they outlive the grace period."""
+        uid = pod["metadata"]["uid"]
+        if uid in self._terminating:
+            return
+        self._terminating.add(uid)
+        if self._on_sigterm(pod):
+            grace_s = pod["metadata"].get("deletionGracePeriodSeconds") or DEFAULT_GRACE_S
+            self._loop.call_later(grace_s, self._sigkill, pod)
+        else:
+            self.end(pod, exit_code=EXIT_TERMINATED)
+
+    def _sigkill(self, pod: Json) -> None:
+        if pod["metadata"]["uid"] not in self._running:
+            return
         if self._acts(pod["spec"]["nodeName"]):
-            self._running.pop(pod["metadata"]["uid"], None)
+            self.end(pod, exit_code=EXIT_KILLED)
+        else:
+            self._loop.call_later(RENEW_S, self._sigkill, pod)
 
     def _kill_all(self, name: str, *, but: Collection[str] = ()) -> None:
         """No container of this node runs any more, but those of some pods."""
@@ -222,7 +275,7 @@ class Machines:
         address = f"10.0.0.{self._rng.randrange(1, 255)}"
         status: dict[str, Any] = {"phase": "Running", "podIP": address}
         status["containerStatuses"] = [_container(held, running)]
-        status["conditions"] = [*held["status"].get("conditions", ()), _ready("True")]
+        status["conditions"] = [*held["status"].get("conditions", ()), ready("True")]
         self._running[held["metadata"]["uid"]] = node
         self._patch_status(held, status)
         held = self._held(pod)
@@ -230,10 +283,17 @@ class Machines:
             self._on_started(held)
 
     def _remove(self, pod: Json) -> None:
+        """The kubelet ends the containers of a pod that is being deleted, then removes it."""
         held = self._held(pod)
-        if held is not None and self._acts(pod["spec"]["nodeName"]):
-            self._running.pop(pod["metadata"]["uid"], None)
-            self._request("DELETE", _path(held), {"gracePeriodSeconds": 0})
+        if held is None or not self._acts(pod["spec"]["nodeName"]):
+            return
+        if held["metadata"]["uid"] in self._running:
+            self._terminate(held)
+        else:
+            self._request("DELETE", path_of(held), {"gracePeriodSeconds": 0})
+
+    def _remove_soon(self, pod: Json) -> None:
+        self._loop.call_later(self._terminations.uniform(0.0, 2.0), self._remove, pod)
 
     def _acts(self, node: str) -> bool:
         """Whether the kubelet does something about pods."""
@@ -255,7 +315,7 @@ class Machines:
     def _held(self, pod: Json) -> Json | None:
         """This very pod as it is now."""
         try:
-            found: Json = self._server.request("GET", _path(pod))
+            found: Json = self._server.request("GET", path_of(pod))
         except StatusError:
             return None
         return found if found["metadata"]["uid"] == pod["metadata"]["uid"] else None
@@ -279,29 +339,8 @@ class Machines:
                 self._request("POST", KUBELET_LEASES, body)
         self._loop.call_later(RENEW_S * self._rng.uniform(0.96, 1.04), self._renew, name)
 
-    def _control(self) -> None:
-        """The controllers of nodes and garbage, again and again."""
-        now_s = self._loop.time()
-        for node in self._server.objects(NODES):
-            name = node["metadata"]["name"]
-            since_s = min(self._down_since_s.get(name, now_s), self.cut_since_s or now_s)
-            self._set_ready(node, is_ready=now_s - since_s < GRACE_S)
-        names = {*self.names}
-        for pod in self._server.objects(paths.PODS):
-            if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in names:
-                self._request("DELETE", _path(pod), {"gracePeriodSeconds": 0})
-        if self._rng.random() < self.collected:
-            self._server.collect_garbage()
-        self._loop.call_later(CONTROLLER_S, self._control)
-
-    def _set_ready(self, node: Json, *, is_ready: bool) -> None:
-        status = "True" if is_ready else "Unknown"
-        if node["status"]["conditions"][0]["status"] != status:
-            path = f"{NODES}/{node['metadata']['name']}/status"
-            self._request("PATCH", path, {"status": {"conditions": [_ready(status)]}})
-
     def _patch_status(self, pod: Json, status: Mapping[str, Any]) -> None:
-        self._request("PATCH", f"{_path(pod)}/status", {"status": status})
+        self._request("PATCH", f"{path_of(pod)}/status", {"status": status})
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         """The answer; None for what is gone or there already."""
@@ -329,10 +368,18 @@ def _container(pod: Json, state: Json) -> Json:
     return {"name": name, "state": state, "ready": "running" in state}
 
 
-def _ready(status: str) -> Json:
+def ready(status: str) -> Json:
+    """The condition Ready."""
     return {"type": "Ready", "status": status}
 
 
-def _path(pod: Json) -> str:
+def disrupted(pod: Json, reason: str) -> list[Json]:
+    """The conditions of a pod that the cluster ends for this reason."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    return [*pod["status"].get("conditions", ()), condition]
+
+
+def path_of(pod: Json) -> str:
+    """Of this pod."""
     metadata = pod["metadata"]
     return paths.pod(metadata["namespace"], metadata["name"])

@@ -123,7 +123,7 @@ class _Run:
             phases,
             Counter(code.value for code in cluster.causes.values()),
             Counter(code.value for key, code in cluster.causes.items() if key in pre_runs),
-            self._disturbances.counts | cluster.checkpoints.counts,
+            self._disturbances.counts | cluster.checkpoints.counts | cluster.control_plane.counts,
             cluster.digest.hexdigest(),
         )
 
@@ -243,12 +243,14 @@ class _Run:
         )
 
     def _fits(self, spec: Mapping[str, Any], *, is_empty: bool = False) -> bool:
-        """Whether the ready nodes could hold all pods of a job, largest first, each on the fullest
-        node that holds it and no other of its role; or, if the cluster ``is_empty``, could then."""
+        """Whether the ready nodes that are not cordoned could hold all pods of a job, largest
+        first, each on the fullest node that holds it and no other of its role; or, if the cluster
+        ``is_empty``, could then."""
         cluster = self._cluster
         free = {}
         for node in cluster.server.objects("/api/v1/nodes"):
-            if node["status"]["conditions"][0]["status"] == "True":
+            is_ready = node["status"]["conditions"][0]["status"] == "True"
+            if is_ready and not node["spec"].get("unschedulable"):
                 free[node["metadata"]["name"]] = int(node["status"]["allocatable"][GPU])
         for pod in cluster.server.objects("/api/v1/pods"):
             name, phase = pod["spec"].get("nodeName"), pod["status"].get("phase")

@@ -20,13 +20,15 @@ from history.invariants import Facts, ViolationError
 from railwright_kube import paths
 from railwright_scheduler.attempt import gang
 from railwright_scheduler.attempt.causes import CauseCode
-from railwright_scheduler.attempt.ledger import AttemptKey
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_testbed.history import REGISTRY, Revision
 from railwright_testbed.history import Change as RecordedChange
 from simulator.api_server import ApiRequest, ApiResponse, ApiServer
 from simulator.checkpoints import Checkpoints
+from simulator.control_plane import ControlPlane
 from simulator.controllers import Controllers
+from simulator.disruptions import Disruptions
 from simulator.double_bookings import DoubleBookings
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
@@ -36,6 +38,7 @@ from simulator.replicas import EPOCH_S, Replica
 from simulator.stored_objects import Change
 from simulator.times import timestamp
 from simulator.tolerance import ToleratedRooms
+from simulator.training import Training
 from simulator.users import Users
 from simulator.virtual_loop import VirtualLoop
 from simulator.workloads import Workloads
@@ -81,6 +84,7 @@ class SimulatedCluster:
             self._holders, version=lambda: self.server.version
         )
         self._bookings = DoubleBookings(lambda: self.server.version)
+        self._disruptions = Disruptions(lambda: self.server.version)
         self.causes: dict[AttemptKey, CauseCode] = {}
         self._began_s: dict[AttemptKey, float] = {}
         self.checks = WorldChecks(
@@ -93,18 +97,23 @@ class SimulatedCluster:
         self.holder: Replica | None = None
         self.workloads = Workloads(Random(f"{seed} workloads"))
         self.users = Users(self.server, Random(f"{seed} users"), self.workloads)
+        machines_rng, terminations = Random(f"{seed} machines"), Random(f"{seed} terminations")
         self.machines = Machines(
             loop,
             self.server,
-            Random(f"{seed} machines"),
+            machines_rng,
+            terminations,
             on_started=lambda pod: self.launchers.start(pod),
+            on_sigterm=lambda pod: self.launchers.sigterm(pod),
         )
+        self.control_plane = ControlPlane(loop, self.server, machines_rng, self.machines)
         self.controllers = Controllers(loop, self.server, Random(f"{seed} controllers"))
         self.launchers = Launchers(
             loop,
             self.server,
             lambda: self.machines,
             Random(f"{seed} launchers"),
+            terminations,
             route=self._route,
             total_steps=self.users.total_steps,
             workloads=self.workloads,
@@ -221,8 +230,10 @@ class SimulatedCluster:
         elif kind == "Pod":
             self._check_binding(change)
             self._bookings.put_pod(change.key, value)
+            self._disruptions.put_pod(found, is_gone=value is None)
         elif kind == "Node":
-            self._bookings.put_node(change.object.object["metadata"]["name"], value)
+            self._bookings.put_node(found["metadata"]["name"], value)
+            self._disruptions.put_node(found["metadata"]["name"], value)
         violations = self.checker.read([Revision(change.version, (RecordedChange(key, value),))])
         for violation in violations:
             raise ViolationError(str(violation))
@@ -245,12 +256,13 @@ class SimulatedCluster:
             self.checks.after_change(value or {})
 
     def _check_bookings(self, value: Mapping[str, Any]) -> None:
-        """I1, of a ledger that is written over the one before."""
+        """I1 and I30, of a ledger that is written over the one before."""
         known_version = self._rooms.known_version
         if known_version is not None:
             before = {entry.key for entry in self.checker.cluster.ledger.entries}
             after = stored.ledger(value).entries
             self._bookings.check_ledger(before, after, known_version=known_version)
+            self._disruptions.check_ledger(before, after, known_version=known_version)
 
     def _check_binding(self, change: Change) -> None:
         """I1, of a binding that lands."""
@@ -281,11 +293,26 @@ class SimulatedCluster:
                 continue
             self.causes[entry.key] = entry.cause.code
             self.checks.check_cause(entry)
+            self._check_failure(entry, training, since_s=began_s)
             hangs = training is not None and training.hung_since_s is not None
             if entry.cause.code is CauseCode.HUNG and not hangs:
                 raise ViolationError(f"I21: {entry.key} ended as hung, and made steps")
             living = [node for node in entry.cause.nodes if self._lived_since(node, began_s)]
             invariants.check_lost(entry, living=living)
+
+    def _check_failure(self, entry: Entry, training: Training | None, *, since_s: float) -> None:
+        """I29, unless a rank failed by itself, or with its node."""
+        if entry.cause is None or entry.cause.code is not CauseCode.RANK_FAILED:
+            return
+        crashed = training is not None and training.crashed
+        if crashed or not all(self._lived_since(node, since_s) for node in entry.nodes):
+            return
+        known_version = self._rooms.known_version
+        if known_version is not None:
+            ended_s = -math.inf if training is None else training.terminated_s
+            self._disruptions.check_failure(
+                entry.key, waited_s=self.loop.time() - ended_s, known_version=known_version
+            )
 
     def _lived_since(self, node: str, since_s: float) -> bool:
         """Whether a leader could find the node alive all the time. A cut that is over explains a

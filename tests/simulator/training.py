@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from railwright import protocol
 
 STEP_S = 2.0
 CHECKPOINT_STEPS = 5
+EXIT_RESET = 1
 AttemptKey = tuple[str, int]
 Read = Callable[[str, Sequence[protocol.Checkpoint]], protocol.Checkpoint | None]
 """The checkpoint that a group loads of those that it may."""
@@ -21,7 +23,8 @@ class Training:
     ``size`` is the number of its pods, ``started`` those past the barrier, ``ended`` those whose
     ranks have ended with 0; ``masters`` are the node ranks that commit, by group. ``committed`` is
     the newest checkpoint of each group, ``resumed`` what it read, ``recorded`` are the ranks whose
-    recordings were sent.
+    recordings were sent. ``crashed``: a rank failed by itself. ``reset`` are the ranks that fail
+    because another one was ended, and ``terminated_s`` is when SIGTERM first ended one.
     """
 
     key: AttemptKey
@@ -38,6 +41,9 @@ class Training:
     saving_until_s: float = 0.0
     failing: dict[int, int] = field(default_factory=dict)
     recorded: set[int] = field(default_factory=set)
+    crashed: bool = False
+    terminated_s: float = -math.inf
+    reset: set[int] = field(default_factory=set)
 
     def start(self, node_rank: int, world: protocol.WorldInfo, *, now_s: float, read: Read) -> None:
         """A rank passes the barrier, and reads a checkpoint of its group."""
@@ -51,6 +57,16 @@ class Training:
         if source is not None:
             self.resumed[world.group] = source
             self.step = max(self.step, source.step)
+
+    def take_failure(self, node_rank: int) -> int | None:
+        """The exit code of a rank that fails now."""
+        exit_code = self.failing.pop(node_rank, None)
+        self.crashed |= exit_code is not None
+        return exit_code or (EXIT_RESET if node_rank in self.reset else None)
+
+    def terminate(self, *, now_s: float) -> None:
+        """SIGTERM has ended a rank."""
+        self.terminated_s = now_s if self.terminated_s == -math.inf else self.terminated_s
 
     @property
     def steps_made(self) -> int:

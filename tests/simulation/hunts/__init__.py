@@ -8,6 +8,7 @@ from simulation.hunts import (
     deadlines,
     gangs,
     hangs,
+    kubernetes,
     operator,
     orphans,
     pending,
@@ -24,4 +25,5 @@ HUNTS = (
     *orphans.HUNTS,
     *pending.HUNTS,
     *capacity.HUNTS,
+    *kubernetes.HUNTS,
 )
