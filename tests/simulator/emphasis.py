@@ -321,7 +321,6 @@ EVICTIONS = Emphasis(
     busy_s=420.0,
     steps=(40, 150, 300),
     nodes=(4, 5, 6),
-    only_live=True,
 )
 ALL = Emphasis(
     "all",
