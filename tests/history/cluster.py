@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from history.invariants import Facts
-from history.job_budgets import Terms
+from history.job_budgets import PolicyRange
 from history.rooms import Rooms
 from history.stored import Job
 from railwright_scheduler.attempt.causes import Cause
@@ -39,7 +39,7 @@ class Cluster:
         self.aborted_s: dict[AttemptKey, int] = {}
         self.partial_s: dict[AttemptKey, int] = {}
         self.attempts_at: dict[str, set[AttemptKey]] = {}
-        self._terms: dict[str, Terms] = {}
+        self._policies: dict[str, PolicyRange] = {}
         self._revoked: dict[str, dict[AttemptKey, Cause]] = {}
         self._keys_of_job: dict[str, dict[str, None]] = {}
         self._keys_on_node: dict[str, dict[str, None]] = {}
@@ -85,8 +85,8 @@ class Cluster:
             self._uid_of[key] = job.uid
             self.jobs[job.uid] = job
             # Whoever changes the policy afterwards does not make what was counted wrong.
-            held = self._terms.get(job.uid, Terms(job.policy, job.policy, job.deadline_s))
-            self._terms[job.uid] = held.changed(job.policy, job.deadline_s)
+            held = self._policies.get(job.uid, PolicyRange(job.policy, job.policy, job.deadline_s))
+            self._policies[job.uid] = held.changed(job.policy, job.deadline_s)
 
     def put_ledger(self, ledger: Ledger) -> None:
         """The ledger as it is written now."""
@@ -117,7 +117,7 @@ class Cluster:
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
             records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},
-            terms={uid: self._terms[uid] for uid in uids if uid in self.jobs},
+            policies={uid: self._policies[uid] for uid in uids if uid in self.jobs},
             whole=self.whole,
             revoked={k: cause for uid in uids for k, cause in self._revoked.get(uid, {}).items()},
             pre_runs=self.pre_runs,

@@ -62,8 +62,8 @@ class ViolationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One revision. ``pods`` are ours; ``terms`` say how often a job may fail, and for how long it
-    may be active.
+    """One revision. ``pods`` are ours; ``policies`` say how often a job may fail, and for how
+    long it may be active.
 
     ``allocatable`` is what each node has for our pods. It may shrink (a node shrinks, a foreign pod
     is bound); amounts that were reserved before count as present until they are released. ``down``
@@ -75,7 +75,7 @@ class Facts:
     pods: Collection[PodFact]
     ledger: Ledger
     records: Mapping[str, JobRecord]
-    terms: Mapping[str, job_budgets.Terms]
+    policies: Mapping[str, job_budgets.PolicyRange]
     whole: Collection[AttemptKey]
     revoked: Mapping[AttemptKey, Cause]
     pre_runs: Collection[AttemptKey] = ()
@@ -319,5 +319,5 @@ def _budgets(facts: Facts) -> Iterator[str]:
     for uid, record in facts.records.items():
         its = (key for key in sorted(facts.revoked) if key[0] == uid)
         causes = [facts.revoked[key] for key in its if key not in facts.pre_runs]
-        yield from job_budgets.violations(uid, record, facts.terms[uid], causes)
-        yield from job_budgets.deadline_violations(uid, record, facts.terms[uid])
+        yield from job_budgets.violations(uid, record, facts.policies[uid], causes)
+        yield from job_budgets.deadline_violations(uid, record, facts.policies[uid])

@@ -32,7 +32,7 @@ REMAPPED = "Remapped"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PolicyRange:
     """What a job was promised while it existed: users may change its policy and its deadline.
 
     With the policy ``latest`` it fails no earlier than with any that it had, with ``earliest`` no
@@ -43,20 +43,22 @@ class Terms:
     earliest: FailurePolicy
     deadline_s: int | None
 
-    def changed(self, policy: FailurePolicy, deadline_s: int | None) -> Terms:
-        """The terms with those of one more version of its spec."""
-        limits = self.latest.backoff_limit, self.earliest.backoff_limit, policy.backoff_limit
+    def changed(self, policy: FailurePolicy, deadline_s: int | None) -> PolicyRange:
+        """The range with one more version of its spec."""
+        backoffs = self.latest.backoff_limit, self.earliest.backoff_limit, policy.backoff_limit
         windows = self.latest.window_s, self.earliest.window_s, policy.window_s
         deadlines = [each for each in (self.deadline_s, deadline_s) if each is not None]
         return replace(
             self,
-            latest=FailurePolicy(max(limits), min(windows)),
-            earliest=FailurePolicy(min(limits), max(windows)),
+            latest=FailurePolicy(max(backoffs), min(windows)),
+            earliest=FailurePolicy(min(backoffs), max(windows)),
             deadline_s=min(deadlines, default=None),
         )
 
 
-def violations(uid: str, record: JobRecord, terms: Terms, causes: Sequence[Cause]) -> Iterator[str]:
+def violations(
+    uid: str, record: JobRecord, allowed: PolicyRange, causes: Sequence[Cause]
+) -> Iterator[str]:
     """The violations of one job whose attempts were revoked for these causes, oldest first;
     pre-runs are none of them."""
     counted = sum(cause.code in SPENDING for cause in causes) + _further_hangs(causes)
@@ -65,11 +67,11 @@ def violations(uid: str, record: JobRecord, terms: Terms, causes: Sequence[Cause
     if record.restarts > len(causes):
         yield f"I7: {uid} has {record.restarts} restarts, {len(causes)} attempts were revoked"
     if record.phase is Phase.FAILED:
-        yield from _failed(uid, record, terms, causes)
+        yield from _failed(uid, record, allowed, causes)
     else:
-        counts = _counts(causes, terms.latest)
-        if max(counts, default=0) > terms.latest.backoff_limit + 1:
-            yield f"I24: {uid} lives, and failed {counts} times under {terms.latest}"
+        counts = _counts(causes, allowed.latest)
+        if max(counts, default=0) > allowed.latest.backoff_limit + 1:
+            yield f"I24: {uid} lives, and failed {counts} times under {allowed.latest}"
 
 
 def move_violations(uid: str, causes: Iterable[Cause], *, news: int) -> Iterator[str]:
@@ -79,9 +81,9 @@ def move_violations(uid: str, causes: Iterable[Cause], *, news: int) -> Iterator
         yield f"I18: {uid} was moved {moves} times, and {news} times there was news"
 
 
-def deadline_violations(uid: str, record: JobRecord, terms: Terms) -> Iterator[str]:
+def deadline_violations(uid: str, record: JobRecord, allowed: PolicyRange) -> Iterator[str]:
     """The violations of I25 that one revision of a job's record shows, by the clocks of leaders."""
-    started_s, last, deadline_s = record.started_s, record.last_termination, terms.deadline_s
+    started_s, last, deadline_s = record.started_s, record.last_termination, allowed.deadline_s
     if record.phase is Phase.SUSPENDED and started_s is not None:
         yield f"I25: {uid} is suspended, and started at {started_s}"
     if last is None or last.code != DEADLINE or record.phase is not Phase.FAILED:
@@ -90,7 +92,9 @@ def deadline_violations(uid: str, record: JobRecord, terms: Terms) -> Iterator[s
         yield f"I25: {uid} failed after {last}, started at {started_s}, deadline {deadline_s}"
 
 
-def _failed(uid: str, record: JobRecord, terms: Terms, causes: Sequence[Cause]) -> Iterator[str]:
+def _failed(
+    uid: str, record: JobRecord, allowed: PolicyRange, causes: Sequence[Cause]
+) -> Iterator[str]:
     """I24, of a job that is Failed: what its last attempt ended with ends a job, or spends its
     budget and is one too many."""
     last, further = record.last_termination, _further_hangs(causes)
@@ -103,10 +107,11 @@ def _failed(uid: str, record: JobRecord, terms: Terms, causes: Sequence[Cause]) 
         yield f"I24: {uid} is Failed after {last}, its last attempt ended with {causes[-1:]}"
         return
     # Which hangs count depends on checkpoints, and with it which failures are in one window.
-    counts = _counts(causes, terms.earliest)
+    counts = _counts(causes, allowed.earliest)
     used = len(counts) + further if further else max(counts[-1:], default=0)
-    if used <= terms.earliest.backoff_limit or (last.code == HUNG and not further):
-        yield f"I24: {uid} is Failed after {last}, and failed {counts} times under {terms.earliest}"
+    if used <= allowed.earliest.backoff_limit or (last.code == HUNG and not further):
+        policy = allowed.earliest
+        yield f"I24: {uid} is Failed after {last}, and failed {counts} times under {policy}"
 
 
 def _further_hangs(causes: Sequence[Cause]) -> int:

@@ -61,7 +61,7 @@ def test_a_cause_is_cut_only_once_the_record_has_it(ended: int, breaks: bool) ->
     lost = entry(cause=replace(LOST, message="m"))
     ledger = Ledger(1, "i", "h", (lost,))
     record = replace(RUNNING, ended=ended)
-    facts = Facts({}, (), ledger, records={"a": record}, terms={}, whole=(), revoked={})
+    facts = Facts({}, (), ledger, records={"a": record}, policies={}, whole=(), revoked={})
     expected = pytest.raises(ViolationError, match="loses its cause") if breaks else nullcontext()
     cut = ledger.with_entries([lost.brief])
     invariants.check_ledger(ledger, cut)

@@ -6,38 +6,6 @@ from simulation.planted import of_scheduler
 
 HUNTS = (
     of_scheduler(
-        "a lost node spends the budget",
-        "attempt/causes.py",
-        "COUNTED = frozenset({CauseCode.OUT_OF_MEMORY,",
-        "COUNTED = frozenset({CauseCode.NODE_LOST, CauseCode.OUT_OF_MEMORY,",
-        "crashes",
-        1012,
-    ),
-    of_scheduler(
-        "a lost node ends the job",
-        "attempt/causes.py",
-        "FINAL_CAUSES = frozenset({",
-        "FINAL_CAUSES = frozenset({CauseCode.NODE_LOST, ",
-        "crashes",
-        1012,
-    ),
-    of_scheduler(
-        "a lost node is not named",
-        "attempt/assessment.py",
-        "        nodes=nodes,\n",
-        "",
-        "crashes",
-        1012,
-    ),
-    of_scheduler(
-        "a job succeeds when one pod has ended",
-        "attempt/assessment.py",
-        "if all(map(_is_well, ranks)):",
-        "if any(map(_is_well, ranks)):",
-        "crashes",
-        1004,
-    ),
-    of_scheduler(
         "an attempt begins beside a live one",
         "pending.py",
         "seen.suspend or seen.record.live or seen.record",
