@@ -13,14 +13,6 @@ HUNTS = (
         "evictions",
         1000,
     ),
-    of_scheduler(
-        "a deleted pod's exit is a crash",
-        "attempt/assessment.py",
-        'return rank.deleting or rank.evicted != ""',
-        'return rank.evicted != ""',
-        "evictions",
-        1000,
-    ),
     Hunt(
         Mutant(
             "an evicted pod's exit is a crash",
