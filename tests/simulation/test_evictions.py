@@ -36,14 +36,21 @@ async def _phases_of_an_eviction(loop: VirtualLoop) -> list[str]:
     cluster.machines.add("n0", gpus=8)
     ForeignPods(cluster, Random(0)).create()
     cluster.machines.add("n1", gpus=8)
-    await asyncio.sleep(10)
+    await _reach(loop, deadline_s=10)
     cluster.machines.fail("n0", is_cut=True)
-    for seconds in (320, 80, 20):
-        await asyncio.sleep(seconds)
-        found.append(_state(cluster))
-        if seconds == 80:
-            cluster.machines.restore("n0")
+    await _reach(loop, deadline_s=330)
+    found.append(_state(cluster))
+    await _reach(loop, deadline_s=410)
+    found.append(_state(cluster))
+    cluster.machines.restore("n0")
+    await _reach(loop, deadline_s=430)
+    found.append(_state(cluster))
     return found
+
+
+async def _reach(loop: VirtualLoop, *, deadline_s: float) -> None:
+    while loop.time() < deadline_s:
+        await asyncio.sleep(1)
 
 
 def _state(cluster: SimulatedCluster) -> str:

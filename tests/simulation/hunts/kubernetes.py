@@ -11,7 +11,7 @@ HUNTS = (
         "crash.age_s <= REMOVAL_S",
         "crash.age_s < 0",
         "evictions",
-        1000,
+        1003,
     ),
     Hunt(
         Mutant(
@@ -22,7 +22,7 @@ HUNTS = (
             TEST,
         ),
         "evictions",
-        1000,
+        1001,
     ),
     Hunt(
         Mutant(
