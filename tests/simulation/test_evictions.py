@@ -36,21 +36,22 @@ async def _phases_of_an_eviction(loop: VirtualLoop) -> list[str]:
     cluster.machines.add("n0", gpus=8)
     ForeignPods(cluster, Random(0)).create()
     cluster.machines.add("n1", gpus=8)
-    await _reach(loop, deadline_s=10)
+    await _reach(loop, 10)
     cluster.machines.fail("n0", is_cut=True)
-    await _reach(loop, deadline_s=330)
+    await _reach(loop, 330)
     found.append(_state(cluster))
-    await _reach(loop, deadline_s=410)
+    await _reach(loop, 410)
     found.append(_state(cluster))
     cluster.machines.restore("n0")
-    await _reach(loop, deadline_s=430)
+    await _reach(loop, 430)
     found.append(_state(cluster))
     return found
 
 
-async def _reach(loop: VirtualLoop, *, deadline_s: float) -> None:
-    while loop.time() < deadline_s:
-        await asyncio.sleep(1)
+async def _reach(loop: VirtualLoop, at_s: float) -> None:
+    reached: asyncio.Future[None] = loop.create_future()
+    loop.call_at(at_s, reached.set_result, None)
+    await reached
 
 
 def _state(cluster: SimulatedCluster) -> str:
