@@ -11,15 +11,7 @@ HUNTS = (
         "crash.age_s <= REMOVAL_S",
         "crash.age_s < 0",
         "evictions",
-        1000,
-    ),
-    of_scheduler(
-        "a deleted pod's exit is a crash",
-        "attempt/assessment.py",
-        'return rank.deleting or rank.evicted != ""',
-        'return rank.evicted != ""',
-        "evictions",
-        1000,
+        1003,
     ),
     Hunt(
         Mutant(
@@ -30,7 +22,7 @@ HUNTS = (
             TEST,
         ),
         "evictions",
-        1000,
+        1001,
     ),
     Hunt(
         Mutant(
