@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from history.invariants import ViolationError
 from railwright_operator.write.ledger import DeposedError
 
 
@@ -51,8 +52,7 @@ class _Errors(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         is_booking = self._books_twice and hasattr(record, "held")
         if not is_booking and not self._is_expected(record, error):
-            found = getattr(record, "finding", "")
-            self._broken(LoggedError(f"{record.getMessage()}: {error!r} {found}"))
+            self._broken(_error_of(record, error))
 
     def _is_expected(self, record: logging.LogRecord, error: BaseException | None) -> bool:
         """Whether a fault of the simulated cluster is the cause: another replica leads, or the live
@@ -67,3 +67,10 @@ def _is_deposed(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_deposed, error.exceptions))
     return isinstance(error, DeposedError)
+
+
+def _error_of(record: logging.LogRecord, error: BaseException | None) -> Exception:
+    finding = getattr(record, "finding", None)
+    if finding is not None:
+        return ViolationError(f"the operator finds after all faults: {finding}")
+    return LoggedError(f"{record.getMessage()}: {error!r}")

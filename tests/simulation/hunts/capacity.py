@@ -11,7 +11,7 @@ HUNTS = (
         "others = add_amounts({}, foreign)",
         "others: dict[str, int] = {}",
         "all",
-        1011,
+        1009,
     ),
     of_scheduler(
         "a pod that asks for more is bound",
@@ -19,7 +19,7 @@ HUNTS = (
         "more = _excess(pod.amounts, planned)",
         'more = ""',
         "all",
-        1001,
+        1004,
     ),
     of_scheduler(
         "commits reserve nothing",
@@ -27,7 +27,7 @@ HUNTS = (
         "return [number for number in range(len(entry.nodes)) if number not in running]",
         "return []",
         "all",
-        1016,
+        1009,
     ),
     of_scheduler(
         "assumed capacity is not counted",
@@ -35,7 +35,7 @@ HUNTS = (
         "_with_assumed(node, assumed.get(node.name, {}), lost.get(node.name))",
         "_with_assumed(node, {}, lost.get(node.name))",
         "all",
-        1016,
+        1009,
     ),
     of_scheduler(
         "nodes look empty",

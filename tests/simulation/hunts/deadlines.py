@@ -11,7 +11,7 @@ HUNTS = (
         "self._exceeds_deadline(seen) if pending.is_idle(seen) else None",
         "None",
         "deadlines",
-        1026,
+        1123,
     ),
     of_scheduler(
         "no deadline is seen",
@@ -19,7 +19,7 @@ HUNTS = (
         "if started_s is None or deadline_s is None or now_s - started_s < deadline_s:",
         "if True:",
         "deadlines",
-        1001,
+        1003,
     ),
     of_scheduler(
         "a deadline is a second shorter",

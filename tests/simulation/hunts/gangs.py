@@ -26,7 +26,7 @@ HUNTS = (
         "all(pod.node for pod in seen.pods)",
         "any(pod.node for pod in seen.pods)",
         "all",
-        1004,
+        1000,
     ),
     of_scheduler(
         "a commit ends before it is recorded",
@@ -34,7 +34,7 @@ HUNTS = (
         "settled = seen.recorded_attempt >= entry.attempt",
         "settled = True",
         "all",
-        1054,
+        1009,
     ),
     of_scheduler(
         "an abort ends before it is recorded",
@@ -42,7 +42,7 @@ HUNTS = (
         "recorded = seen.recorded_end >= entry.attempt",
         "recorded = True",
         "all",
-        1003,
+        1000,
     ),
     of_scheduler(
         "the Placement is skipped",
@@ -58,7 +58,7 @@ HUNTS = (
         "        return Step(entry.aborted(replace(cause, time_s=seen.now_s)))\n",
         DELETES_FIRST,
         "all",
-        1001,
+        1000,
     ),
     of_scheduler(
         "an abort is not written",
@@ -66,7 +66,7 @@ HUNTS = (
         "return Step(entry.aborted(replace(cause, time_s=seen.now_s)))",
         "return Step(None)",
         "all",
-        1005,
+        1000,
     ),
     of_scheduler(
         "an abort ends while pods are going",
@@ -74,7 +74,7 @@ HUNTS = (
         "live = [pod for pod in seen.pods if not pod.terminal]",
         "live = [pod for pod in seen.pods if not pod.terminal and not pod.deleting]",
         "all",
-        1002,
+        1000,
     ),
     of_scheduler(
         "pods are deleted again and again",
@@ -82,7 +82,7 @@ HUNTS = (
         "for pod in live if not pod.deleting))",
         "for pod in live))",
         "all",
-        1026,
+        1009,
     ),
     of_scheduler(
         "pods are bound before all are made",
@@ -106,6 +106,6 @@ HUNTS = (
         "for key in sorted(self._state.attempts):",
         "for key in ():",
         "replacements",
-        1017,
+        1036,
     ),
 )

@@ -21,7 +21,7 @@ HUNTS = (
         "Activity.CHECKPOINTING: CHECKPOINTING_S,",
         "Activity.CHECKPOINTING: STILL_S,",
         "hangs",
-        1001,
+        1007,
     ),
     of_scheduler(
         "no failure leaves the window",
@@ -29,7 +29,7 @@ HUNTS = (
         WINDOW,
         "return times_s",
         "crashes",
-        1051,
+        1016,
     ),
     of_scheduler(
         "each failure leaves the window at once",

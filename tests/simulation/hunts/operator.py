@@ -48,7 +48,7 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1001,
+        1000,
     ),
     Hunt(
         Mutant(
@@ -59,7 +59,7 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1010,
+        1009,
     ),
     Hunt(
         Mutant(
@@ -70,7 +70,7 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1009,
+        1045,
     ),
     Hunt(
         Mutant(
@@ -92,7 +92,7 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1004,
+        1000,
     ),
     Hunt(
         Mutant(
@@ -108,7 +108,7 @@ HUNTS = (
     Hunt(
         Mutant("a list drops no record", "reflector.py", DROPS_MISSING, "", TEST, package=KUBE),
         "all",
-        1002,
+        1009,
     ),
     Hunt(
         Mutant(
@@ -119,8 +119,8 @@ HUNTS = (
             TEST,
             package=KUBE,
         ),
-        "all",
-        1008,
+        "replacements",
+        1000,
     ),
     Hunt(
         Mutant(
@@ -130,8 +130,8 @@ HUNTS = (
             "",
             TEST,
         ),
-        "all",
-        1016,
+        "checkpoints",
+        1000,
     ),
     Hunt(
         Mutant(
@@ -141,8 +141,8 @@ HUNTS = (
             "steps=None,",
             TEST,
         ),
-        "all",
-        1012,
+        "hangs",
+        1003,
     ),
     Hunt(
         Mutant(
@@ -153,7 +153,7 @@ HUNTS = (
             TEST,
         ),
         "leaders",
-        1034,
+        1110,
     ),
     Hunt(
         Mutant(
@@ -175,6 +175,6 @@ HUNTS = (
             TEST,
         ),
         "all",
-        1000,
+        1003,
     ),
 )

@@ -11,6 +11,6 @@ HUNTS = (
         "double_booking.find(state.nodes, state.attempts)",
         "()",
         "orphans",
-        1004,
+        1001,
     ),
 )

@@ -28,7 +28,7 @@ HUNTS = (
         NOT_REQUESTED,
         GOES_ON,
         "pre-runs",
-        1001,
+        1000,
     ),
     of_scheduler(
         "a pre-run spends budget",
@@ -45,7 +45,7 @@ HUNTS = (
         "cause.code not in PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX",
         "cause.code not in PRE_RUN_RETRIED",
         "pre-runs",
-        1007,
+        1008,
     ),
     of_scheduler(
         "checkpoints of pre-runs are recorded",
