@@ -219,7 +219,7 @@ def test_cut_shows_in_leases_before_any_launcher_reports() -> None:
     assert isinstance(assess(*late, cut=True, started=False), Ongoing)
 
 
-def test_leases_of_the_dead_alone_are_no_cut_while_a_launcher_reports() -> None:
+def test_leases_of_the_dead_alone_are_no_cut() -> None:
     """On nodes of the control plane no other lease is read for comparison."""
     ranks = [rank(0, node="n0", **MISSING), rank(0, node="n1"), rank(0, node="n2")]
     assert not breaker.assess(CLOSED, ranks, renewing=(), none_renews=True, passed_s=1.0).is_open
