@@ -135,4 +135,12 @@ SCHEDULER_MUTANTS = (
         "tests/unit/test_plan.py::test_capacity_is_assumed_for_every_unbound_rank_of_a_commit",
         package=SCHEDULER,
     ),
+    Mutant(
+        "a start in the future stays",
+        "attempt/record.py",
+        "is_later = record.started_s is not None and record.started_s > now_s",
+        "is_later = False",
+        "tests/unit/test_deadlines.py::test_start_by_a_clock_ahead_counts_from_now",
+        package=SCHEDULER,
+    ),
 )

@@ -24,6 +24,9 @@ from simulator.machines import GPU, gpus_of
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.virtual_loop import VirtualLoop
 
+FAULTS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a fault of the simulation raises: the seed must not be lost."""
+
 ROUND_S = 5.0
 ROUNDS_MAX = 600
 STILL_ROUNDS = 3
@@ -106,7 +109,7 @@ class _Run:
         try:
             await self._disturb(self._disturbances.emphasis.busy_s)
             await self._settle()
-        except Exception as broken:
+        except (ViolationError, AssertionError, *FAULTS) as broken:
             trace = "\n".join(self._trace or cluster.trace)
             raise RunError(
                 f"{self._name}: {broken!r}\n{trace}",

@@ -30,14 +30,6 @@ HUNTS = (
         1001,
     ),
     of_scheduler(
-        "a start in the future stays",
-        "attempt/record.py",
-        "is_later = record.started_s is not None and record.started_s > now_s",
-        "is_later = False",
-        "deadlines",
-        1026,
-    ),
-    of_scheduler(
         "a suspended job's time goes on",
         "attempt/record.py",
         "phase=move(record.phase, Phase.SUSPENDED), started_s=None)",
