@@ -312,6 +312,17 @@ async def test_leases_of_a_longer_duration_have_longer(checked_site: CheckedSite
     assert checked_site.lease_checker.none_renews
 
 
+async def test_slow_kubelet_does_not_keep_a_dead_node(checked_site: CheckedSite) -> None:
+    """One of the leases that are read for comparison is always renewed late."""
+    await checked_site.check()
+    await checked_site.watch(for_s=SETTLE_S)
+    checked_site.mark_suspected(unreported=("n0",), others=(WELL, "slow"))
+    for second in range(0, 60, 2):
+        checked_site.leases.renewed["slow"] = f"2026-01-01T00:00:{second // 20 * 20:02}Z"
+        await checked_site.check(after_s=2)
+    assert checked_site.lease_checker.stale("n0")
+
+
 async def test_an_old_reading_is_no_cut(checked_site: CheckedSite) -> None:
     """The process was paused: whether kubelets renewed meanwhile is not known."""
     checked_site.leases.well = False

@@ -208,9 +208,11 @@ class NodeLeaseChecker:
         after = _sighted(before, lease, asked_s=asked_s, answered_s=answered_s)
         renews = before is not None and before.renewed != after.renewed
         if before is not None and renews and after.renewed:
-            self._renewal_s = answered_s
-            if _passed_s(before.renewed, after.renewed) > after.limit_s:
+            # One kubelet may be slow: others renewed meanwhile.
+            is_first = answered_s - self._renewal_s > after.limit_s
+            if is_first and _passed_s(before.renewed, after.renewed) > after.limit_s:
                 self._away_s = answered_s
+            self._renewal_s = answered_s
             self._alive_until_s[node] = answered_s + after.limit_s
         if renews and node in self._unreported:
             self._pass_on(node)
