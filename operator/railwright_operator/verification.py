@@ -91,7 +91,7 @@ class Verification:
             for pod in pods
             if (job := jobs_by_uid[pod.job_uid]) is None or pod.attempt <= job.record.attempt
         }
-        return live_invariants.findings(pods, self._ledger(), whole=whole)
+        return live_invariants.gang_findings(pods, self._ledger(), whole=whole)
 
 
 def _fact(pod: PodRecord) -> PodFact:

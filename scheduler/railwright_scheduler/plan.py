@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from railwright_scheduler import assume, double_booking, migration, pending, pre_run
+from railwright_scheduler import assume, live_invariants, migration, pending, pre_run
 from railwright_scheduler.attempt import assessment, gang, record
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Succeeded
@@ -33,8 +33,8 @@ from railwright_scheduler.cluster_state import (
     sending_jobs,
 )
 from railwright_scheduler.commit_plan import CommitPlan, entry_of
-from railwright_scheduler.double_booking import DoubleBooking
 from railwright_scheduler.isolation import Fault, Isolation, Stage
+from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.migration import Migrations
 from railwright_scheduler.model.decisions import Admit, Decisions
 from railwright_scheduler.model.reasons import HELD_REASONS, BindingBacklog, InternalError, Reason
@@ -90,7 +90,9 @@ def plan(state: ClusterState, isolation: Isolation | None = None) -> Plan:
     plan, in any order of its parts. Total: a job whose handling raises is a fault of
     ``isolation``."""
     isolation = Isolation() if isolation is None else isolation
-    return _Cycle(state, isolation, double_booking.find(state.nodes, state.attempts)).plan()
+    return _Cycle(
+        state, isolation, live_invariants.double_bookings(state.nodes, state.attempts)
+    ).plan()
 
 
 class _Cycle:

@@ -44,12 +44,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from history import job_budgets
-from railwright_scheduler import double_booking
+from railwright_scheduler import live_invariants
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
-from railwright_scheduler.live_invariants import PodFact, findings
+from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
 
 REQUESTS_A_POD = 3
@@ -90,7 +90,7 @@ def check(facts: Facts) -> None:
 
 
 def _live(facts: Facts) -> Iterator[str]:
-    return findings(facts.pods, facts.ledger, whole=facts.whole)
+    return live_invariants.gang_findings(facts.pods, facts.ledger, whole=facts.whole)
 
 
 def check_rest(facts: Facts) -> None:
@@ -268,7 +268,7 @@ def _no_double_booking(facts: Facts) -> Iterator[str]:
     for node in sorted(used):
         has = facts.allocatable.get(node)
         if has is not None:
-            for resource, held, available in double_booking.excess(has, used[node]):
+            for resource, held, available in live_invariants.excess(has, used[node]):
                 yield f"I1: {node} has {available} {resource}, given away are {held}"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.double_booking import DoubleBooking
+from railwright_scheduler.live_invariants import DoubleBooking
 from simulator.machines import GPU
 from simulator.run import run
 

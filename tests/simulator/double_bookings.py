@@ -2,7 +2,7 @@
 
 Nothing on the API server's side prevents such a node: somebody binds a pod with the labels of a
 job there. The scheduler must place nothing more on it, for as long as that lasts. Written apart
-from ``railwright_scheduler.double_booking``, over what is stored.
+from ``railwright_scheduler.live_invariants``, over what is stored.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from railwright_operator.report import status
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
-from railwright_scheduler import double_booking
+from railwright_scheduler import live_invariants
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
-from railwright_scheduler.double_booking import DoubleBooking
+from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.model.shortages import Exclusion, ExclusionCause, NotEnoughNodes
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
@@ -48,7 +48,9 @@ def holders(name: str, held: Held) -> dict[AttemptKey, ObservedAttempt]:
 
 
 def find(name: str, held: Held, *, foreign: int = 0) -> tuple[DoubleBooking, ...]:
-    return double_booking.find([holding(name, held, foreign=foreign)], holders(name, held))
+    return live_invariants.double_bookings(
+        [holding(name, held, foreign=foreign)], holders(name, held)
+    )
 
 
 @given(st.dictionaries(st.sampled_from([A, B, ("c", 2)]), st.integers(0, 8)), st.integers(0, 16))
@@ -129,12 +131,12 @@ def test_double_booking_is_found_and_ends_with_the_pod() -> None:
     first, second = pod("p0", "a", 8), pod("p1", "b", 8)
     index.change(None, first)
     index.change(None, pod("p2", None, 8))
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, second)
-    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available, found.attempts) == (16, 8, (A, B))
     index.change(second, replace(second, phase="Succeeded"))
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
 
 
 def test_node_that_shrinks_is_no_double_booking() -> None:
@@ -146,9 +148,9 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     index.change(None, pod("p1", "b", 4))
     machines.build_nodes(Fabric(), {})
     records["u0"] = machine(6)
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -157,9 +159,9 @@ def test_failed_device_is_no_double_booking_to_a_new_leader() -> None:
     machines = Machines({"u0": machine(6)}, index)
     index.change(None, pod("p0", "a", 4))
     index.change(None, pod("p1", "b", 4))
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, pod("p2", "c", 1))
-    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 
@@ -171,10 +173,10 @@ def test_shrunk_node_is_no_double_booking_to_a_new_leader(resource: str) -> None
     machines = Machines({"u0": shrunk}, index)
     for uid, job_uid in (("p0", "a"), ("p1", "b"), ("p2", None)):
         index.change(None, replace(pod(uid, job_uid, 0), requests={resource: 4}))
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
-    assert not double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     index.change(None, replace(pod("p3", "c", 0), requests={resource: 1}))
-    (found,) = double_booking.find(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
     assert (found.held, found.available) == (9, 8)
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from railwright_scheduler.double_booking import INVARIANT, DoubleBooking
+from railwright_scheduler.live_invariants import DOUBLE_BOOKING, DoubleBooking
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ class DoubleBookings:
             for job_uid, _ in booking.attempts:
                 self._messages.setdefault(job_uid, booking.message)
             if key not in before:
-                extra = {"invariant": INVARIANT, **asdict(booking)}
+                extra = {"invariant": DOUBLE_BOOKING, **asdict(booking)}
                 logger.error("invariant violated", extra=extra)
         for node, resource in before.keys() - self._bookings.keys():
-            extra = {"invariant": INVARIANT, "node": node, "resource": resource}
+            extra = {"invariant": DOUBLE_BOOKING, "node": node, "resource": resource}
             logger.info("invariant restored", extra=extra)
 
     def message(self, job_uid: str) -> str:
