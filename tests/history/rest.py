@@ -10,17 +10,19 @@ from history import invariants
 from history.checker import HistoryChecker
 from history.cluster import Cluster
 from history.stored import Job
-from railwright_scheduler.attempt.ledger import EntryState
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 
 STANDING = FINAL | {Phase.QUEUED, Phase.SUSPENDED}
 
 
-def check_rest(checker: HistoryChecker, *, down: Collection[str] = ()) -> None:
+def check_rest(
+    checker: HistoryChecker, *, down: Collection[str] = (), stuck: Collection[AttemptKey] = ()
+) -> None:
     """I5, I12 and I13, of the last revision. Pods on nodes that are ``down`` cannot go,
-    and their aborts stay."""
+    and their aborts stay; so do those of attempts that are ``stuck`` by pods of somebody else."""
     for finding in (
-        *_in_flight(checker.cluster, down),
+        *_in_flight(checker.cluster, down, stuck),
         *_orphans(checker.cluster),
         *_going(checker.cluster, down),
     ):
@@ -33,10 +35,12 @@ def check_rest(checker: HistoryChecker, *, down: Collection[str] = ()) -> None:
         checker.run_check(functools.partial(invariants.check_rest, facts))
 
 
-def _in_flight(cluster: Cluster, down: Collection[str]) -> Iterator[str]:
-    stuck = {pod.key for pod in cluster.pods.values() if pod.node in down}
+def _in_flight(
+    cluster: Cluster, down: Collection[str], stuck: Collection[AttemptKey]
+) -> Iterator[str]:
+    stay = {pod.key for pod in cluster.pods.values() if pod.node in down}.union(stuck)
     for entry in cluster.ledger.entries:
-        if entry.state is EntryState.ABORTING and entry.key in stuck:
+        if entry.state is EntryState.ABORTING and entry.key in stay:
             continue
         name = f"{entry.namespace}/{entry.job_name}"
         yield f"I5: attempt {entry.attempt} of {name} is {entry.state} for ever"

@@ -15,7 +15,14 @@ from simulator.run import run
 SEEDS = range(4 * len(EMPHASES))
 """The emphases take turns."""
 
-KEPT = (("all", 58), ("all", 1005), ("cuts", 11), ("pre-runs", 1015), ("replacements", 37))
+KEPT = (
+    ("all", 58),
+    ("all", 1005),
+    ("cuts", 11),
+    ("orphans", 1001),
+    ("pre-runs", 1015),
+    ("replacements", 37),
+)
 """Runs that failed once without a mutant. A seed is another run once the simulation changes, so a
 fault of the product that one found has a test of its own, named in docs/track-record.md."""
 

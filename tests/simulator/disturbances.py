@@ -35,7 +35,7 @@ class Disturbances:
     def __init__(self, cluster: SimulatedCluster, emphasis: Emphasis, rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self._foreign = ForeignPods(cluster, rng)
+        self.foreign = ForeignPods(cluster, rng)
         self._webhook = Webhook(cluster.server, rng)
         self._nodes = 0
         self.emphasis = emphasis
@@ -94,7 +94,7 @@ class Disturbances:
             replica.resume()
             if is_listed:
                 replica.expire_watches()
-        self._foreign.end()
+        self.foreign.end()
         return is_listed
 
     async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
@@ -308,8 +308,8 @@ class Disturbances:
             "node uncordoned": lambda: self._node(partial(machines.cordon, unschedulable=False)),
             "node pressure": self._press,
             "pod evicted": self._evict_pod,
-            "foreign pod": self._foreign.create,
-            "orphaned pod": self._foreign.create_orphan,
+            "foreign pod": self.foreign.create,
+            "orphaned pod": self.foreign.create_orphan,
             "kubelet stalls": lambda: self._node(
                 partial(machines.stall, seconds=self._rng.uniform(1, STALL_S_MAX))
             ),

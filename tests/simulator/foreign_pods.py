@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Any
 
 from railwright_api import names
 from railwright_kube import paths
+from railwright_scheduler.attempt.ledger import AttemptKey
 from simulator.machines import GPU
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.statuses import StatusError
 from simulator.users import NAMESPACE
 
 DEVICES, FOREIGN_DEVICES = 8, 4
+ORPHAN = "orphan"
 
 
 class ForeignPods:
@@ -47,7 +49,7 @@ class ForeignPods:
         gone = [key for key in self._cluster.launchers.trainings if key[0] not in there]
         is_gone = bool(gone) and self._rng.random() < 0.5
         job_uid, attempt = self._rng.choice(gone) if is_gone else ("unknown", len(self._bound))
-        job = f"orphan{len(self._bound)}"
+        job = f"{ORPHAN}{len(self._bound)}"
         owner = {"apiVersion": names.API_VERSION, "kind": "TrainingJob", "controller": True}
         metadata = {
             "name": names.pod_name(job, "worker", 0, attempt),
@@ -63,6 +65,15 @@ class ForeignPods:
             },
         }
         return self._bind(metadata, self._rng.choice(found), gpus=DEVICES)
+
+    def attempts_on(self, nodes: Collection[str]) -> set[AttemptKey]:
+        """The attempts that orphans on these nodes name."""
+        orphans = [
+            pod["metadata"]["labels"]
+            for pod in self._server.objects(paths.PODS)
+            if pod["metadata"]["name"].startswith(ORPHAN) and pod["spec"]["nodeName"] in nodes
+        ]
+        return {(each[names.LABEL_JOB_UID], int(each[names.LABEL_ATTEMPT])) for each in orphans}
 
     def _bind(self, metadata: Mapping[str, Any], node: str, *, gpus: int) -> str:
         """Somebody makes a pod that is bound; its name."""

@@ -169,7 +169,9 @@ class _Run:
             still = still + 1 if writes == before else 0
             before = writes
             if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS and not self._unsettled():
-                check_rest(cluster.checker, down=cluster.machines.down)
+                down = cluster.machines.down
+                stuck = self._disturbances.foreign.attempts_on(down)
+                check_rest(cluster.checker, down=down, stuck=stuck)
                 if is_listed:
                     cluster.checks.check_costs()
                 await self._rest()

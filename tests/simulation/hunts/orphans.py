@@ -11,6 +11,6 @@ HUNTS = (
         "live_invariants.double_bookings(state.nodes, state.attempts)",
         "()",
         "orphans",
-        1001,
+        1028,
     ),
 )
