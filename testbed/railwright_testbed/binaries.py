@@ -37,14 +37,24 @@ class Program:
 
 
 _KUBERNETES_VERSION = "v1.36.3"
+_KUBERNETES_FLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={_KUBERNETES_VERSION}"
 _LINK_FLAGS = {
     # Without its own version string the API server answers one that kubectl cannot parse.
-    "kubernetes": f"-s -w -X k8s.io/component-base/version.gitVersion={_KUBERNETES_VERSION}",
+    "kubernetes": _KUBERNETES_FLAGS,
+    "services": _KUBERNETES_FLAGS,
+    "dns": "-s -w",
     "containerd": "-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2",
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 SIMULATED_NODES = ("kwok",)
-REAL_NODES = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
+REAL_NODES = (
+    "kubelet",
+    "kube-proxy",
+    "coredns",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+)
 _PROGRAMS = {
     program.name: program
     for program in (
@@ -53,6 +63,8 @@ _PROGRAMS = {
         Program("kube-controller-manager", "kubernetes", "--version", "Kubernetes v1.36."),
         Program("kubectl", "kubernetes", "version --client", "Client Version: v1.36."),
         Program("kubelet", "kubernetes", "--version", "Kubernetes v1.36."),
+        Program("kube-proxy", "services", "--version", "Kubernetes v1.36."),
+        Program("coredns", "dns", "-version", "CoreDNS-1.15."),
         Program("kwok", "kubernetes", "--version", "v0.8."),
         Program("containerd", "containerd", "--version", " v2."),
         Program("containerd-shim-runc-v2", "containerd", "-v", "v2."),

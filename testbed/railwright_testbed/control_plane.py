@@ -70,6 +70,7 @@ class ControlPlane:
         self._kwoks: list[Kwok] = []
         self._admin = identity.new_admin()
         self._simulated_nodes = identity.new_simulated_nodes()
+        self._proxy, self._dns = identity.new_proxy(), identity.new_dns()
         self._node_tokens = {name: identity.new_node(name) for name in options.node_names}
         self.directory: Path = folder.path / "control-plane"
         self.url: str = f"https://{options.address}:{self._ports['kube-apiserver'].port}"
@@ -111,7 +112,7 @@ class ControlPlane:
         self.directory.mkdir(parents=True)
         controller_manager = identity.new_controller_manager()
         nodes = [self._simulated_nodes, *self._node_tokens.values()]
-        tokens = [self._admin, controller_manager, *nodes]
+        tokens = [self._admin, controller_manager, self._proxy, self._dns, *nodes]
         identity.write_tokens(self.directory / "tokens.csv", tokens)
         identity.write_signing_key(self.signing_key)
         self._start("etcd", self._etcd_flags())
@@ -228,6 +229,18 @@ class ControlPlane:
             token=self._node_tokens[node].token,
         )
 
+    @property
+    def proxy_kubeconfig(self) -> Path:
+        """The kubeconfig of every kube-proxy."""
+        path = self.directory / "kube-proxy.kubeconfig"
+        return identity.write_kubeconfig(path, self.entrance, token=self._proxy.token)
+
+    @property
+    def dns_kubeconfig(self) -> Path:
+        """The kubeconfig of CoreDNS."""
+        path = self.directory / "dns.kubeconfig"
+        return identity.write_kubeconfig(path, self.entrance, token=self._dns.token)
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as admin; CalledProcessError holds its stderr in its message."""
         command = [str(self._programs["kubectl"]), "--kubeconfig", str(self.kubeconfig), *arguments]
@@ -326,10 +339,11 @@ class ControlPlane:
         ]
 
     def _api_server_flags(self, entrance: Entrance, *, etcd_port: int) -> list[str]:
-        # A loopback address is refused as the advertised one; this one (TEST-NET-1) is never
-        # used, because nothing here reads the endpoints of the service `kubernetes`.
+        # A loopback address is refused as the advertised one. This one (TEST-NET-1) is in no
+        # endpoint of the service `kubernetes`, which only real nodes read.
         loopback = self._options.address.startswith("127.")
         advertised = "192.0.2.1" if loopback else self._options.address
+        endpoints = "none" if loopback else "lease"
         return [
             f"--etcd-servers=http://127.0.0.1:{etcd_port}",
             *((*audit.flags(self.directory), *_RECORDED) if self._options.recorded else ()),
@@ -344,7 +358,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={self.signing_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-cluster-ip-range={self._options.service_subnet}",
-            "--endpoint-reconciler-type=none",
+            f"--endpoint-reconciler-type={endpoints}",
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged",
             *self._options.api_server_flags,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from railwright_testbed import kernel_objects, network, node, processes
+from railwright_testbed import kernel_objects, network, node, processes, services
 from railwright_testbed.errors import TestbedError
 from railwright_testbed.node import RealNode
 from railwright_testbed.state_folder import StateFolder
@@ -72,8 +72,14 @@ def _start_again(target: RealNode, folder: StateFolder) -> None:
         containerd=containerd,
         kubeconfig=folder.path / "control-plane" / "nodes" / f"{target.name}.kubeconfig",
     )
-    containerd.release()
-    kubelet.release()
+    proxy = services.start_proxy(
+        target,
+        folder,
+        containerd=containerd,
+        kubeconfig=folder.path / "control-plane" / "kube-proxy.kubeconfig",
+    )
+    for process in (containerd, kubelet, proxy):
+        process.release()
 
 
 def image_archive(folder: StateFolder) -> Path:

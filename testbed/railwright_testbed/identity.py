@@ -47,6 +47,15 @@ def new_simulated_nodes() -> StaticToken:
     )
 
 
+def new_proxy() -> StaticToken:
+    """The identity of every kube-proxy: the API server grants this name what it needs."""
+    return StaticToken(secrets.token_urlsafe(24), "system:kube-proxy", ())
+
+
+def new_dns() -> StaticToken:
+    return StaticToken(secrets.token_urlsafe(24), "railwright-dns", ("system:masters",))
+
+
 def new_node(name: str) -> StaticToken:
     """The identity of a kubelet for the Node authorizer."""
     return StaticToken(secrets.token_urlsafe(24), f"system:node:{name}", ("system:nodes",))

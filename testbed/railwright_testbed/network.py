@@ -75,18 +75,6 @@ def set_link(testbed_id: str, index: int, *, up: bool) -> None:
     batch([f"link set {link} {'up' if up else 'down'}"])
 
 
-def redirect_service(namespace: str, service: str, target: str) -> None:
-    """Let a service's address lead to a real one, for what runs in and on a node.
-
-    There is no kube-proxy here. This makes the one service work that every client inside a
-    cluster needs: the API server's.
-    """
-    for chain in ("PREROUTING", "OUTPUT"):
-        match = ["-d", service, "-p", "tcp", "--dport", "443"]
-        command = ["iptables", "-w", "-t", "nat", "-A", chain, *match]
-        _run(["ip", "netns", "exec", namespace, *command, "-j", "DNAT", "--to-destination", target])
-
-
 def _free_subnet() -> IPv4Network:
     routes = json.loads(_run(["ip", "-json", "route", "show", "table", "all"]))
     taken = [

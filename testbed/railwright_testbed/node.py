@@ -35,6 +35,8 @@ class RealNode:
     block: str
     gpus: int
     address: str
+    # The bridge, where the machine answers, and its DNS.
+    bridge: str
     pod_subnet: str
     testbed_id: str
     directory: Path
@@ -89,7 +91,7 @@ def start_containerd(node: RealNode, folder: StateFolder) -> Process:
         # containerd looks for its shim on PATH.
         environment={"PATH": f"{programs['containerd'].parent}:{os.environ['PATH']}"},
     )
-    _put_into_cgroup(node, process)
+    put_into_cgroup(node, process)
     return process
 
 
@@ -110,16 +112,17 @@ def start_kubelet(
     node: RealNode, folder: StateFolder, *, containerd: Process, kubeconfig: Path
 ) -> Process:
     program = binaries.find(binaries.REAL_NODES)["kubelet"]
-    config = node_settings.write_kubelet(node.directory, socket=node.socket, cgroup=node.cgroup)
-    mount_namespace = f"--mount=/proc/{containerd.record.pid}/ns/mnt"
-    _hide_the_machine(node, mount_namespace)
+    config = node_settings.write_kubelet(
+        node.directory, socket=node.socket, cgroup=node.cgroup, dns=node.bridge
+    )
+    _hide_the_machine(node, _mounts_of(containerd))
     labels = {RACK_LABEL: node.rack, BLOCK_LABEL: node.block}
     if node.gpus:
         labels[GPUS_LABEL] = str(node.gpus)
     process = Process(
         f"kubelet-{node.name}",
         [
-            *("nsenter", f"--net={kernel_objects.NAMESPACES / node.namespace}", mount_namespace),
+            *inside(node, containerd),
             str(program),
             f"--config={config}",
             f"--kubeconfig={kubeconfig}",
@@ -132,8 +135,18 @@ def start_kubelet(
         log=folder.logs / f"{node.name}-kubelet.log",
         records=folder.records,
     )
-    _put_into_cgroup(node, process)
+    put_into_cgroup(node, process)
     return process
+
+
+def inside(node: RealNode, containerd: Process) -> tuple[str, ...]:
+    """What starts a program in the network and the mounts of a node."""
+    network = f"--net={kernel_objects.NAMESPACES / node.namespace}"
+    return "nsenter", network, _mounts_of(containerd)
+
+
+def _mounts_of(containerd: Process) -> str:
+    return f"--mount=/proc/{containerd.record.pid}/ns/mnt"
 
 
 def _hide_the_machine(node: RealNode, mount_namespace: str) -> None:
@@ -171,7 +184,7 @@ def _mount(mount_namespace: str, *arguments: str) -> None:
         )
 
 
-def _put_into_cgroup(node: RealNode, process: Process) -> None:
+def put_into_cgroup(node: RealNode, process: Process) -> None:
     """Into every hierarchy that lets one in: what it starts later is found there."""
     joined = []
     for hierarchy in kernel_objects.cgroup_hierarchies():

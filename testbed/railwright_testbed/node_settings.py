@@ -79,7 +79,7 @@ def write_containerd(folder: Path, *, socket: Path, pod_subnet: str, ctr: Path) 
     return path
 
 
-def write_kubelet(folder: Path, *, socket: Path, cgroup: str) -> Path:
+def write_kubelet(folder: Path, *, socket: Path, cgroup: str, dns: str) -> Path:
     """The kubelet's configuration. What a node's death is detected by stays at its default."""
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -95,9 +95,7 @@ def write_kubelet(folder: Path, *, socket: Path, cgroup: str) -> Path:
         "maxPods": _PODS_MOST,
         "podLogsDir": f"{folder}/log/pods",
         "volumePluginDir": f"{folder}/kubelet/volume-plugins",
-        # There is no DNS; pods get addresses from the operator. A name is refused at once when
-        # nobody answers on the pod's own loopback.
-        "clusterDNS": ["127.0.0.1"],
+        "clusterDNS": [dns],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
         # Only the testbed's own network reaches it, and every pod there is the user's own.

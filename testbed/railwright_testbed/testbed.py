@@ -16,6 +16,7 @@ from railwright_testbed import (
     network,
     node,
     requirements,
+    services,
     state_folder,
     sweeping,
     waiting,
@@ -46,7 +47,8 @@ class Testbed:
         self._subnets = subnets
         self._archive = faults.image_archive(folder)
         self._guardian: Process | None = None
-        self._processes: dict[str, tuple[Process, Process]] = {}
+        self._processes: dict[str, tuple[Process, ...]] = {}
+        self._dns: Process | None = None
         self.nodes: list[RealNode] = list(nodes)
         self.image: str = images.POD_IMAGE
         self.launcher_image: str = images.LAUNCHER_IMAGE
@@ -101,10 +103,12 @@ class Testbed:
     def stop(self) -> None:
         """End everything and remove every trace; a second call does nothing."""
         self.control_plane.stop()
-        for containerd, kubelet in self._processes.values():
-            kubelet.end()
-            containerd.end()
+        for processes in self._processes.values():
+            for process in reversed(processes):
+                process.end()
         self._processes.clear()
+        if self._dns is not None:
+            self._dns.end()
         if self._guardian is not None:
             sweeping.sweep(self._folder)
             self._guardian.end()
@@ -117,9 +121,10 @@ class Testbed:
             self._guardian.end()
             self._guardian = None
         self.control_plane.release()
-        for containerd, kubelet in self._processes.values():
-            containerd.release()
-            kubelet.release()
+        for process in (part for parts in self._processes.values() for part in parts):
+            process.release()
+        if self._dns is not None:
+            self._dns.release()
 
     def __enter__(self) -> Testbed:
         return self
@@ -164,9 +169,11 @@ class Testbed:
         self.control_plane.start_all()
         with contextlib.closing(self.control_plane.client()) as client:
             gpus.install_policy(client)
-        target = self.control_plane.url.removeprefix("https://")
-        for real in self.nodes:
-            network.redirect_service(real.namespace, str(self._subnets.services[1]), target)
+        self._dns = services.start_dns(
+            self._folder,
+            address=self.host_address,
+            kubeconfig=self.control_plane.dns_kubeconfig,
+        )
         self._start_nodes(self.nodes)
         self._wait_ready(self.nodes)
 
@@ -179,7 +186,13 @@ class Testbed:
             kubelet = node.start_kubelet(
                 real, self._folder, containerd=containerd, kubeconfig=kubeconfig
             )
-            self._processes[real.name] = (containerd, kubelet)
+            proxy = services.start_proxy(
+                real,
+                self._folder,
+                containerd=containerd,
+                kubeconfig=self.control_plane.proxy_kubeconfig,
+            )
+            self._processes[real.name] = (containerd, kubelet, proxy)
 
     def _wait_ready(self, nodes: Sequence[RealNode]) -> None:
         with contextlib.closing(self.control_plane.client()) as client:
@@ -190,7 +203,12 @@ class Testbed:
                         raise TestbedError(f"a node ended at its start: {process.evidence()}")
                 items = client.get("/api/v1/nodes")["items"]
                 found = {item["metadata"]["name"]: item for item in items}
-                return [n for n in nodes if not _is_ready(found.get(n.name), gpu_count=n.gpus)]
+                return [
+                    n
+                    for n in nodes
+                    if not _is_ready(found.get(n.name), gpu_count=n.gpus)
+                    or not services.is_proxied(n)
+                ]
 
             waiting.until(
                 lambda: not waited_for(),
@@ -250,6 +268,7 @@ def _real_node(
         block=block,
         gpus=gpu_count,
         address=str(subnets.node_address(index)),
+        bridge=str(subnets.host),
         pod_subnet=str(subnets.pods_of(index)),
         testbed_id=folder.testbed_id,
         directory=folder.path / "nodes" / name,

@@ -19,8 +19,9 @@ PORT = 7000
 ANSWER = f"""
 import socket
 server = socket.create_server(("", {PORT}))
-connection, _ = server.accept()
-connection.sendall(b"from " + connection.recv(100))
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"from " + connection.recv(100))
 """
 ASK = """
 import socket, sys
@@ -103,6 +104,29 @@ def test_pods_talk_across_nodes(bed: Testbed) -> None:
     retried = f"until python3 -c '{ASK}' {address} {PORT} 2>/dev/null; do sleep 0.2; done"
     run_pod(bed, "client", "node-b1", command=["sh", "-c", retried])
     assert output_of(bed, "client") == "from the other rack\n"
+
+
+def test_pods_reach_a_service_by_its_name(bed: Testbed) -> None:
+    """From another node, and from its own, whose bridge these packets do not leave."""
+    run_pod(bed, "served", "node-a1", command=["python3", "-c", ANSWER])
+    bed.control_plane.kubectl("label", "pod", "served", "app=served")
+    bed.control_plane.kubectl("create", "service", "clusterip", "served", f"--tcp=80:{PORT}")
+    for client, node in (("near", "node-a1"), ("far", "node-b1")):
+        command = f"until python3 -c '{ASK}' served.default.svc 80; do sleep 0.2; done"
+        run_pod(bed, client, node, command=["sh", "-c", command])
+        assert output_of(bed, client).endswith("from the other rack\n")
+
+
+def test_api_server_is_a_service_and_unknown_names_fail_at_once(bed: Testbed) -> None:
+    program = (
+        "import socket, time\n"
+        "socket.create_connection(('kubernetes.default', 443), 10)\n"
+        "began = time.monotonic()\n"
+        "try:\n socket.getaddrinfo('example.com', 80)\n"
+        "except socket.gaierror:\n print(time.monotonic() - began < 2)\n"
+    )
+    run_pod(bed, "names", "node-b1", command=["python3", "-c", program])
+    assert output_of(bed, "names") == "True\n"
 
 
 def test_pod_has_the_virtual_environment(bed: Testbed) -> None:
