@@ -48,10 +48,15 @@ $(SETUP): pyproject.toml requirements.lock
 	@touch $@
 
 .PHONY: lock
-lock: ## resolve pyproject.toml into requirements.lock again
+lock: ## resolve pyproject.toml into requirements.lock and the locks of the images again
 	@[ -x $(BIN)/uv ] || $(MAKE) setup
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock --quiet
+	for extra in agent operator; do \
+		$(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 \
+			--constraints requirements.lock --generate-hashes --custom-compile-command "make lock" \
+			--output-file images/$$extra.lock --quiet; \
+	done
 
 .PHONY: check
 check: lint types ## before every commit: lint, types, architecture, unit and property tests; < 2 min

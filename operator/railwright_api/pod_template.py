@@ -176,7 +176,7 @@ class Container(Part):
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """Name of the container."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
-    """Image to run. In the first container it needs Python 3.11 or newer and nothing else."""
+    """Image to run. In the first container it needs the shell /bin/sh and nothing else."""
     command: Words | None = None
     """What to run, without a shell. The first container needs it: one process for each rank."""
     args: Words | None = None

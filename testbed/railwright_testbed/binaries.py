@@ -50,6 +50,7 @@ SIMULATED_NODES = ("kwok",)
 REAL_NODES = (
     "kubelet",
     "kube-proxy",
+    "kube-scheduler",
     "coredns",
     "containerd",
     "containerd-shim-runc-v2",
@@ -64,6 +65,7 @@ _PROGRAMS = {
         Program("kubectl", "kubernetes", "version --client", "Client Version: v1.36."),
         Program("kubelet", "kubernetes", "--version", "Kubernetes v1.36."),
         Program("kube-proxy", "services", "--version", "Kubernetes v1.36."),
+        Program("kube-scheduler", "services", "--version", "Kubernetes v1.36."),
         Program("coredns", "dns", "-version", "CoreDNS-1.15."),
         Program("kwok", "kubernetes", "--version", "v0.8."),
         Program("containerd", "containerd", "--version", " v2."),

@@ -70,7 +70,11 @@ class ControlPlane:
         self._kwoks: list[Kwok] = []
         self._admin = identity.new_admin()
         self._simulated_nodes = identity.new_simulated_nodes()
-        self._proxy, self._dns = identity.new_proxy(), identity.new_dns()
+        self._parts_of_nodes = {
+            "kube-proxy": identity.new_proxy(),
+            "kube-scheduler": identity.new_scheduler(),
+            "coredns": identity.new_dns(),
+        }
         self._node_tokens = {name: identity.new_node(name) for name in options.node_names}
         self.directory: Path = folder.path / "control-plane"
         self.url: str = f"https://{options.address}:{self._ports['kube-apiserver'].port}"
@@ -112,7 +116,7 @@ class ControlPlane:
         self.directory.mkdir(parents=True)
         controller_manager = identity.new_controller_manager()
         nodes = [self._simulated_nodes, *self._node_tokens.values()]
-        tokens = [self._admin, controller_manager, self._proxy, self._dns, *nodes]
+        tokens = [self._admin, controller_manager, *self._parts_of_nodes.values(), *nodes]
         identity.write_tokens(self.directory / "tokens.csv", tokens)
         identity.write_signing_key(self.signing_key)
         self._start("etcd", self._etcd_flags())
@@ -229,17 +233,11 @@ class ControlPlane:
             token=self._node_tokens[node].token,
         )
 
-    @property
-    def proxy_kubeconfig(self) -> Path:
-        """The kubeconfig of every kube-proxy."""
-        path = self.directory / "kube-proxy.kubeconfig"
-        return identity.write_kubeconfig(path, self.entrance, token=self._proxy.token)
-
-    @property
-    def dns_kubeconfig(self) -> Path:
-        """The kubeconfig of CoreDNS."""
-        path = self.directory / "dns.kubeconfig"
-        return identity.write_kubeconfig(path, self.entrance, token=self._dns.token)
+    def part_kubeconfig(self, part: str) -> Path:
+        """The kubeconfig of kube-proxy, kube-scheduler or coredns."""
+        path = self.directory / f"{part}.kubeconfig"
+        token = self._parts_of_nodes[part].token
+        return identity.write_kubeconfig(path, self.entrance, token=token)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as admin; CalledProcessError holds its stderr in its message."""

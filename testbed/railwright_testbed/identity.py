@@ -52,6 +52,11 @@ def new_proxy() -> StaticToken:
     return StaticToken(secrets.token_urlsafe(24), "system:kube-proxy", ())
 
 
+def new_scheduler() -> StaticToken:
+    """The identity of kube-scheduler, which the API server knows too."""
+    return StaticToken(secrets.token_urlsafe(24), "system:kube-scheduler", ())
+
+
 def new_dns() -> StaticToken:
     return StaticToken(secrets.token_urlsafe(24), "railwright-dns", ("system:masters",))
 

@@ -1,7 +1,7 @@
-"""Services on the real nodes: kube-proxy beside each kubelet, and one CoreDNS on the bridge.
+"""What Deployments and Services need: kube-proxy on each node, one kube-scheduler, one CoreDNS.
 
-So a pod reaches a Service by its address and by its name, as in any cluster. CoreDNS is a process
-of the machine and no pod: a node that dies takes no names with it.
+So a pod reaches a Service by its address and by its name, as in any cluster. kube-scheduler and
+CoreDNS are processes of the machine and no pods: no node that dies takes them with it.
 """
 
 from __future__ import annotations
@@ -103,6 +103,19 @@ def start_dns(folder: StateFolder, *, address: str, kubeconfig: Path) -> Process
         deadline_s=_READY_DEADLINE_S,
     )
     return process
+
+
+def start_scheduler(folder: StateFolder, *, kubeconfig: Path) -> Process:
+    """kube-scheduler, for pods without a scheduler of their own."""
+    own = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+    program = binaries.find(binaries.REAL_NODES)["kube-scheduler"]
+    identified = [f"--{name}={kubeconfig}" for name in own]
+    return Process(
+        "kube-scheduler",
+        [str(program), *identified, "--leader-elect=false", "--secure-port=0"],
+        log=folder.logs / "kube-scheduler.log",
+        records=folder.records,
+    )
 
 
 def is_proxied(real: RealNode) -> bool:

@@ -48,7 +48,7 @@ class Testbed:
         self._archive = faults.image_archive(folder)
         self._guardian: Process | None = None
         self._processes: dict[str, tuple[Process, ...]] = {}
-        self._dns: Process | None = None
+        self._of_cluster: list[Process] = []
         self.nodes: list[RealNode] = list(nodes)
         self.image: str = images.POD_IMAGE
         self.launcher_image: str = images.LAUNCHER_IMAGE
@@ -107,8 +107,8 @@ class Testbed:
             for process in reversed(processes):
                 process.end()
         self._processes.clear()
-        if self._dns is not None:
-            self._dns.end()
+        for process in self._of_cluster:
+            process.end()
         if self._guardian is not None:
             sweeping.sweep(self._folder)
             self._guardian.end()
@@ -123,8 +123,8 @@ class Testbed:
         self.control_plane.release()
         for process in (part for parts in self._processes.values() for part in parts):
             process.release()
-        if self._dns is not None:
-            self._dns.release()
+        for process in self._of_cluster:
+            process.release()
 
     def __enter__(self) -> Testbed:
         return self
@@ -155,6 +155,11 @@ class Testbed:
             self._start_nodes([restored])
         self._wait_ready([restored])
 
+    def load_images(self, archive: Path) -> None:
+        """Give all nodes the images of an archive, in place of a registry."""
+        for real in self.nodes:
+            node.import_images(real, self._processes[real.name][0], archive=archive)
+
     def node(self, name: str) -> RealNode:
         for candidate in self.nodes:
             if candidate.name == name:
@@ -169,11 +174,12 @@ class Testbed:
         self.control_plane.start_all()
         with contextlib.closing(self.control_plane.client()) as client:
             gpus.install_policy(client)
-        self._dns = services.start_dns(
-            self._folder,
-            address=self.host_address,
-            kubeconfig=self.control_plane.dns_kubeconfig,
+        kubeconfig = self.control_plane.part_kubeconfig
+        dns = services.start_dns(
+            self._folder, address=self.host_address, kubeconfig=kubeconfig("coredns")
         )
+        scheduler = services.start_scheduler(self._folder, kubeconfig=kubeconfig("kube-scheduler"))
+        self._of_cluster = [dns, scheduler]
         self._start_nodes(self.nodes)
         self._wait_ready(self.nodes)
 
@@ -190,7 +196,7 @@ class Testbed:
                 real,
                 self._folder,
                 containerd=containerd,
-                kubeconfig=self.control_plane.proxy_kubeconfig,
+                kubeconfig=self.control_plane.part_kubeconfig("kube-proxy"),
             )
             self._processes[real.name] = (containerd, kubelet, proxy)
 

@@ -37,6 +37,7 @@ IDLE_S = 60.0
 QUIET_S = 10.0
 SETTLED_DEADLINE_S = 1_800.0
 DECIDED_DEADLINE_S = 120.0
+REQUESTS = "railwright_api_requests_total"
 WRITES = ("create", "replace", "patch", "delete")
 
 
@@ -83,7 +84,11 @@ def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
 def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     log_progress(f"idle for {IDLE_S:.0f} s")
     writes, lags = _writes(site, operator), gang_site.buckets(operator)
+    before = operator.series(REQUESTS)
     _pass(IDLE_S)
+    for each, count in operator.series(REQUESTS).items():
+        if count != before.get(each):
+            log_progress(f"  {count - before.get(each, 0):.0f} {each}")
     return {
         "idle_writes_per_second": round((_writes(site, operator) - writes) / IDLE_S, 2),
         "idle_loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),

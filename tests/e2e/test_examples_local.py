@@ -57,7 +57,7 @@ def killed_at(step: int, command: list[str], *, operator: OperatorEndpoint, fold
     """What a launcher's ranks printed until it was killed, right after they printed this step."""
     environ = environment_of(operator.url, folder)
     printed = ""
-    with launchers.launched(command, environ, folder) as launcher:
+    with launchers.launched(command, environ) as launcher:
         assert launcher.stdout is not None
         while step not in losses_of(printed):
             line = launcher.stdout.readline()
@@ -74,9 +74,7 @@ def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) 
     steps = 40
     with OperatorEndpoint().listening() as operator:
         alone = command_of(example, tmp_path / "uninterrupted", steps=steps)
-        with launchers.launched(
-            alone, environment_of(operator.url, tmp_path), tmp_path
-        ) as launcher:
+        with launchers.launched(alone, environment_of(operator.url, tmp_path)) as launcher:
             whole = losses_of(launcher.communicate(timeout=TIMEOUT_S)[0])
         assert list(whole) == list(range(1, steps + 1))
         assert float(whole[steps]) <= float(whole[1]) / 2
@@ -89,7 +87,7 @@ def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) 
         newest = manifest.Volume(directory / launchers.JOB_UID, "worker").steps(1)[0]
         operator.resume = (Checkpoint(1, newest),)
         environ = environment_of(operator.url, tmp_path, RAILWRIGHT_ATTEMPT="2")
-        with launchers.launched(command, environ, tmp_path) as launcher:
+        with launchers.launched(command, environ) as launcher:
             after = losses_of(launcher.communicate(timeout=TIMEOUT_S)[0])
     resumed_from = operator.heartbeats[-1].resumed_from
     assert resumed_from is not None
@@ -105,7 +103,7 @@ def test_script_without_railwright_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "plain" / "train.py")]
     with OperatorEndpoint().listening() as operator:
         environ = environment_of(operator.url, tmp_path)
-        with launchers.launched(command, environ, tmp_path) as launcher:
+        with launchers.launched(command, environ) as launcher:
             printed, _ = launcher.communicate(timeout=TIMEOUT_S)
     assert launcher.returncode == 0
     assert float(losses_of(printed)[100]) < float(losses_of(printed)[10])
@@ -117,7 +115,7 @@ def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) 
         tests = str(Path(__file__).parents[1])
         environ = environment_of(operator.url, tmp_path, PYTHONPATH=tests)
         command = [*launchers.python(REVOKED), str(tmp_path / "checkpoints")]
-        with launchers.launched(command, environ, tmp_path) as launcher:
+        with launchers.launched(command, environ) as launcher:
             printed, _ = launcher.communicate(timeout=TIMEOUT_S)
         assert launcher.returncode == 80
         until(lambda: bool(operator.heartbeats))

@@ -111,7 +111,7 @@ def test_a_launcher_hands_over_what_its_ranks_recorded(tmp_path: Path) -> None:
     with OperatorEndpoint().listening() as operator:
         environ = launchers.environment_of(operator.url, tmp_path)
         environ |= {"RAILWRIGHT_NUM_PROCESSES": "2", "RAILWRIGHT_PROFILE_STEPS": "3"}
-        with launchers.launched(command, environ, tmp_path) as launcher:
+        with launchers.launched(command, environ) as launcher:
             _, errors = launcher.communicate(timeout=pre_runs.TIMEOUT_S)
         assert launcher.returncode == 0, errors
     assert sorted(part.rank for part in operator.parts) == [0, 1]
@@ -138,8 +138,8 @@ def test_pre_run_hands_over_until_it_is_revoked(tmp_path: Path) -> None:
             for node in range(2)
         ]
         with (
-            launchers.launched(command, environs[0], tmp_path) as first,
-            launchers.launched(command, environs[1], tmp_path) as second,
+            launchers.launched(command, environs[0]) as first,
+            launchers.launched(command, environs[1]) as second,
         ):
             errors = [each.communicate(timeout=pre_runs.TIMEOUT_S)[1] for each in (first, second)]
         codes = {first.returncode, second.returncode}
@@ -157,7 +157,7 @@ def test_refused_recording_fails_pre_run_with_reason(tmp_path: Path) -> None:
     asked = {"RAILWRIGHT_PROFILE_STEPS": "3", "RAILWRIGHT_PRE_RUN": "true"}
     with OperatorEndpoint(parts_refused=True).listening() as operator:
         environ = launchers.environment_of(operator.url, tmp_path) | asked
-        with launchers.launched(command, environ, tmp_path) as launcher:
+        with launchers.launched(command, environ) as launcher:
             launcher.communicate(timeout=pre_runs.TIMEOUT_S)
     failure = operator.heartbeats[-1].failure
     assert failure is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import launchers, operator_endpoint
-from fixtures.launchers import environment_of, launched, python, termination_of
+from fixtures.launchers import environment_of, installed, launched, python, termination_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import memory, protocol
 from railwright.launcher import TERMINATED_GRACE_S
@@ -44,7 +44,7 @@ def failures(operator: OperatorEndpoint) -> list[protocol.Failure]:
 def test_exit_code_is_that_of_the_rank(
     operator: OperatorEndpoint, tmp_path: Path, command: list[str], code: int, name: str | None
 ) -> None:
-    with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(command, environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.wait(TIMEOUT_S) == code
     reported = failures(operator)[-1]
     assert (reported.rank, reported.exit_code, reported.signal) == (0, code, name)
@@ -76,7 +76,7 @@ def test_rank_killed_for_memory_is_reported_with_the_limit(
     enter = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh"]
     grows = python(f"held = b'x' * {4 * LIMIT_BYTES}; print(len(held))")
     environ = environment_of(operator.url, tmp_path)
-    with launched(grows, environ, tmp_path, through=enter) as launcher:
+    with launched(grows, environ, through=enter) as launcher:
         assert launcher.wait(TIMEOUT_S) == 137
     reported = failures(operator)[-1]
     assert (reported.signal, reported.out_of_memory, reported.memory_limit) == (
@@ -95,7 +95,7 @@ def test_kernel_kill_of_a_ranks_process_is_reported(
     loader = f"import sys, subprocess as s; grows = \"held = b'x' * {4 * LIMIT_BYTES}\";"
     loses = python(loader + "raise SystemExit(s.call([sys.executable, '-c', grows]) != 0)")
     environ = environment_of(operator.url, tmp_path)
-    with launched(loses, environ, tmp_path, through=enter) as launcher:
+    with launched(loses, environ, through=enter) as launcher:
         assert launcher.wait(TIMEOUT_S) == 1
     reported = failures(operator)[-1]
     assert (reported.exit_code, reported.out_of_memory) == (1, False)
@@ -108,7 +108,7 @@ def test_rank_killed_by_another_is_no_matter_of_memory(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     killed = python("import os; os.kill(os.getpid(), 9)")
-    with launched(killed, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(killed, environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.wait(TIMEOUT_S) == 137
     reported = failures(operator)[-1]
     assert (reported.signal, reported.out_of_memory, reported.message) == ("SIGKILL", False, None)
@@ -118,7 +118,7 @@ def test_success_of_a_rank_is_in_the_last_heartbeat(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     environ = environment_of(operator.url, tmp_path)
-    with launched(python("print('done')"), environ, tmp_path) as launcher:
+    with launched(python("print('done')"), environ) as launcher:
         assert launcher.wait(TIMEOUT_S) == 0
         assert launcher.stdout is not None
         assert launcher.stdout.read() == "done\n"
@@ -131,7 +131,7 @@ def test_script_that_clears_its_temporary_files_succeeds(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     clears = "import os, shutil; shutil.rmtree(os.environ['RAILWRIGHT_CHANNEL'])"
-    with launched(python(clears), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(python(clears), environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.wait(TIMEOUT_S) == 0
 
 
@@ -152,7 +152,7 @@ def test_rank_in_a_group_of_another_process_is_ended(
         time.sleep(600)
     """
     environ = environment_of(operator.url, tmp_path)
-    with launched(python(source), environ, tmp_path) as launcher:
+    with launched(python(source), environ) as launcher:
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == "moved\n"
         launcher.send_signal(signal.SIGTERM)
@@ -174,7 +174,7 @@ def test_first_failure_is_reported_while_others_run(
     """
     command = [*python(source), str(tmp_path / "deaf")]
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
-    with launched(command, environ, tmp_path) as launcher:
+    with launched(command, environ) as launcher:
         until(lambda: bool(failures(operator)))
         assert launcher.poll() is None
         first = next(heartbeat for heartbeat in operator.heartbeats if heartbeat.failure)
@@ -205,7 +205,7 @@ def test_last_lines_hold_both_streams_without_control_characters(
     """
     read = tmp_path / "read"
     command = [*python(source), str(read)]
-    with launched(command, environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(command, environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.stdout is not None
         # More than a pipe holds: who does not read is not told the last lines either.
         printed = 0
@@ -225,7 +225,7 @@ def test_ranks_get_torchrun_environment_and_lines_carry_rank(
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR OMP_NUM_THREADS"
     source = f"import os; print(*[os.environ[name] for name in '{names}'.split()])"
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
-    with launched(python(source), environ, tmp_path) as launcher:
+    with launched(python(source), environ) as launcher:
         out, _ = launcher.communicate(timeout=TIMEOUT_S)
     assert sorted(out.splitlines()) == [
         "[rank 0] 0 2 0 2 0 127.0.0.1 1",
@@ -239,9 +239,9 @@ def test_script_imports_installed_package_and_keeps_its_path(
     """The user's PYTHONPATH stays in `sys.path`."""
     source = "import railwright, sys; print(railwright.__file__, 'of-the-user' in sys.path[1])"
     environ = environment_of(operator.url, tmp_path) | {"PYTHONPATH": "of-the-user"}
-    with launched(python(source), environ, tmp_path) as launcher:
+    with launched(python(source), environ) as launcher:
         out, _ = launcher.communicate(timeout=TIMEOUT_S)
-    assert out == f"{tmp_path}/railwright/railwright/__init__.py True\n"
+    assert out == f"{installed()}/railwright/__init__.py True\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -256,7 +256,7 @@ def test_a_signal_reaches_the_rank_which_may_end_in_peace(
         signal.signal({int(number)}, end)
         {WAITS}
     """
-    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(python(source), environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == "up\n"
         launcher.send_signal(number)
@@ -282,7 +282,7 @@ def test_nothing_a_rank_started_outlives_the_launcher(
             pass
         sys.exit(4)
     """
-    with launched(python(source), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(python(source), environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.wait(TIMEOUT_S) == 4
     assert not launchers.is_alive(int(pid_file.read_text()))
 
@@ -290,7 +290,7 @@ def test_nothing_a_rank_started_outlives_the_launcher(
 def test_ranks_die_with_a_launcher_that_is_killed(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
-    with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(python(WAITS), environment_of(operator.url, tmp_path)) as launcher:
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == "up\n"
         (rank,) = rank_pids(launcher.pid)
@@ -300,7 +300,7 @@ def test_ranks_die_with_a_launcher_that_is_killed(
 
 def test_pod_without_its_variables_names_them_and_exits_81(tmp_path: Path) -> None:
     environ = environment_of("http://127.0.0.1:1", tmp_path) | {"RAILWRIGHT_ATTEMPT": "first"}
-    with launched(python(WAITS), environ, tmp_path) as launcher:
+    with launched(python(WAITS), environ) as launcher:
         assert launcher.wait(TIMEOUT_S) == 81
     message = termination_of(tmp_path).message
     assert message is not None
@@ -311,7 +311,7 @@ def test_every_message_carries_current_token_of_the_file(
     operator: OperatorEndpoint, tmp_path: Path
 ) -> None:
     """The kubelet replaces the token file between two messages."""
-    with launched(python(WAITS), environment_of(operator.url, tmp_path), tmp_path) as launcher:
+    with launched(python(WAITS), environment_of(operator.url, tmp_path)) as launcher:
         until(lambda: bool(operator.heartbeats))
         (tmp_path / "token").write_text("the next token")
         until(lambda: operator.tokens[-1] == "Bearer the next token")
@@ -329,7 +329,7 @@ def test_stacks_follow_a_request_and_show_a_stopped_rank(
         threading.Event().wait(600)
     """
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "2"}
-    with launched(python(source), environ, tmp_path) as launcher:
+    with launched(python(source), environ) as launcher:
         assert launcher.stdout is not None
         lines = [launcher.stdout.readline().split() for _ in range(2)]
         pids = {int(rank): int(pid) for *_, rank, pid in lines}

@@ -31,7 +31,7 @@ def test_no_rank_starts_before_all_nodes_are_there(tmp_path: Path) -> None:
         launchers = []
         for node_rank in (1, 0):
             environ = environment_of(operator.url, tmp_path, node_rank=node_rank)
-            launchers.append(stack.enter_context(launched(command, environ, tmp_path)))
+            launchers.append(stack.enter_context(launched(command, environ)))
             if node_rank == 1:
                 until(lambda: len(operator.tokens) > 2)
                 assert not operator.heartbeats, "rank 1 started alone"
@@ -44,7 +44,7 @@ def test_no_rank_starts_before_all_nodes_are_there(tmp_path: Path) -> None:
 def test_a_signal_ends_the_wait_at_the_barrier(tmp_path: Path) -> None:
     with OperatorEndpoint(num_nodes=2).listening() as operator:
         environ = environment_of(operator.url, tmp_path)
-        with launched(python(WAITS), environ, tmp_path) as launcher:
+        with launched(python(WAITS), environ) as launcher:
             until(lambda: bool(operator.registered))
             launcher.send_signal(signal.SIGTERM)
             assert launcher.wait(TIMEOUT_S) == 143
@@ -56,7 +56,7 @@ def test_a_refused_registration_ends_the_launcher(
 ) -> None:
     operator.status = status
     environ = environment_of(operator.url, tmp_path)
-    with launched(python(WAITS), environ, tmp_path) as launcher:
+    with launched(python(WAITS), environ) as launcher:
         assert launcher.wait(TIMEOUT_S) == code
     assert "as the test wants it" in (termination_of(tmp_path).message or "")
 
@@ -66,7 +66,7 @@ def test_a_revoked_attempt_stops_its_ranks_and_ends_with_80(
     operator: OperatorEndpoint, tmp_path: Path, answer: str
 ) -> None:
     environ = environment_of(operator.url, tmp_path)
-    with launched(python(WAITS), environ, tmp_path) as launcher:
+    with launched(python(WAITS), environ) as launcher:
         until(lambda: bool(operator.heartbeats))
         if answer == "409":
             operator.status = 409
@@ -82,7 +82,7 @@ def test_a_start_waits_for_an_operator_that_is_not_ready(tmp_path: Path, status:
     with contextlib.ExitStack() as stack:
         stack.enter_context(operator.listening())
         environ = environment_of(operator.url, tmp_path)
-        launcher = stack.enter_context(launched(python("print('ran')"), environ, tmp_path))
+        launcher = stack.enter_context(launched(python("print('ran')"), environ))
         until(lambda: len(operator.tokens) > 1)
         operator.status = 200
         out, errors = launcher.communicate(timeout=TIMEOUT_S)
@@ -94,7 +94,7 @@ def test_a_start_waits_for_an_operator_that_is_down(tmp_path: Path) -> None:
     operator = OperatorEndpoint()
     with operator.listening():
         environ = environment_of(operator.url, tmp_path)
-    with launched(python("print('ran')"), environ, tmp_path) as launcher:
+    with launched(python("print('ran')"), environ) as launcher:
         assert launcher.stderr is not None
         assert "registration failed: ConnectionRefusedError" in launcher.stderr.readline()
         with operator.listening():
@@ -109,7 +109,7 @@ def test_training_goes_on_while_the_operator_is_away(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         with operator.listening():
             environ = environment_of(operator.url, tmp_path)
-            launcher = stack.enter_context(launched(command, environ, tmp_path))
+            launcher = stack.enter_context(launched(command, environ))
             until(lambda: bool(operator.heartbeats))
         assert launcher.stderr is not None
         lines = iter(launcher.stderr.readline, "")
@@ -131,7 +131,7 @@ def test_a_job_that_ends_while_the_operator_is_away_still_ends(tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         with operator.listening():
             environ = environment_of(operator.url, tmp_path)
-            launcher = stack.enter_context(launched(command, environ, tmp_path))
+            launcher = stack.enter_context(launched(command, environ))
             until(lambda: bool(operator.heartbeats))
         go_on.touch()
         # The cause is left for the kubelet before the launcher tries to reach the operator again.

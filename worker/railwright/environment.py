@@ -23,6 +23,9 @@ PRE_RUN = "RAILWRIGHT_PRE_RUN"
 GROUP = "RAILWRIGHT_GROUP"
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
+LD_PRELOAD = "RAILWRIGHT_LD_PRELOAD"
+"""What ``launch`` kept from the launcher."""
+
 TERMINATION_FILE = "/dev/termination-log"
 LOCAL_GROUP = "default"
 """The role that torchrun gives ranks by itself."""
@@ -112,10 +115,12 @@ def of_rank(
     # The launcher sends the recordings in this folder, unless another folder is set.
     folder = {PROFILE_FOLDER: str(channel)} if PROFILE_STEPS in env else {}
     threads = {"OMP_NUM_THREADS": "1"} if pod.num_processes > 1 else {}
+    preload = {"LD_PRELOAD": env[LD_PRELOAD]} if LD_PRELOAD in env else {}
     return {
         **threads,
         **folder,
         **env,
+        **preload,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
         "MASTER_ADDR": world.master_address,

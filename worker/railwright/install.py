@@ -9,11 +9,15 @@ import shutil
 import sys
 from pathlib import Path
 
-LAUNCH = "launch.py"
+from railwright import interpreter, launcher
+
+LAUNCH = ("launch", "launch.py")
+USED = (interpreter, launcher)
+"""What is imported here has its libraries loaded, and so copied."""
 
 
 def install(folder: Path) -> None:
-    """Copies this package into the folder, and ``launch.py`` beside it. Nothing else is written.
+    """Copies this package into the folder, and beside it its commands and this interpreter.
 
     Raises OSError when the folder does not exist or cannot be written.
     """
@@ -22,7 +26,9 @@ def install(folder: Path) -> None:
     target.mkdir(exist_ok=True)
     for source in sorted(package.glob("*.py")):
         shutil.copyfile(source, target / source.name)
-    shutil.copyfile(package / LAUNCH, folder / LAUNCH)
+    for name in LAUNCH:
+        shutil.copy(package / name, folder / name)
+    interpreter.copy(folder / "interpreter")
 
 
 def main() -> int:

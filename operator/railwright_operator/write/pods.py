@@ -170,7 +170,7 @@ def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
 def _main(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
     main = dict(container)
     command = [*main["command"], *main.pop("args", [])]
-    main["command"] = ["python3", f"{LAUNCHER_DIRECTORY}/launch.py", "--", *command]
+    main["command"] = [f"{LAUNCHER_DIRECTORY}/launch", "--", *command]
     main["env"] = [*main.get("env", []), *environment]
     if path := main.get("terminationMessagePath"):
         main["env"].append({"name": "RAILWRIGHT_TERMINATION_FILE", "value": path})

@@ -1,0 +1,108 @@
+"""The launcher starts in any image: in the image's own Python, or in the interpreter it brings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures import launchers
+from railwright import environment, protocol
+from railwright.launcher import EXIT_BAD_ENVIRONMENT
+
+TIMEOUT_S = 60.0
+
+STARTED = "RAILWRIGHT_OPERATOR_URL"
+"""The first variable that a launcher misses."""
+
+LOADS = """
+import asyncio, ctypes, encodings.idna, hashlib, json, ssl, sys
+print(json.dumps(sys.path))
+print(open("/proc/self/maps").read())
+"""
+
+# Of an image: what python3 is there, as a program around this interpreter.
+AROUND = """#!{python}
+import runpy, sys
+{change}
+sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+OLD = "sys.version_info = (3, 6, 9)"
+IMAGES = {
+    "none": None,
+    "new": "",
+    "old": OLD,
+    "without ctypes": "sys.modules['ctypes'] = None",
+}
+
+
+def test_interpreter_loads_nothing_of_the_image() -> None:
+    folder = launchers.installed() / "interpreter"
+    command = [f"{folder}/loader", "--library-path", f"{folder}/lib", f"{folder}/bin/python3"]
+    answer = subprocess.run(
+        [*command, "-E", "-s", "-c", LOADS], env={}, capture_output=True, text=True, check=True
+    )
+    path, _, maps = answer.stdout.partition("\n")
+    assert all(each.startswith(str(folder)) for each in json.loads(path) if each)
+    loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if ".so" in line}
+    assert loaded
+    assert not [each for each in loaded if not each.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_launcher_starts_in_every_image(tmp_path: Path, image: str) -> None:
+    answer = launch(tmp_path, IMAGES[image])
+    assert answer.returncode == EXIT_BAD_ENVIRONMENT, answer.stderr
+    assert STARTED in answer.stderr
+
+
+def test_launcher_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """The interpreter beside it is the last one that is tried."""
+    python = image_python(tmp_path, OLD)
+    answer = subprocess.run(
+        [python, str(launchers.installed() / "launch.py"), "--", "true"],
+        env={"RAILWRIGHT_INTERPRETER": "own"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert "Python 3.11 or newer is needed" in answer.stderr
+
+
+def test_ranks_get_the_libraries_that_the_image_preloads(tmp_path: Path) -> None:
+    environ = launchers.environment_of("http://10.0.0.1:80", tmp_path)
+    pod, kept = environment.pod(environ), {"RAILWRIGHT_LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}
+    world = protocol.WorldInfo(
+        *(1, 1, 0, "10.0.0.1", 20_000), group_rank=0, role_rank=0, role_size=1, group="worker"
+    )
+    rank = environment.of_rank(pod, world, local_rank=0, channel=tmp_path, env=environ | kept)
+    assert rank["LD_PRELOAD"] == "/usr/lib/libjemalloc.so.2"
+
+
+def launch(folder: Path, change: str | None) -> subprocess.CompletedProcess[str]:
+    """A launcher in an image with such a python3, that misses all its variables."""
+    if change is not None:
+        image_python(folder, change)
+    return subprocess.run(
+        [str(launchers.installed() / "launch"), "--", "true"],
+        env={"PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def image_python(folder: Path, change: str) -> str:
+    """The python3 of an image: this interpreter with a change."""
+    python = folder / "python3"
+    python.write_text(AROUND.format(python=sys.executable, change=change))
+    python.chmod(0o755)
+    return str(python)
