@@ -122,7 +122,7 @@ def start_kubelet(
     process = Process(
         f"kubelet-{node.name}",
         [
-            *inside(node, containerd),
+            *in_its_namespaces(node, containerd),
             str(program),
             f"--config={config}",
             f"--kubeconfig={kubeconfig}",
@@ -139,7 +139,7 @@ def start_kubelet(
     return process
 
 
-def inside(node: RealNode, containerd: Process) -> tuple[str, ...]:
+def in_its_namespaces(node: RealNode, containerd: Process) -> tuple[str, ...]:
     """What starts a program in the network and the mounts of a node."""
     network = f"--net={kernel_objects.NAMESPACES / node.namespace}"
     return "nsenter", network, _mounts_of(containerd)

@@ -156,10 +156,10 @@ def _write_base(layer: Path, recipe: Recipe, paths: Sequence[Path]) -> None:
     """The interpreter with the libraries of what the image imports, and what programs expect."""
     python = Path(sys.base_prefix) / "bin" / "python3"
     root = layer.with_suffix("")
-    program = f"import {', '.join(recipe.imports)}; from pathlib import Path\n"
-    program += "from railwright import interpreter; import sys; interpreter.copy(Path(sys.argv[1]))"
+    program = "from railwright import interpreter; from pathlib import Path; import sys\n"
+    program += "interpreter.copy(Path(sys.argv[1]), sys.argv[2:])"
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "PATH": os.environ["PATH"]}
-    _run([str(python), "-s", "-c", program, str(root / _PREFIX)], environment)
+    _run([str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports], environment)
     loader = root / _PREFIX / "loader"
     target = root / _linker(python).lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)

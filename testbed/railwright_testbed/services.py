@@ -68,7 +68,7 @@ def start_proxy(
     process = Process(
         f"kube-proxy-{real.name}",
         [
-            *node.inside(real, containerd),
+            *node.in_its_namespaces(real, containerd),
             str(binaries.find(binaries.REAL_NODES)["kube-proxy"]),
             f"--config={config}",
         ],

@@ -44,7 +44,6 @@ class Testbed:
 
     def __init__(self, folder: StateFolder, nodes: Sequence[RealNode], subnets: Subnets) -> None:
         self._folder = folder
-        self._subnets = subnets
         self._archive = faults.image_archive(folder)
         self._guardian: Process | None = None
         self._processes: dict[str, tuple[Process, ...]] = {}

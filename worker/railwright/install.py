@@ -9,11 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from railwright import interpreter, launcher
+from railwright import interpreter
 
 LAUNCH = ("launch", "launch.py")
-USED = (interpreter, launcher)
-"""What is imported here has its libraries loaded, and so copied."""
 
 
 def install(folder: Path) -> None:
@@ -28,7 +26,7 @@ def install(folder: Path) -> None:
         shutil.copyfile(source, target / source.name)
     for name in LAUNCH:
         shutil.copy(package / name, folder / name)
-    interpreter.copy(folder / "interpreter")
+    interpreter.copy(folder / "interpreter", ["railwright.launcher"])
 
 
 def main() -> int:

@@ -10,12 +10,13 @@ The loader is started with ``--library-path FOLDER/lib``, so that nothing of the
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _LOADER = re.compile(r"ld-[^/]*\.so[^/]*")
@@ -37,12 +38,14 @@ _LEFT_OUT = (
 )
 
 
-def copy(folder: Path) -> None:
-    """Copy it into this folder, which need not exist. Libraries are those that are loaded now, so
-    whatever will be imported there must be imported before. Raises OSError."""
+def copy(folder: Path, modules: Iterable[str]) -> None:
+    """Copy it into this folder, which need not exist, with the libraries that are loaded once these
+    modules are imported. Raises OSError and ImportError."""
+    for module in modules:
+        importlib.import_module(module)
     library = Path(sysconfig.get_path("stdlib"))
     target = folder / "lib" / library.name
-    packages = [library, *filter(os.path.isabs, sys.path)]
+    packages = [library, *(Path(each) for each in sys.path if os.path.isabs(each))]
     ignored = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.copytree(library, target, ignore=ignored, dirs_exist_ok=True)
     (target / "site-packages").mkdir(exist_ok=True)
