@@ -52,6 +52,9 @@ lock: ## resolve pyproject.toml into requirements.lock and the locks of the imag
 	@[ -x $(BIN)/uv ] || $(MAKE) setup
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock --quiet
+	printf 'hatchling\nuv==$(UV_VERSION)\n' | $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --constraints requirements.lock --generate-hashes \
+		--custom-compile-command "make lock" --output-file images/build.lock --quiet
 	for extra in agent operator; do \
 		$(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 \
 			--constraints requirements.lock --generate-hashes --custom-compile-command "make lock" \

@@ -40,7 +40,7 @@ from railwright_scheduler.model.evidence import (
 from railwright_scheduler.model.rank_layout import RankLayout
 from railwright_watch.nodes import NodeRecord
 
-OOM_KILLED = "OOMKilled"
+OOM_KILLED, START_ERROR = "OOMKilled", "StartError"
 INVALID_NAME = "InvalidImageName"
 BACK_OFF = "ImagePullBackOff"
 NOT_FOUND = re.compile(r"code = NotFound|: not found\b|manifest unknown|repository does not exist")
@@ -332,7 +332,8 @@ def _left(pod: PodRecord | None, first_rank: int) -> protocol.Failure | None:
         return protocol.Failure(first_rank, 1, message=why) if failed else None
     failure = pod.exit.failure
     if failure is None:
-        return protocol.Failure(first_rank, pod.exit.code, message=pod.reason or None)
+        why = pod.exit.message if pod.exit.reason == START_ERROR else pod.reason
+        return protocol.Failure(first_rank, pod.exit.code, message=why or None)
     return failure if failure.exit_code != 0 else protocol.Failure(failure.rank, pod.exit.code)
 
 

@@ -4,8 +4,9 @@ What the build files of ``images/`` take from a base image comes from this machi
 and the libraries that this has loaded once it has imported the product. Packages are installed
 from a lock with hashes, ours from its wheel.
 
-    /opt/railwright/python/       the interpreter, its libraries and its standard library
-    /opt/railwright/packages/     compiled, as the containers' file systems are read-only
+    /opt/railwright/      the interpreter, its standard library, and packages, all compiled, as the
+                          containers' file systems are read-only
+    /lib*/                the dynamic linker and the libraries
 
 Nothing is below /usr, where the nodes of the testbed mount what this machine has.
 """
@@ -21,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,10 @@ from railwright_testbed.errors import TestbedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PREFIX = "railwright.test/"
-PACKAGES = "opt/railwright/packages"
-_PREFIX = "opt/railwright/python"
+_PREFIX = "opt/railwright"
+_LIBRARY = f"{_PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = f"/{_PREFIX}/bin/python3"
+_UV = str(Path(sys.executable).with_name("uv"))
 # Tests, and a second client of kubernetes that is larger than all other packages.
 _UNUSED = ("tests", "kubernetes/aio")
 _USER = 65532
@@ -86,7 +88,7 @@ def version() -> str:
 def write(path: Path, recipes: Sequence[Recipe] = RECIPES) -> dict[str, int]:
     """Write the archive; the bytes of each image. Raises TestbedError."""
     with tempfile.TemporaryDirectory() as folder:
-        own = _own_layer(Path(folder))
+        own = _own_packages(Path(folder))
         images = [_image(recipe, own, Path(folder)) for recipe in recipes]
         oci.write(path, images)
         return {
@@ -96,76 +98,72 @@ def write(path: Path, recipes: Sequence[Recipe] = RECIPES) -> dict[str, int]:
 
 
 def _image(recipe: Recipe, own: Path, folder: Path) -> oci.Image:
-    layers = [own]
     packages = _packages(recipe.lock) if recipe.lock else None
-    if packages is not None:
-        layers.insert(0, packages.with_suffix(".layer"))
     base = folder / f"{recipe.name}.layer"
-    _write_base(base, recipe, [*([packages] if packages else []), folder / "own"])
+    _write_base(base, recipe, [own, *([packages] if packages else [])])
+    layers = [base, *(each.with_suffix(".layer") for each in (packages, own) if each)]
     settings = {
         "Entrypoint": list(recipe.entrypoint),
-        "Env": [
-            f"PATH=/{_PREFIX}/bin",
-            f"LD_LIBRARY_PATH=/{_PREFIX}/lib",
-            f"PYTHONPATH=/{PACKAGES}",
-            "PYTHONUNBUFFERED=1",
-            "LANG=C.UTF-8",
-        ],
+        "Env": [f"PATH=/{_PREFIX}/bin", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"],
         "User": f"{_USER}:{_USER}",
         "WorkingDir": "/",
     }
-    return oci.Image([name_of(recipe.name)], [base, *layers], settings)
+    return oci.Image([name_of(recipe.name)], layers, settings)
 
 
 def _packages(lock: str) -> Path:
     """The folder with the packages of a lock; its layer lies beside it."""
-    text = (REPOSITORY / "images" / lock).read_bytes()
-    folder = _cache(lock.removesuffix(".lock"), text)
-    layer = folder.with_suffix(".layer")
-    if not layer.exists():
-        unfinished = _emptied(folder.with_suffix(".unfinished"))
-        uv = Path(sys.executable).with_name("uv")
-        install = [str(uv), "pip", "install", "--python", sys.executable, "--quiet"]
-        locked = ["--require-hashes", "--no-deps", "-r", str(REPOSITORY / "images" / lock)]
-        _run([*install, "--target", str(unfinished), *locked])
-        for unused in [each for name in _UNUSED for each in unfinished.rglob(name)]:
+    path = REPOSITORY / "images" / lock
+    folder = _cache(lock.removesuffix(".lock"), path.read_bytes())
+    if not folder.with_suffix(".layer").exists():
+        _install(_emptied(folder), "--require-hashes", "-r", str(path))
+        for unused in [each for name in _UNUSED for each in folder.rglob(name)]:
             shutil.rmtree(unused)
-        _compile(unfinished, f"/{PACKAGES}")
-        unfinished.rename(_emptied(folder))
-        with oci.new_layer(layer) as content:
-            _add_tree(content, folder, PACKAGES)
+        _write_packages(folder)
     return folder
 
 
-def _own_layer(folder: Path) -> Path:
-    """Our own packages, from the wheel that users install."""
-    wheels, unpacked, layer = folder / "wheels", folder / "own", folder / "own.layer"
-    uv = Path(sys.executable).with_name("uv")
-    build = [str(uv), "build", "--wheel", "--quiet", "--no-build-isolation"]
+def _own_packages(folder: Path) -> Path:
+    """The folder with our own packages, from the wheel that users install."""
+    wheels, own = folder / "wheels", folder / "own"
+    build = [_UV, "build", "--wheel", "--quiet", "--no-build-isolation"]
     _run([*build, "--python", sys.executable, "--out-dir", str(wheels), str(REPOSITORY)])
     (wheel,) = wheels.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(unpacked)
-    _compile(unpacked, f"/{PACKAGES}")
-    with oci.new_layer(layer) as content:
-        _add_tree(content, unpacked, PACKAGES)
-    return layer
+    _install(own, str(wheel))
+    _write_packages(own)
+    return own
+
+
+def _install(target: Path, *what: str) -> None:
+    install = [_UV, "pip", "install", "--python", sys.executable, "--quiet", "--no-deps"]
+    _run([*install, "--target", str(target), *what])
+
+
+def _write_packages(folder: Path) -> None:
+    shown = f"{_LIBRARY}/site-packages"
+    _compile(folder, f"/{shown}")
+    with oci.new_layer(folder.with_suffix(".layer")) as content:
+        parts = shown.split("/")
+        for count in range(1, len(parts) + 1):
+            content.folder("/".join(parts[:count]))
+        content.tree(folder, prefix=f"{shown}/")
 
 
 def _write_base(layer: Path, recipe: Recipe, paths: Sequence[Path]) -> None:
-    """The interpreter with the libraries of what the image imports, and what programs expect."""
-    python = Path(sys.base_prefix) / "bin" / "python3"
-    root = layer.with_suffix("")
+    """The interpreter, the libraries of what the image imports, and what programs expect."""
+    python, root = Path(sys.base_prefix) / "bin" / "python3", layer.with_suffix("")
     program = "from railwright import interpreter; from pathlib import Path; import sys\n"
     program += "interpreter.copy(Path(sys.argv[1]), sys.argv[2:])"
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "PATH": os.environ["PATH"]}
-    _run([str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports], environment)
-    loader = root / _PREFIX / "loader"
-    target = root / _linker(python).lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    loader.rename(target)
-    (library,) = (root / _PREFIX / "lib").glob("python3.*")
-    _compile(library, f"/{_PREFIX}/lib/{library.name}")
+    command = [str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports]
+    _run(command, environment)
+    linker, libraries = _linker(python)
+    for path in (linker, libraries / "any"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / _PREFIX / "loader").rename(root / linker)
+    for library in (root / _PREFIX / "lib").glob("*.so*"):
+        library.rename(root / libraries / library.name)
+    _compile(root / _LIBRARY, f"/{_LIBRARY}")
     with oci.new_layer(layer) as content:
         content.folder("tmp", mode=0o1777)
         content.file("etc/passwd", f"railwright:x:{_USER}:{_USER}::/tmp:/sbin/nologin\n".encode())
@@ -174,19 +172,18 @@ def _write_base(layer: Path, recipe: Recipe, paths: Sequence[Path]) -> None:
         content.tree(root)
 
 
-def _linker(program: Path) -> str:
-    """The path at which the kernel looks for a program's dynamic linker."""
-    found = re.search(r"^\s*(/\S*/ld-\S+) \(", _run(["ldd", str(program)]), re.MULTILINE)
-    if found is None:
-        raise TestbedError(f"`ldd {program}` names no dynamic linker: a static interpreter?")
-    return found[1]
-
-
-def _add_tree(layer: oci.Layer, source: Path, prefix: str) -> None:
-    parts = prefix.split("/")
-    for count in range(1, len(parts) + 1):
-        layer.folder("/".join(parts[:count]))
-    layer.tree(source, prefix=f"{prefix}/")
+def _linker(program: Path) -> tuple[Path, Path]:
+    """Where the kernel looks for the dynamic linker of a program, and where that looks for
+    libraries by itself, both below the root folder: not in /usr, where this machine may have them.
+    """
+    printed = _run(["ldd", str(program)])
+    linker = re.search(r"^\s*/(\S*/ld-\S+) \(", printed, re.MULTILINE)
+    libc = re.search(r"=> (\S*/libc\.so\S*) \(", printed)
+    if linker is None or libc is None:
+        raise TestbedError(f"`ldd {program}` names no libc: a static interpreter?\n{printed}")
+    libraries = Path(libc[1]).parent.resolve()
+    root = Path("/usr") if libraries.is_relative_to("/usr") else Path("/")
+    return Path(linker[1]), libraries.relative_to(root)
 
 
 def _compile(folder: Path, shown: str) -> None:

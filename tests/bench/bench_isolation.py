@@ -48,7 +48,7 @@ OTHERS_S_MAX, OPERATOR_S_MAX = 5.0, 20.0
 FAULT_EVERY_S = 0.2
 FLOOD_CONNECTIONS = 64
 CABLES, LONG = 27_000, "x" * 230
-DOWN_S = 600.0
+DOWN_S, START_TIMEOUT_S = 600.0, 86_400
 
 WORKLOAD: Json = {
     "transformer": {
@@ -76,7 +76,7 @@ def main() -> int:
         site.namespace("bench")
         site.namespace("large")
         with gang_site.controlled(site) as controllers, gang_site.operated(site) as operator:
-            asyncio.run(gang_site.apply(site, [_job("running", at, GANG) for at in range(RUNNING)]))
+            asyncio.run(gang_site.apply(site, [_running(at) for at in range(RUNNING)]))
             waiting.until(
                 lambda: len(_attempts(site, "running")) == RUNNING, "gangs", deadline_s=DEADLINE_S
             )
@@ -210,6 +210,13 @@ def _job(namespace: str, number: int, nodes: int, *, workload: Json | None = Non
     if workload is not None:
         job["spec"]["roles"][0]["processesPerReplica"] = gang_site.GPUS
         job["spec"]["workload"] = workload
+    return job
+
+
+def _running(number: int) -> Json:
+    job = _job("running", number, GANG)
+    # Simulated pods have no launcher that reports a start.
+    job["spec"]["startTimeoutSeconds"] = START_TIMEOUT_S
     return job
 
 

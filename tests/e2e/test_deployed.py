@@ -45,7 +45,8 @@ def test_job_without_python_in_its_image_runs(deployed: Cluster, run: Run) -> No
     command = ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"]
     job = run(Training("no-python", command, environment={"PATH": "/nowhere"}))
     job.until_phase("Succeeded")
-    assert sorted(job.logs(1, rank).strip() for rank in (0, 1)) == ["rank 0 of 2", "rank 1 of 2"]
+    for rank in (0, 1):
+        assert f"rank {rank} of 2" in job.logs(1, rank).splitlines()
 
 
 def test_operator_is_rolled_while_a_job_trains(deployed: Cluster, run: Run) -> None:
@@ -63,12 +64,12 @@ def test_operator_is_rolled_while_a_job_trains(deployed: Cluster, run: Run) -> N
 def test_agents_report_every_node(deployed: Cluster) -> None:
     plane = deployed.bed.control_plane
 
-    def reported() -> set[str]:
-        items = json.loads(plane.kubectl("get", "nodehealths", "-o=json"))["items"]
-        return {item["metadata"]["name"] for item in items if item["status"].get("hardware")}
+    def reporting() -> int:
+        fabric = json.loads(plane.kubectl("get", "fabric", "default", "-o=json"))
+        return int(fabric["status"].get("agents", {}).get("nodes", 0))
 
-    nodes = {node.name for node in deployed.bed.nodes}
-    waiting.until(lambda: reported() == nodes, "the hardware of all nodes", deadline_s=DEADLINE_S)
+    count = len(deployed.bed.nodes)
+    waiting.until(lambda: reporting() == count, "reports of all agents", deadline_s=DEADLINE_S)
 
 
 def test_no_container_of_ours_ended(deployed: Cluster) -> None:

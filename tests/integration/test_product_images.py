@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from railwright_mapper import messages
+from railwright_operator import mapper_process
 from railwright_testbed import product_images
 
 TIMEOUT_S = 120.0
@@ -48,13 +51,17 @@ class Unpacked:
                 with tarfile.open(fileobj=content) as tree:
                     tree.extractall(folder, filter="tar")
 
-    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run its command with these arguments, alone in its files."""
-        environment = dict(each.split("=", 1) for each in self.settings["Env"])
-        command = [CHROOT, "--userspec=65532:65532", str(self._folder)]
+    def run(
+        self, *command: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command, or its own, alone in its files, with its environment or another one."""
         return subprocess.run(
-            [*command, *self.settings["Entrypoint"], *arguments],
-            env=environment | variables,
+            [
+                *(CHROOT, "--userspec=65532:65532", str(self._folder)),
+                *(command or self.settings["Entrypoint"]),
+            ],
+            env=environment or dict(each.split("=", 1) for each in self.settings["Env"]),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -77,6 +84,19 @@ def test_image_needs_nothing_else(archive: Path, tmp_path: Path, name: str, seen
     answer = image.run()
     assert answer.returncode != 0
     assert seen in answer.stdout + answer.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root folder")
+def test_mapper_starts_in_the_image_of_the_operator(archive: Path, tmp_path: Path) -> None:
+    """As the operator starts it: without any variable of the image."""
+    image = Unpacked(archive, product_images.name_of("operator"), tmp_path)
+    score = tmp_path / "proc/self/oom_score_adj"  # In place of the kernel's, which is not there.
+    score.parent.mkdir(parents=True)
+    score.touch(mode=0o666)
+    score.chmod(0o666)
+    command = [product_images.PYTHON, *mapper_process.COMMAND[1:]]
+    answer = image.run(*command, environment=mapper_process.ENVIRONMENT)
+    assert answer.stdout.encode() == messages.READY, answer.stdout + answer.stderr
 
 
 def _read(tar: tarfile.TarFile, path: str) -> Any:

@@ -155,6 +155,16 @@ def test_pod_failed_before_launcher_is_the_users_failure() -> None:
     assert found.message.endswith("its pod failed before its main container ran")
 
 
+def test_command_that_cannot_start_says_why() -> None:
+    """The container runtime's message, as the launcher could leave none."""
+    seen = Watched(num_nodes=1, phase=Phase.STARTING)
+    why = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+    seen.pod(0, phase="Failed", ended=ended(128, reason="StartError", message=why))
+    found = seen.cause()
+    assert (found.code, found.exit_code) == (CauseCode.RANK_FAILED, 128)
+    assert found.message.endswith(f"exited with 128: {why}")
+
+
 def test_a_pod_that_its_kubelet_refused_is_no_fault_of_the_rank() -> None:
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     seen.pod(0, phase="Failed", reason="UnexpectedAdmissionError")

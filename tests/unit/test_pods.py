@@ -69,7 +69,7 @@ def test_only_we_bind_it_and_it_never_restarts_by_itself() -> None:
 
 def test_the_launcher_runs_the_users_command_with_its_arguments() -> None:
     main = main_of(rendered(job(args=["--lr", "1e-3"])))
-    launch = ["/railwright/launch", "--"]
+    launch = ["/bin/sh", "/railwright/launch", "--"]
     assert main["command"] == [*launch, "python3", "train.py", "--lr", "1e-3"]
     assert "args" not in main
     assert main["image"] == "user/image"

@@ -10,13 +10,15 @@ The loader is started with ``--library-path FOLDER/lib``, so that nothing of the
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import os
 import re
 import shutil
-import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 _LOADER = re.compile(r"ld-[^/]*\.so[^/]*")
@@ -43,21 +45,45 @@ def copy(folder: Path, modules: Iterable[str]) -> None:
     modules are imported. Raises OSError and ImportError."""
     for module in modules:
         importlib.import_module(module)
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libgcc_s.so.1")  # glibc loads it when a thread ends.
     library = Path(sysconfig.get_path("stdlib"))
-    target = folder / "lib" / library.name
-    packages = [library, *(Path(each) for each in sys.path if os.path.isabs(each))]
-    ignored = shutil.ignore_patterns(*_LEFT_OUT)
-    shutil.copytree(library, target, ignore=ignored, dirs_exist_ok=True)
-    (target / "site-packages").mkdir(exist_ok=True)
+    _copy_tree(library, folder / "lib" / library.name)
+    (folder / "lib" / library.name / "site-packages").mkdir(exist_ok=True)
     (folder / "bin").mkdir(exist_ok=True)
     shutil.copy(os.readlink("/proc/self/exe"), folder / "bin" / "python3")
+    extensions = [library, *map(Path, filter(None, _package_folders()))]
     for loaded in _loaded():
         if _LOADER.fullmatch(loaded.name):
             shutil.copy(loaded, folder / "loader")
-        if not any(loaded.is_relative_to(each) for each in packages):
+        if not any(loaded.is_relative_to(each) for each in extensions):
             shutil.copy(loaded, folder / "lib" / loaded.name)
             for name in _shorter_names(loaded.name):
                 _link(folder / "lib" / name, loaded.name)
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copy content and times, by which compiled files are valid; nothing else, as a volume may
+    refuse attributes."""
+    for place, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not _is_left_out(name)]
+        copied = target / Path(place).relative_to(source)
+        copied.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            if not _is_left_out(name):
+                shutil.copyfile(Path(place, name), copied / name)
+                times = Path(place, name).stat()
+                os.utime(copied / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _is_left_out(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in _LEFT_OUT)
+
+
+def _package_folders() -> Iterator[str]:
+    """Where packages are, whose libraries are their own."""
+    yield from (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def _loaded() -> Iterator[Path]:

@@ -1,8 +1,8 @@
 """Render a pod of a job: the template of its role with the launcher in front.
 
-The launcher comes by an init container that copies the ``railwright`` package into an empty volume,
-so the user's image needs nothing but Python. It becomes the command of the first container; the
-user's command becomes its arguments, and one process of it runs for each rank.
+The launcher comes by an init container that copies the ``railwright`` package and an interpreter
+into an empty volume, so the user's image needs nothing but a shell. It becomes the command of the
+first container; the user's command becomes its arguments, and one process of it runs for each rank.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
 TOKEN_SECONDS = 3600
 GRACE_SECONDS = 30
+INSTALL_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 SECURITY_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 
 Manifest = dict[str, Any]
@@ -141,13 +142,14 @@ def _volumes(job_uid: str) -> list[Manifest]:
 
 
 def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
-    """The init container. It has the CPU and memory of the main container: it runs before that, so
-    the pod needs no more, and quotas that require requests in every container are satisfied. It has
-    its user and its seccomp profile as well, which Pod Security may require of every container."""
+    """The init container. It has the CPU, memory and storage of the main container: it runs before
+    that, so the pod needs no more, and quotas that require requests in every container are
+    satisfied. It has its user and its seccomp profile as well, which Pod Security may require of
+    every container."""
     security = main.get("securityContext")
     security = security if isinstance(security, dict) else {}
     resources = {
-        kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
+        kind: {name: amounts[name] for name in INSTALL_RESOURCES if name in amounts}
         for kind, amounts in main.get("resources", {}).items()
         if kind in ("requests", "limits")
     }
@@ -170,7 +172,7 @@ def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
 def _main(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
     main = dict(container)
     command = [*main["command"], *main.pop("args", [])]
-    main["command"] = [f"{LAUNCHER_DIRECTORY}/launch", "--", *command]
+    main["command"] = ["/bin/sh", f"{LAUNCHER_DIRECTORY}/launch", "--", *command]
     main["env"] = [*main.get("env", []), *environment]
     if path := main.get("terminationMessagePath"):
         main["env"].append({"name": "RAILWRIGHT_TERMINATION_FILE", "value": path})
