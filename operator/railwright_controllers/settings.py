@@ -11,14 +11,12 @@ from railwright_process import environment as options
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """``agent_address`` and ``probe_address`` are (host, port) to listen on. ``namespace`` has the
-    Lease, the topology files and the agents; ``identity`` is the holder of the Lease. ``pod_ip`` is
-    where the Service leads while this replica holds it; empty if it runs in no pod."""
+    Lease, the topology files and the agents; ``identity`` is the holder of the Lease."""
 
     agent_address: tuple[str, int]
     probe_address: tuple[str, int]
     namespace: str
     identity: str
-    pod_ip: str = ""
 
 
 def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
@@ -28,5 +26,4 @@ def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
-        pod_ip=options.pod_ip(environment),
     )

@@ -31,16 +31,12 @@ from railwright_controllers.surveys.surveyor import Surveyor
 from railwright_kube.client import Api
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.tokens import Tokens
-from railwright_process.leader_endpoint import LeaderEndpoint
 from railwright_process.server import MessageServer
 
 clock = time.monotonic
 
 AGENT = "railwright-agent"
 """The service account of node agents, in the namespace of the controllers."""
-
-SERVICE = "railwright-controllers"
-"""The Service to which node agents connect (examples/operator.yaml)."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -71,16 +67,7 @@ class ControllerParts:
             *(informer.run for informer in self.informers.all),
             self.keys.run,
         )
-        endpoint = LeaderEndpoint(
-            self.api,
-            service=SERVICE,
-            namespace=self.settings.namespace,
-            ip=self.settings.pod_ip,
-            port_name="agents",
-            port=self.settings.agent_address[1],
-        )
         self.leading: tuple[Run, ...] = (
-            endpoint.run,
             self.informers.discovery.run,
             self.fabric_reporter.run,
             self.health_reporter.run,

@@ -44,11 +44,6 @@ def kubelet_lease(node: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
 
 
-def endpoint_slices(namespace: str) -> str:
-    """The EndpointSlices of a namespace."""
-    return f"/apis/discovery.k8s.io/v1/namespaces/{_part(namespace)}/endpointslices"
-
-
 def events(namespace: str) -> str:
     """The events of a namespace, of the events.k8s.io group."""
     return f"/apis/events.k8s.io/v1/namespaces/{_part(namespace)}/events"

@@ -19,8 +19,7 @@ class Settings:
     own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
     ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
     name of its pod. A leader that restarts with the same identity need not wait until its own
-    Lease expires. By default every start has a new identity. ``pod_ip`` is where the Service leads
-    while this replica leads; empty if it runs in no pod.
+    Lease expires. By default every start has a new identity.
     """
 
     launcher_image: str
@@ -29,7 +28,6 @@ class Settings:
     probe_address: tuple[str, int]
     namespace: str
     identity: str
-    pod_ip: str = ""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -47,5 +45,4 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
-        pod_ip=options.pod_ip(environment),
     )

@@ -54,12 +54,8 @@ from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 from railwright_process import garbage, lifecycle
-from railwright_process.leader_endpoint import LeaderEndpoint
 
 Run = Callable[[], Coroutine[Any, Any, None]]
-
-SERVICE = "railwright-operator"
-"""The Service to which launchers connect (examples/operator.yaml)."""
 
 FIRST_TOPOLOGY_S = 10.0
 """How long jobs of a new installation wait until the Fabric has a topology to place them by."""
@@ -243,14 +239,6 @@ class OperatorParts:
             metrics=series,
             clock=runtime.clock,
         )
-        self.leader_endpoint = LeaderEndpoint(
-            self.api,
-            service=SERVICE,
-            namespace=self.settings.namespace,
-            ip=self.settings.pod_ip,
-            port_name="heartbeats",
-            port=self.settings.heartbeat_address[1],
-        )
 
     async def run(self, leading: asyncio.Event) -> None:
         """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run
@@ -264,7 +252,6 @@ class OperatorParts:
                 tasks.create_task(start())
             await leading.wait()
             tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
-            tasks.create_task(self.leader_endpoint.run())
             await lifecycle.persist(lambda: defaults.ensure(self.api), self.runtime.rng())
             await lifecycle.persist(self.cycle.take_over, self.runtime.rng())
             for informer in self.informers.leading:

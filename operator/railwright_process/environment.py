@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 
@@ -20,15 +19,6 @@ def identity(environment: Mapping[str, str]) -> str:
 def namespace(environment: Mapping[str, str]) -> str:
     """The namespace of the Lease."""
     return environment.get("RAILWRIGHT_NAMESPACE", "railwright-system")
-
-
-def pod_ip(environment: Mapping[str, str]) -> str:
-    """The address of this pod; empty if it is not stated. Raises SettingsError."""
-    text = environment.get("RAILWRIGHT_POD_IP", "")
-    try:
-        return str(ipaddress.ip_address(text)) if text else ""
-    except ValueError:
-        raise SettingsError(f"RAILWRIGHT_POD_IP is {text!r}: expected an IP address") from None
 
 
 def required(environment: Mapping[str, str], name: str, expected: str) -> str:

@@ -17,8 +17,6 @@ from railwright_testbed.processes import Process
 
 NAMESPACE = "railwright-system"
 READY_DEADLINE_S = 60.0
-NOWHERE = "192.0.2.1"
-"""An endpoint in place of a loopback address, which the API server refuses; nobody connects."""
 
 
 def install(plane: ControlPlane, repository: Path) -> None:
@@ -90,7 +88,6 @@ class ServiceProcess(abc.ABC):
             "RAILWRIGHT_PROBE_ADDRESS": f"127.0.0.1:{self._probes.port}",
             "RAILWRIGHT_NAMESPACE": NAMESPACE,
             "RAILWRIGHT_IDENTITY": self._name,
-            "RAILWRIGHT_POD_IP": NOWHERE if self._host.startswith("127.") else self._host,
             **self.options(),
         }
         command = [sys.executable, "-m", self._module]

@@ -10,9 +10,7 @@ from typing import Any
 import yaml
 
 from railwright_testbed import audit
-from railwright_testbed.api_client import ApiClient
 from railwright_testbed.audit import Right
-from railwright_testbed.service_process import NAMESPACE
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ANYWHERE = "any namespace"
@@ -72,12 +70,6 @@ def bound_roles(service_account: str) -> set[str]:
         for subject in document.get("subjects") or ()
         if "roleRef" in document and subject["name"] == service_account
     }
-
-
-def change_endpoint(admin: ApiClient, service: str) -> None:
-    """Lead a Service elsewhere, as a former leader could; its leader finds that."""
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices/{service}-ipv4"
-    admin.patch(path, {"ports": [{"name": "other", "port": 1, "protocol": "TCP"}]})
 
 
 def _roles(manifests: str) -> list[dict[str, Any]]:

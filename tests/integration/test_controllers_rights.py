@@ -27,7 +27,6 @@ def test_controllers_use_every_right_and_lack_none(site: Site, floor: Floor) -> 
     granted = granted_rights.granted(MANIFESTS)
     assert granted >= ELSEWHERE
     granted -= ELSEWHERE
-    granted_rights.change_endpoint(site.admin, SERVICE_ACCOUNT)
     waiting.until(
         lambda: not granted - _used(site, granted),
         "every right used",

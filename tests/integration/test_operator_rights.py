@@ -38,7 +38,6 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
     _name_taken_by_a_placement(floor)
     refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
     floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
-    granted_rights.change_endpoint(site.admin, SERVICE_ACCOUNT)
     floor.apply("restless", suspend=True)
     waiting.until(
         lambda: _changed_under_it(floor) and not granted - _used(site, granted),
