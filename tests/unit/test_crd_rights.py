@@ -341,7 +341,8 @@ def test_example_deployment_is_the_one_that_is_named(service_account: str, port:
     assert service["spec"]["selector"] == {"app": service_account}
     assert [each["port"] for each in service["spec"]["ports"]] == [port]
     (container,) = spec["containers"]
-    assert container["command"] == [service_account]
+    assert f"/{service_account}:" in container["image"]
+    assert "command" not in container
     context = container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert context["readOnlyRootFilesystem"] is True

@@ -29,12 +29,9 @@ AROUND = """#!{python}
 import runpy, sys
 {change}
 sys.argv = sys.argv[1:]
-if sys.argv[0] == "-c":
-    exec(sys.argv[1])
-else:
+if sys.argv[1:] != ["--check"]:
     open(__file__ + ".used", "w").close()
-    sys.path.insert(0, sys.argv[0].rpartition("/")[0])
-    runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 IMAGES = {
     "none": None,

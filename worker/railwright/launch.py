@@ -1,13 +1,18 @@
-"""What ``launch`` runs, in a Python that it has chosen.
+"""What ``launch`` runs, in a Python that it has chosen: the one in which ``--check`` succeeds.
 
-Lies beside the copied package, so that Python finds ``railwright`` without any path being set.
+Lies beside the copied package. Any Python 3 must be able to read it.
 """
 
-from __future__ import annotations
-
+import os
 import sys
+
+# With PYTHONSAFEPATH, Python does not search the folder of its script.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if sys.version_info < (3, 11):  # noqa: UP036  the user's image may bring any Python
+    sys.exit("railwright: Python 3.11 or newer is needed, this is " + sys.version.split()[0])
 
 from railwright import launcher
 
 if __name__ == "__main__":
-    sys.exit(launcher.main())
+    sys.exit(0 if sys.argv[1:] == ["--check"] else launcher.main())
