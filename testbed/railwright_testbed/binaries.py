@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,12 +121,18 @@ def _built_folder(module: str) -> Path:
     return cache_folder() / "binaries" / f"{module}-{key.hexdigest()[:16]}"
 
 
-def _build(program: Program) -> Path:
-    folder = _built_folder(program.module)
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """Alone build a folder of the cache: who comes second waits, and finds the result."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
-        # Another process may be building the same; then this waits and finds the result.
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(program: Program) -> Path:
+    folder = _built_folder(program.module)
+    with building(folder):
         if not folder.exists():
             _build_module(program.module, folder)
     path = folder / program.name

@@ -12,6 +12,7 @@ from railwright_testbed import images, requirements
 from railwright_testbed.errors import TestbedError
 
 _PODS_MOST = 50
+CLUSTER_DOMAIN = "cluster.local"
 
 # What a kubelet would set for the whole machine. It is shown these values instead (see node.py).
 KERNEL_SETTINGS_SHOWN = {
@@ -96,7 +97,7 @@ def write_kubelet(folder: Path, *, socket: Path, cgroup: str, dns: str) -> Path:
         "podLogsDir": f"{folder}/log/pods",
         "volumePluginDir": f"{folder}/kubelet/volume-plugins",
         "clusterDNS": [dns],
-        "clusterDomain": "cluster.local",
+        "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",
         # Only the testbed's own network reaches it, and every pod there is the user's own.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},

@@ -114,12 +114,14 @@ def _image(recipe: Recipe, own: Path, folder: Path) -> oci.Image:
 def _packages(lock: str) -> Path:
     """The folder with the packages of a lock; its layer lies beside it."""
     path = REPOSITORY / "images" / lock
-    folder = _cache(lock.removesuffix(".lock"), path.read_bytes())
-    if not folder.with_suffix(".layer").exists():
-        _install(_emptied(folder), "--require-hashes", "-r", str(path))
-        for unused in [each for name in _UNUSED for each in folder.rglob(name)]:
-            shutil.rmtree(unused)
-        _write_packages(folder)
+    folder = _cache(lock.removesuffix(".lock"), path.read_bytes(), *map(str.encode, _UNUSED))
+    with binaries.building(folder):
+        if not folder.with_suffix(".layer").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _install(folder, "--require-hashes", "-r", str(path))
+            for unused in [each for name in _UNUSED for each in folder.rglob(name)]:
+                shutil.rmtree(unused)
+            _write_packages(folder)
     return folder
 
 
@@ -195,12 +197,6 @@ def _compile(folder: Path, shown: str) -> None:
 def _cache(name: str, *content: bytes) -> Path:
     key = hashlib.sha256(b"\0".join([sys.version.encode(), platform.machine().encode(), *content]))
     return binaries.cache_folder() / "images" / f"{name}-{key.hexdigest()[:16]}"
-
-
-def _emptied(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:

@@ -12,12 +12,11 @@ import http.client
 import json
 from pathlib import Path
 
-from railwright_testbed import binaries, node
+from railwright_testbed import binaries, node, node_settings
 from railwright_testbed.node import RealNode
 from railwright_testbed.processes import Process
 from railwright_testbed.state_folder import StateFolder
 
-CLUSTER_DOMAIN = "cluster.local"
 _READY_DEADLINE_S = 60.0
 _PROXY_HEALTH_PORT = 10256
 _DNS_READY_PORT = 8181
@@ -86,7 +85,7 @@ def start_dns(folder: StateFolder, *, address: str, kubeconfig: Path) -> Process
         _COREFILE.format(
             address=address,
             ready_port=_DNS_READY_PORT,
-            domain=CLUSTER_DOMAIN,
+            domain=node_settings.CLUSTER_DOMAIN,
             kubeconfig=kubeconfig,
         )
     )

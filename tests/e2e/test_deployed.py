@@ -30,8 +30,8 @@ def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """The pods, in place of the processes that other tests use."""
     cluster.operator.stop()
     cluster.controllers.stop()
-    deployment.load(cluster.bed, tmp_path_factory.mktemp("images"))
     try:
+        deployment.load(cluster.bed, tmp_path_factory.mktemp("images"))
         deployment.apply(cluster.bed)
         yield cluster
     finally:
@@ -77,6 +77,7 @@ def test_no_container_of_ours_ended(deployed: Cluster) -> None:
     restarts = {
         pod["metadata"]["name"]: each["restartCount"]
         for pod in pods["items"]
+        if "deletionTimestamp" not in pod["metadata"]
         for each in pod["status"]["containerStatuses"]
     }
     assert len(restarts) == 3 + len(deployed.bed.nodes)

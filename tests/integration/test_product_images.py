@@ -17,6 +17,10 @@ from railwright_mapper import messages
 from railwright_operator import mapper_process
 from railwright_testbed import product_images
 
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="NOT RUN: ONLY ROOT MAY CHANGE THE ROOT FOLDER OF A PROCESS"
+)
+
 TIMEOUT_S = 120.0
 CHROOT = shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin") or "chroot"
 MIB_MAX = 256
@@ -69,7 +73,6 @@ class Unpacked:
         )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root folder")
 @pytest.mark.parametrize(
     ("name", "seen"),
     [
@@ -86,7 +89,6 @@ def test_image_needs_nothing_else(archive: Path, tmp_path: Path, name: str, seen
     assert seen in answer.stdout + answer.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root folder")
 def test_mapper_starts_in_the_image_of_the_operator(archive: Path, tmp_path: Path) -> None:
     """As the operator starts it: without any variable of the image."""
     image = Unpacked(archive, product_images.name_of("operator"), tmp_path)

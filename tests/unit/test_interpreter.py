@@ -63,6 +63,13 @@ def test_launcher_starts_in_every_image(tmp_path: Path, image: str) -> None:
     assert (tmp_path / "python3.used").exists() == (image == "new")
 
 
+def test_launcher_finds_its_package_with_a_safe_path(tmp_path: Path) -> None:
+    """With PYTHONSAFEPATH the folder of a script is not searched."""
+    answer = launch(tmp_path, "", PYTHONSAFEPATH="1")
+    assert STARTED in answer.stderr
+    assert (tmp_path / "python3.used").exists()
+
+
 def test_ranks_get_the_libraries_that_the_image_preloads(tmp_path: Path) -> None:
     environ = launchers.environment_of("http://10.0.0.1:80", tmp_path)
     pod, kept = environment.pod(environ), {"RAILWRIGHT_LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}
@@ -73,7 +80,7 @@ def test_ranks_get_the_libraries_that_the_image_preloads(tmp_path: Path) -> None
     assert rank["LD_PRELOAD"] == "/usr/lib/libjemalloc.so.2"
 
 
-def launch(folder: Path, change: str | None) -> subprocess.CompletedProcess[str]:
+def launch(folder: Path, change: str | None, **variables: str) -> subprocess.CompletedProcess[str]:
     """A launcher in an image with such a python3, that misses all its variables."""
     if change is not None:
         python = folder / "python3"
@@ -81,7 +88,7 @@ def launch(folder: Path, change: str | None) -> subprocess.CompletedProcess[str]
         python.chmod(0o755)
     return subprocess.run(
         ["/bin/sh", str(launchers.installed() / "launch"), "--", "true"],
-        env={"PATH": str(folder)},
+        env={"PATH": str(folder)} | variables,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

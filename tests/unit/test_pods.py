@@ -175,6 +175,13 @@ def test_requests_are_those_of_ranks_without_the_launcher() -> None:
     assert resources == {"cpu": 4000, "memory": 64 * 2**30, "nvidia.com/gpu": 8, "pods": 1}
 
 
+def test_launcher_is_installed_within_a_quota_of_storage() -> None:
+    """A quota that limits ephemeral storage refuses a pod with a container that states none."""
+    storage = {"ephemeral-storage": "2Gi"}
+    pod = rendered(job(resources={"limits": storage | {"nvidia.com/gpu": 8}}))
+    assert pod["spec"]["initContainers"][0]["resources"]["limits"] == storage
+
+
 @pytest.mark.parametrize("given", [None, 5, {"runAsUser": 7, "privileged": True}])
 def test_launcher_is_installed_as_the_user_of_ranks(given: Any) -> None:
     """Without the privileges of their container."""
