@@ -182,7 +182,7 @@ class Reflector(Generic[R]):
             except _RelistError as error:
                 self._version = None
                 cause = error.cause
-                logger.warning("watch expired, listing again", extra=self._context(error))
+                logger.info("watch expired, listing again", extra=self._context(error))
             except errors.RequestFailed as error:
                 cause = type(error).__name__
                 if not _is_resumable(error):
@@ -272,12 +272,12 @@ class Reflector(Generic[R]):
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
-        query = self._query | {
+        query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": str(self._version),
             "timeoutSeconds": str(WATCH_S + self._rng.randrange(WATCH_S)),
-        }
+        } | self._query
         stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:

@@ -21,8 +21,10 @@ from railwright_kube import projections
 from railwright_kube.client import Api
 from railwright_kube.pages import OBJECTS_MAX
 from railwright_kube.projections import Identity
+from railwright_kube.reflector import STALL_S
 from railwright_kube.verified import VerifiedReflector
 from railwright_operator import metrics
+from railwright_operator.watch.pulls import PULLING, Pulls
 from railwright_testbed import ControlPlane
 
 
@@ -230,6 +232,22 @@ async def test_a_silent_stream_is_cut_and_resumed_without_a_new_list(
         between.flow()
         await shell.until(lambda: texts(copy) == {"one": "a"}, "what was missed")
         assert copy.relists == 1
+
+
+async def test_quiet_stream_of_events_ends_in_time(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """It has no bookmarks: only the API server's own time-out comes before that of the client."""
+    query = Pulls.query(PULLING)
+    assert float(query["timeoutSeconds"]) < STALL_S
+    short = query | {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "2"}
+    path = f"/api/v1/namespaces/{namespace}/events"
+    async with shell.api(shell.connect(control_plane)) as api:
+        short["resourceVersion"] = (await api.get(path))["metadata"]["resourceVersion"]
+        stream = api.stream(path, query=short, stall_s=30.0)
+        started_s = time.monotonic()
+        assert [line async for line in stream] == []
+        assert time.monotonic() - started_s < 20.0
 
 
 async def test_a_stream_that_is_cut_misses_nothing(

@@ -2,8 +2,8 @@
 
     the ledger       every 10 s, to find out that another leader has written it
     signing keys     every 30 s
-    each watch       opened again when it has ended, after at least 5 minutes; the images' events
-                     have two watches
+    each watch       opened again when it has ended, after at least 5 minutes; those of the images'
+                     events are two, and end after a minute
     each list        after 30 minutes of watching; those of nodes and pods also every 10 minutes, to
                      compare them with the caches, and once a minute after its begin
 
@@ -23,9 +23,9 @@ from simulator.api_server import ApiRequest
 LEDGER = f"{routes.kind(names.LEDGERS)}/default"
 EVENTS = "/api/v1/events"
 
-CONFIRMED_S, KEYS_S, WATCHED_S, LISTED_S, VERIFIED_S = 10, 30, 300, 1800, 600
+CONFIRMED_S, KEYS_S, WATCHED_S, EVENTS_S, LISTED_S, VERIFIED_S = 10, 30, 300, 60, 1800, 600
 """The shortest time between two reads of the ledger, of signing keys, between two begins of a
-watch, two lists, and two lists of what is compared."""
+watch, of one of events, two lists, and two lists of what is compared."""
 
 WATCHED = (
     *(paths.NODES, paths.PODS, EVENTS),
@@ -76,7 +76,7 @@ def _most(path: str, *, is_watch: bool, seconds: float) -> int:
         return 0
     streams = 2 if path == EVENTS else 1
     if is_watch:
-        return streams * (1 + int(seconds / WATCHED_S))
+        return streams * (1 + int(seconds / (EVENTS_S if path == EVENTS else WATCHED_S)))
     lists = streams * (1 + int(seconds / LISTED_S))
     is_verified = path in (paths.NODES, paths.PODS)
     return lists + (1 + int(seconds / VERIFIED_S) if is_verified else 0)

@@ -59,8 +59,11 @@ RECONNECT_S = 6.0
 
 LEASE_DURATION_S_DEFAULT = 40
 RENEWALS_PER_LEASE = 4
+JITTER = 0.04
+"""The share by which kubelets lengthen a renewal interval at random."""
+
 SLACK_S = 3.0
-"""Renewals are jittered by 4 % and may wait for a busy API server."""
+"""How long a renewal may wait for a busy API server."""
 
 Ask = Callable[[str], Awaitable[dict[str, Any] | None]]
 """Reads a node's Lease; None when there is none. Raises RequestFailed without a response."""
@@ -236,7 +239,7 @@ def _sighted(
     same = before is not None and before.renewed == renewed
     if before is not None and same and answered_s - before.asked_s <= GAP_S_MAX:
         return replace(before, asked_s=asked_s)
-    limit_s = duration_s / RENEWALS_PER_LEASE + SLACK_S
+    limit_s = duration_s / RENEWALS_PER_LEASE * (1 + JITTER) + SLACK_S
     return _Sighting(renewed, since_s=answered_s, asked_s=asked_s, limit_s=limit_s)
 
 
