@@ -57,6 +57,7 @@ async def _run(chosen: ControllerSettings) -> int:
         namespace=chosen.namespace,
         name=LEASE,
         identity=chosen.identity,
+        address=chosen.reached_at,
         on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
         on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
         clock=wiring.clock,
@@ -69,7 +70,13 @@ async def _run(chosen: ControllerSettings) -> int:
         clock=wiring.clock,
         rng=wiring.rng(),
     ) as api:
-        parts = ControllerParts(api, chosen, series=series, is_leader=leadership.held)
+        parts = ControllerParts(
+            api,
+            chosen,
+            series=series,
+            is_leader=leadership.held,
+            leader_address=leadership.leader_address,
+        )
         kopf = KopfThread(
             kubeconfig,
             lambda *news: loop.call_soon_threadsafe(parts.informers.fabrics.seen, *news),

@@ -11,19 +11,23 @@ from railwright_process import environment as options
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """``agent_address`` and ``probe_address`` are (host, port) to listen on. ``namespace`` has the
-    Lease, the topology files and the agents; ``identity`` is the holder of the Lease."""
+    Lease, the topology files and the agents; ``identity`` is the holder of the Lease.
+    ``reached_at`` is the host:port at which agents reach this replica; empty if it is not known."""
 
     agent_address: tuple[str, int]
     probe_address: tuple[str, int]
     namespace: str
     identity: str
+    reached_at: str = ""
 
 
 def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
     """Read the settings. Raises SettingsError with the variable that is invalid."""
+    agent_address = options.address(environment, "RAILWRIGHT_AGENT_ADDRESS", "0.0.0.0:8480")
     return ControllerSettings(
-        agent_address=options.address(environment, "RAILWRIGHT_AGENT_ADDRESS", "0.0.0.0:8480"),
+        agent_address=agent_address,
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
+        reached_at=options.reached_at(environment, agent_address[1]),
     )

@@ -50,6 +50,7 @@ class ControllerParts:
     settings: ControllerSettings
     series: metrics.ControllerMetrics
     is_leader: Callable[[], bool]
+    leader_address: Callable[[], str]
 
     def __post_init__(self) -> None:
         self.informers = informers.assemble(
@@ -124,6 +125,7 @@ class ControllerParts:
                 clock=time.time,
             ),
             is_ready=lambda: self.is_leader() and not self.unsynced() and self.keys.available,
+            leader_address=self.leader_address,
             metrics=self.series.agents,
             clock=clock,
         )

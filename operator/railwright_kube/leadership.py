@@ -3,7 +3,8 @@
 A renewal must not wait for a busy event loop, so the thread has a client of its own. No wall clocks
 are compared. A candidate takes the Lease over when it has seen it unchanged for its duration. A
 leader counts from the *start* of its last successful renewal, the earliest moment at which others
-may have begun to count, and stops ``MARGIN_S`` before they may take over.
+may have begun to count, and stops ``MARGIN_S`` before they may take over. In an annotation of the
+Lease the candidates find the leader's address.
 
 A Lease alone cannot fence: a request in flight may land late. The ledger's epoch and UID
 preconditions refuse such requests; the Lease only makes them rare. A process that lost the Lease
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 MARGIN_S = 2.0
 SOON_S = 0.1
 VACANT = ""
+ADDRESS = "railwright.dev/address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,10 @@ class _Sighting:
 
 class _RenewableLease(LeaseLock):
     """Keeps the response to an update, so that the next one needs no read before it: with two
-    requests for each renewal, a leader on a slow API server would be late."""
+    requests for each renewal, a leader on a slow API server would be late. Writes ``address``
+    too."""
+
+    address = ""
 
     def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Whether the Lease as last seen became this record."""
@@ -73,6 +78,7 @@ class _RenewableLease(LeaseLock):
         held.spec = self.get_lease_spec(  # type: ignore[no-untyped-call]
             updated_record, held.spec
         )
+        held.metadata.annotations = (held.metadata.annotations or {}) | {ADDRESS: self.address}
         try:
             self.lease_reference = self.api_instance.replace_namespaced_lease(
                 name=name, namespace=namespace, body=held
@@ -87,6 +93,7 @@ class _RenewableLease(LeaseLock):
 class Leadership:
     """A candidate for the Lease ``namespace/name``.
 
+    ``address`` is the host:port at which this process is reached; empty if it is not known.
     ``clock`` is monotonic seconds. ``on_gained`` and ``on_lost`` are called at most once each, in
     the thread of the Lease, and must not block.
     """
@@ -98,6 +105,7 @@ class Leadership:
         namespace: str,
         name: str,
         identity: str,
+        address: str = "",
         on_gained: Callable[[], object],
         on_lost: Callable[[], object],
         clock: Callable[[], float],
@@ -108,6 +116,7 @@ class Leadership:
         self._namespace = namespace
         self._name = name
         self._identity = identity
+        self._address = address
         self._on_gained = on_gained
         self._on_lost = on_lost
         self._clock = clock
@@ -115,6 +124,7 @@ class Leadership:
         self._timings = timings
         self._lock: Any = None
         self._sighting: _Sighting | None = None
+        self._leader_address = ""
         self._acquired_at = ""
         self._renewed_s: float | None = None
         self._taken = False
@@ -141,6 +151,10 @@ class Leadership:
             renewed_s is not None
             and self._clock() < renewed_s + self._timings.duration_s - MARGIN_S
         )
+
+    def leader_address(self) -> str:
+        """The host:port of another process that holds the Lease; empty while it is not known."""
+        return "" if self.held() else self._leader_address
 
     def _run(self) -> None:
         try:
@@ -210,12 +224,18 @@ class Leadership:
             if seen.status != 404:
                 raise seen
             return self._written(lock.create(self._name, self._namespace, self._record()))
+        self._note_address(seen.holder_identity)
         if self._renewed_s is not None and seen.holder_identity != self._identity:
             self._taken = True
             return False
         if seen.holder_identity not in (self._identity, None) and not self._is_left(now_s):
             return False
         return self._written(lock.update(self._name, self._namespace, self._record()))
+
+    def _note_address(self, holder: str | None) -> None:
+        annotations = self._opened().lease_reference.metadata.annotations or {}
+        is_another = holder not in (self._identity, VACANT, None)
+        self._leader_address = annotations.get(ADDRESS, "") if is_another else ""
 
     def _written(self, done: bool) -> bool:
         """Log a refused write. LeaseLock logs the reason at INFO."""
@@ -264,6 +284,7 @@ class Leadership:
             self._lock = _RenewableLease(  # type: ignore[no-untyped-call]
                 self._name, self._namespace, self._identity
             )
+            self._lock.address = self._address
             self._lock.api_instance = client.CoordinationV1Api(blocking)
         return self._lock
 

@@ -58,6 +58,7 @@ async def _run(chosen: Settings) -> int:
         namespace=chosen.namespace,
         name=LEASE,
         identity=chosen.identity,
+        address=chosen.reached_at,
         on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
         on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
         clock=runtime.clock,
@@ -77,6 +78,7 @@ async def _run(chosen: Settings) -> int:
             registry=registry,
             series=series,
             is_leader=leadership.held,
+            leader_address=leadership.leader_address,
             mark_hung=functools.partial(hang_mark.write, kubeconfig),
             give_up_lease=functools.partial(leadership.stop, deadline_s=GIVE_UP_S),
         )

@@ -19,7 +19,8 @@ class Settings:
     own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
     ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
     name of its pod. A leader that restarts with the same identity need not wait until its own
-    Lease expires. By default every start has a new identity.
+    Lease expires. By default every start has a new identity. ``reached_at``
+    is the host:port at which launchers reach this replica; empty if it is not known.
     """
 
     launcher_image: str
@@ -28,10 +29,12 @@ class Settings:
     probe_address: tuple[str, int]
     namespace: str
     identity: str
+    reached_at: str = ""
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the settings. Raises SettingsError with the variable that is missing or invalid."""
+    heartbeat_address = options.address(environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470")
     return Settings(
         launcher_image=options.required(
             environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"
@@ -39,10 +42,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         heartbeat_url=options.required(
             environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator over HTTP"
         ),
-        heartbeat_address=options.address(
-            environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470"
-        ),
+        heartbeat_address=heartbeat_address,
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
+        reached_at=options.reached_at(environment, heartbeat_address[1]),
     )

@@ -89,6 +89,7 @@ class OperatorParts:
     registry: CollectorRegistry
     series: metrics.Metrics
     is_leader: Callable[[], bool]
+    leader_address: Callable[[], str]
     mark_hung: WriteMark
     give_up_lease: Callable[[], None]
 
@@ -235,6 +236,7 @@ class OperatorParts:
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
+            leader_address=self.leader_address,
             reception_clock=received.reception_clock,
             metrics=series,
             clock=runtime.clock,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 
@@ -19,6 +20,19 @@ def identity(environment: Mapping[str, str]) -> str:
 def namespace(environment: Mapping[str, str]) -> str:
     """The namespace of the Lease."""
     return environment.get("RAILWRIGHT_NAMESPACE", "railwright-system")
+
+
+def reached_at(environment: Mapping[str, str], port: int) -> str:
+    """The host:port at which pods reach this one; empty if its address is not stated. Raises
+    SettingsError."""
+    text = environment.get("RAILWRIGHT_POD_IP", "")
+    if not text:
+        return ""
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        raise SettingsError(f"RAILWRIGHT_POD_IP is {text!r}: expected an IP address") from None
+    return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
 def required(environment: Mapping[str, str], name: str, expected: str) -> str:

@@ -21,16 +21,19 @@ OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:
 REQUEST_LINE = re.compile(r"([^ ]*) ([^ ]*) HTTP/1\.([01])")
 FIELD = re.compile(r"([!#$%&'*+.^_`|~\w-]+):([^\r\n]*)", re.ASCII)
 LENGTH = re.compile(r"[0-9]{1,9}")
+ELSEWHERE = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TEMPORARY_REDIRECT})
 SINGLE = frozenset({"content-length", "authorization", "content-encoding"})
 
 
 class RefusedError(Exception):
-    """A refused message: its sender acts on ``status`` and logs ``reason``."""
+    """A refused message: its sender acts on ``status`` and logs ``reason``. ``location`` is
+    the URL that accepts it, for TEMPORARY_REDIRECT."""
 
-    def __init__(self, status: HTTPStatus, reason: str) -> None:
+    def __init__(self, status: HTTPStatus, reason: str, *, location: str = "") -> None:
         super().__init__(f"{status}: {reason}")
         self.status = status
         self.reason = reason
+        self.location = location
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,12 @@ def _read_fields(lines: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A JSON response, and whether it closes the connection."""
+    """A JSON response, whether it closes the connection, and the URL to which it redirects."""
 
     status: int
     body: bytes
     closes: bool = False
+    location: str = ""
 
     def encode(self) -> bytes:
         """Head and body."""
@@ -92,6 +96,8 @@ class Response:
         more = "Connection: close\r\n" if self.closes else ""
         if self.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_EARLY):
             more += f"Retry-After: {RETRY_AFTER_S}\r\n"
+        if self.location:
+            more += f"Location: {self.location}\r\n"
         first = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n"
         rest = f"Content-Type: application/json\r\n{more}Content-Length: {size}\r\n\r\n"
         return (first + rest).encode() + self.body
@@ -100,4 +106,4 @@ class Response:
 def refusal(error: RefusedError) -> Response:
     """The response to a refused message. After 503 a Service may choose another replica."""
     body = orjson.dumps({"error": error.reason})
-    return Response(error.status, body, closes=error.status == HTTPStatus.SERVICE_UNAVAILABLE)
+    return Response(error.status, body, closes=error.status in ELSEWHERE, location=error.location)

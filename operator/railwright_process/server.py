@@ -28,8 +28,9 @@ to be accepted, and how many may."""
 
 
 class MessageServer:
-    """The server for the paths in ``routes``. It accepts messages while ``is_ready``. ``on_tick``
-    is called every ``TICK_S``; ``clock`` is monotonic seconds."""
+    """The server for the paths in ``routes``. It accepts messages while ``is_ready``, and otherwise
+    redirects them to the leader, whose host:port ``leader_address`` returns if it is known.
+    ``on_tick`` is called every ``TICK_S``; ``clock`` is monotonic seconds."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class MessageServer:
         tokens: Tokens,
         *,
         is_ready: Callable[[], bool],
+        leader_address: Callable[[], str],
         metrics: ServerMetrics,
         clock: Callable[[], float],
         on_tick: Callable[[], None] = lambda: None,
@@ -44,6 +46,7 @@ class MessageServer:
         self._routes = routes
         self._tokens = tokens
         self._is_ready = is_ready
+        self._leader_address = leader_address
         self._on_tick = on_tick
         self._connections = Connections(self._admit, metrics=metrics, clock=clock)
         self._server: asyncio.Server | None = None
@@ -98,9 +101,7 @@ class MessageServer:
         if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
         if not self._is_ready():
-            raise RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, or not yet"
-            )
+            raise self._not_leading(head.path)
         bearer = self._bearer(head.token)
         route.admit(bearer)
         if head.length > route.bytes_max:
@@ -109,6 +110,18 @@ class MessageServer:
                 f"{head.length} bytes, expected at most {route.bytes_max}",
             )
         return route, bearer
+
+    def _not_leading(self, path: str) -> RefusedError:
+        address = self._leader_address()
+        if not address:
+            return RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, or not yet"
+            )
+        return RefusedError(
+            HTTPStatus.TEMPORARY_REDIRECT,
+            f"this replica does not lead, but {address}",
+            location=f"//{address}{path}",
+        )
 
     def _bearer(self, token: str) -> Bearer:
         try:

@@ -40,6 +40,7 @@ class Candidate:
             namespace=self.namespace,
             name="operator",
             identity=self.name,
+            address=f"{self.name}.example:1",
             on_gained=lambda: self.gained_s.append(time.monotonic()),
             on_lost=lambda: self.lost_s.append(time.monotonic()),
             clock=self.clock,
@@ -85,10 +86,13 @@ async def test_the_first_leads_and_gives_the_lease_back_when_it_stops(
             assert one.held()
             assert not two.held()
             await asyncio.sleep(0.05)
+        assert one.leadership.leader_address() == ""
+        assert two.leadership.leader_address() == "one.example:1"
         await stop(one)
         assert not one.held()
         stopped_s = time.monotonic()
         await shell.until(two.held, "the second leads")
+        assert two.leadership.leader_address() == ""
         assert time.monotonic() - stopped_s < TIMINGS.duration_s
         assert one.lost_s == []
     finally:

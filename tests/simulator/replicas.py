@@ -117,6 +117,7 @@ class Replica:
             registry=self._registry,
             series=series,
             is_leader=lambda: self._is_leader,
+            leader_address=str,
             mark_hung=lambda *_: None,
             give_up_lease=lambda: None,
         )

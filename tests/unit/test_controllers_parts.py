@@ -22,6 +22,7 @@ class Constructed:
             settings.from_environment({}),
             series=metrics.ControllerMetrics(CollectorRegistry()),
             is_leader=lambda: self.leads,
+            leader_address=str,
         )
 
     def pod(self, version: int, *, terminal: bool = False, trains: bool = False) -> None:

@@ -57,6 +57,8 @@ class Double:
 
 
 class ThreadDouble(Double):
+    leader_address = ""
+
     def held(self) -> bool:
         return True
 

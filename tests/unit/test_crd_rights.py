@@ -321,9 +321,13 @@ def example(service_account: str) -> tuple[Document, Document]:
     return deployment, service
 
 
+OF_THE_POD = "192.0.2.7"
+"""In place of what the kubelet fills in: the pod's name and its address."""
+
+
 def options(container: Document) -> dict[str, str]:
     """The environment of a container of the example."""
-    return {each["name"]: each.get("value", "the pod's") for each in container["env"]}
+    return {each["name"]: each.get("value", OF_THE_POD) for each in container["env"]}
 
 
 @pytest.mark.parametrize(
@@ -360,8 +364,10 @@ def test_example_has_the_addresses_of_launchers_and_agents() -> None:
     chosen = settings.from_environment(operator)
     assert chosen.heartbeat_url == f"http://{SERVICE_ACCOUNTS[0]}.{SYSTEM}:{HEARTBEAT_PORT}"
     assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
+    assert chosen.reached_at == f"{OF_THE_POD}:{HEARTBEAT_PORT}"
     others = controllers_settings.from_environment(controllers)
     assert others.agent_address[1] == AGENT_PORT
+    assert others.reached_at == f"{OF_THE_POD}:{AGENT_PORT}"
     assert chosen.namespace == others.namespace == SYSTEM
     agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
     assert f"--controllers=http://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}\n" in agents

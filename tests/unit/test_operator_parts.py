@@ -21,6 +21,7 @@ async def test_published_times_are_of_the_calendar() -> None:
         registry=registry,
         series=metrics.Metrics(registry),
         is_leader=lambda: True,
+        leader_address=str,
         mark_hung=lambda *_: None,
         give_up_lease=lambda: None,
     )

@@ -6,9 +6,12 @@ node: the token does. `__main__` calls it.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import random
+import socket
+import ssl
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -32,6 +35,7 @@ AGAIN_S = 5.0
 AGAIN_S_MAX = 60.0
 REASON_BYTES_MAX = 400
 ANSWER_BYTES_MAX = 4096
+PORTS = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
 Json = dict[str, Any]
 
@@ -78,24 +82,40 @@ class ControllersClient:
     def _post(self, path: str, body: bytes, deadline_s: float) -> tuple[Json, str]:
         """The answer, and from which address it was asked for.
 
-        A connection for each: the next may reach the replica that leads by then.
+        A connection for each: the next may reach the replica that leads by then. One that does not
+        lead redirects to it.
         """
-        connection = _connection(self.controllers, deadline_s)
+        service = _host_and_port(self.controllers)
         try:
-            token = self.token_file.read_text(encoding="utf-8").strip()
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-            connection.request("POST", path, body, headers)
-            host = str(connection.sock.getsockname()[0])
-            response = connection.getresponse()
-            answer = response.read(ANSWER_BYTES_MAX)
+            response, answer, host = self._sent(service, path, body, deadline_s)
+            if response.status == http.client.TEMPORARY_REDIRECT:
+                location = urllib.parse.urlsplit(response.getheader("Location", ""))
+                leader = location.hostname or service[0], location.port or service[1]
+                response, answer, host = self._sent(leader, path, body, deadline_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ReportRefusedError(f"{type(error).__name__}: {error}") from error
-        finally:
-            connection.close()
         if response.status != http.client.OK:
             reason = answer[:REASON_BYTES_MAX].decode(errors="replace")
             raise ReportRefusedError(f"{response.status} {reason!r}")
         return _object(answer), host
+
+    def _sent(
+        self, address: tuple[str, int], path: str, body: bytes, deadline_s: float
+    ) -> tuple[http.client.HTTPResponse, bytes, str]:
+        """The response, its body, and from which address the message was sent."""
+        token = self.token_file.read_text(encoding="utf-8").strip()
+        connected = socket.create_connection(address, deadline_s)
+        with contextlib.closing(http.client.HTTPConnection(*address)) as connection:
+            connection.sock = connected
+            if self.controllers.startswith("https:"):
+                name = _host_and_port(self.controllers)[0]
+                secure = ssl.create_default_context()
+                connection.sock = secure.wrap_socket(connected, server_hostname=name)
+            host = str(connected.getsockname()[0])
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            return response, response.read(ANSWER_BYTES_MAX), host
 
 
 def _object(answer: bytes) -> Json:
@@ -108,17 +128,15 @@ def _object(answer: bytes) -> Json:
     return found
 
 
-def _connection(controllers: str, deadline_s: float) -> http.client.HTTPConnection:
+def _host_and_port(controllers: str) -> tuple[str, int]:
     try:
         parts = urllib.parse.urlsplit(controllers)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if host is None or parts.scheme not in ("http", "https"):
+    if host is None or parts.scheme not in PORTS:
         raise ControllersUrlError(f"--controllers {controllers!r}: expected http://ADDRESS:PORT")
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    return kind(host, port, timeout=deadline_s)
+    return host, port or PORTS[parts.scheme]
 
 
 def run(

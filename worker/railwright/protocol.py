@@ -8,10 +8,10 @@ token that is bound to the pod). Paths:
     /v1/commit     before the manifest of a checkpoint is renamed into place
     /v1/profile    the recording of a rank (``railwright.profile``); "go" once it is stored
 
-A launcher acts on these statuses: 200; 400 malformed; 403 the token is not this rank's; 409 the
-attempt was revoked (stop, write nothing more); 413 too large; 425 the attempt is not expected yet
-(retry); 503 not the leader, or overloaded (retry with back-off). Every other response than 200 has
-a ``Refusal``.
+A launcher acts on these statuses: 200; 307 the leader is at ``Location``; 400 malformed; 403 the
+token is not this rank's; 409 the attempt was revoked (stop, write nothing more); 413 too large; 425
+the attempt is not expected yet (retry); 503 not the leader, or overloaded (retry with back-off).
+Every other response than 200 has a ``Refusal``.
 
 ``decode`` validates every field, and skips those of a later version: see ``railwright.codec``.
 """

@@ -44,7 +44,7 @@ decode_heartbeat = decoding.decoder(protocol.Heartbeat)
 @dataclass(slots=True, eq=False, repr=False)
 class HeartbeatServer:
     """The server. ``audience_of`` names the audience of a job's tokens by its UID. Messages are
-    accepted while ``is_ready``."""
+    accepted while ``is_ready``, and otherwise redirected to ``leader_address`` if it is known."""
 
     sessions: Sessions
     tokens: Tokens
@@ -53,6 +53,7 @@ class HeartbeatServer:
     pod_uid_of: PodUidOf
     on_commit: OnCommit
     is_ready: Callable[[], bool]
+    leader_address: Callable[[], str]
     reception_clock: ReceptionClock
     metrics: InitVar[ServerMetrics]
     clock: InitVar[Callable[[], float]]
@@ -63,6 +64,7 @@ class HeartbeatServer:
             self.routes(),
             self.tokens,
             is_ready=self.is_ready,
+            leader_address=self.leader_address,
             metrics=metrics,
             clock=clock,
             on_tick=self._tick,
