@@ -29,5 +29,5 @@ def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
-        reached_at=options.reached_at(environment, agent_address[1]),
+        reached_at=options.reached_at(environment, agent_address),
     )

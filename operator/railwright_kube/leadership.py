@@ -13,7 +13,9 @@ does not try again: ``on_lost`` is called once, and the process ends, as its sta
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ MARGIN_S = 2.0
 SOON_S = 0.1
 VACANT = ""
 ADDRESS = "railwright.dev/address"
+PORT = re.compile(r"[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +59,19 @@ class LeaseTimings:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """When this version of another holder's Lease was first seen, and the duration in it."""
+    """When this version of another holder's Lease was first seen, and the duration in it.
+    ``address`` is the holder's host:port, empty if it is not known."""
 
     version: str
     since_s: float
     held_s: float
+    address: str
 
 
 class _RenewableLease(LeaseLock):
     """Keeps the response to an update, so that the next one needs no read before it: with two
-    requests for each renewal, a leader on a slow API server would be late. Writes ``address``
-    too."""
+    requests for each renewal, a leader on a slow API server would be late. ``address`` is written
+    with each."""
 
     address = ""
 
@@ -78,7 +83,9 @@ class _RenewableLease(LeaseLock):
         held.spec = self.get_lease_spec(  # type: ignore[no-untyped-call]
             updated_record, held.spec
         )
-        held.metadata.annotations = (held.metadata.annotations or {}) | {ADDRESS: self.address}
+        # Together with the holder: another one may not know the annotation, and leave it there.
+        stated = {ADDRESS: f"{self.identity} {self.address}"}
+        held.metadata.annotations = (held.metadata.annotations or {}) | stated
         try:
             self.lease_reference = self.api_instance.replace_namespaced_lease(
                 name=name, namespace=namespace, body=held
@@ -124,7 +131,6 @@ class Leadership:
         self._timings = timings
         self._lock: Any = None
         self._sighting: _Sighting | None = None
-        self._leader_address = ""
         self._acquired_at = ""
         self._renewed_s: float | None = None
         self._taken = False
@@ -154,7 +160,10 @@ class Leadership:
 
     def leader_address(self) -> str:
         """The host:port of another process that holds the Lease; empty while it is not known."""
-        return "" if self.held() else self._leader_address
+        seen = self._sighting
+        if seen is None or self.held() or self._clock() - seen.since_s > seen.held_s:
+            return ""
+        return seen.address
 
     def _run(self) -> None:
         try:
@@ -224,18 +233,12 @@ class Leadership:
             if seen.status != 404:
                 raise seen
             return self._written(lock.create(self._name, self._namespace, self._record()))
-        self._note_address(seen.holder_identity)
         if self._renewed_s is not None and seen.holder_identity != self._identity:
             self._taken = True
             return False
         if seen.holder_identity not in (self._identity, None) and not self._is_left(now_s):
             return False
         return self._written(lock.update(self._name, self._namespace, self._record()))
-
-    def _note_address(self, holder: str | None) -> None:
-        annotations = self._opened().lease_reference.metadata.annotations or {}
-        is_another = holder not in (self._identity, VACANT, None)
-        self._leader_address = annotations.get(ADDRESS, "") if is_another else ""
 
     def _written(self, done: bool) -> bool:
         """Log a refused write. LeaseLock logs the reason at INFO."""
@@ -249,7 +252,8 @@ class Leadership:
         version = str(lease.metadata.resource_version)
         if self._sighting is None or self._sighting.version != version:
             held_s = lease.spec.lease_duration_seconds or self._timings.duration_s
-            self._sighting = _Sighting(version, self._clock(), held_s)
+            address = _stated_address(lease, other_than=self._address)
+            self._sighting = _Sighting(version, self._clock(), held_s, address)
         return now_s - self._sighting.since_s > self._sighting.held_s
 
     def _release(self) -> None:
@@ -290,3 +294,18 @@ class Leadership:
 
     def _context(self) -> dict[str, object]:
         return {"lease": f"{self._namespace}/{self._name}", "identity": self._identity}
+
+
+def _stated_address(lease: Any, *, other_than: str) -> str:
+    """The host:port that the holder of a Lease stated in it; empty if it is none. It is sent to
+    whoever connects."""
+    stated = str((lease.metadata.annotations or {}).get(ADDRESS, ""))
+    holder, _, address = stated.rpartition(" ")
+    host, _, port = address.rpartition(":")
+    if holder != lease.spec.holder_identity or address == other_than or not PORT.fullmatch(port):
+        return ""
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return ""
+    return address

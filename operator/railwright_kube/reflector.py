@@ -100,6 +100,7 @@ class Reflector(Generic[R]):
         query: Mapping[str, str] | None = None,
         lasting: Callable[[R, R], R] | None = None,
         stall_s: float = STALL_S,
+        watch_s: int = WATCH_S,
     ) -> None:
         self._api = api
         self._path = path
@@ -114,6 +115,7 @@ class Reflector(Generic[R]):
         self._pager = Pager(api, path, projection, metrics=metrics, query=query)
         self._lasting = lasting or (lambda held, news: news)
         self._stall_s = stall_s
+        self._watch_s = watch_s
         self._records: dict[str, R] = {}
         self._view = MappingProxyType(self._records)
         self._version: int | None = None
@@ -272,12 +274,12 @@ class Reflector(Generic[R]):
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
-        query = {
+        query = self._query | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": str(self._version),
-            "timeoutSeconds": str(WATCH_S + self._rng.randrange(WATCH_S)),
-        } | self._query
+            "timeoutSeconds": str(self._watch_s + self._rng.randrange(self._watch_s)),
+        }
         stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:

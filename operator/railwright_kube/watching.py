@@ -10,7 +10,7 @@ from typing import TypeVar
 from railwright_kube.client import Api
 from railwright_kube.metrics import WatchMetrics
 from railwright_kube.projections import F, Projection
-from railwright_kube.reflector import Record
+from railwright_kube.reflector import WATCH_S, Record
 from railwright_kube.verified import VerifiedReflector
 
 R = TypeVar("R", bound=Record)
@@ -38,6 +38,7 @@ class Watching:
         wakes: Wakes[R] = lambda old, new: True,
         lasting: Callable[[R, R], R] | None = None,
         query: Mapping[str, str] | None = None,
+        watch_s: int = WATCH_S,
     ) -> VerifiedReflector[R]:
         """An informer of the objects under ``path``. A change calls these callbacks, and then
         ``wake`` if ``wakes`` holds of it."""
@@ -52,6 +53,7 @@ class Watching:
             clock=self.clock,
             rng=self.rng(),
             query=query,
+            watch_s=watch_s,
         )
 
     def _on_change(self, changed: Iterable[Changed[R]], wakes: Wakes[R]) -> Changed[R]:

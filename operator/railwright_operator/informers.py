@@ -22,7 +22,7 @@ from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, Pulls
+from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, WATCH_S, Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.write import pods
@@ -190,6 +190,6 @@ def _site_objects(watching: Watching, chosen: Site, plural: str) -> Reflector[Si
 
 def _pull_events(watching: Watching, pulls: Pulls) -> tuple[Reflector[Any], ...]:
     return tuple(
-        watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason))
+        watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason), watch_s=WATCH_S)
         for reason in (PULLING, PULLED)
     )

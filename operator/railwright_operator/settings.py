@@ -46,5 +46,5 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
-        reached_at=options.reached_at(environment, heartbeat_address[1]),
+        reached_at=options.reached_at(environment, heartbeat_address),
     )

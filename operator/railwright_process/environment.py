@@ -22,16 +22,18 @@ def namespace(environment: Mapping[str, str]) -> str:
     return environment.get("RAILWRIGHT_NAMESPACE", "railwright-system")
 
 
-def reached_at(environment: Mapping[str, str], port: int) -> str:
-    """The host:port at which pods reach this one; empty if its address is not stated. Raises
-    SettingsError."""
-    text = environment.get("RAILWRIGHT_POD_IP", "")
-    if not text:
+def reached_at(environment: Mapping[str, str], listens: tuple[str, int]) -> str:
+    """The host:port at which pods reach this one, which ``listens`` there; empty if its address is
+    not stated, or of the other family of addresses. Raises SettingsError."""
+    text, (host, port) = environment.get("RAILWRIGHT_POD_IP", ""), listens
+    if not text or not port:
         return ""
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:
         raise SettingsError(f"RAILWRIGHT_POD_IP is {text!r}: expected an IP address") from None
+    if (ip.version == 6) != (":" in host):
+        return ""
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 

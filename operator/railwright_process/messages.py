@@ -104,6 +104,6 @@ class Response:
 
 
 def refusal(error: RefusedError) -> Response:
-    """The response to a refused message. After 503 a Service may choose another replica."""
+    """The response to a refused message. What another replica may accept needs a new connection."""
     body = orjson.dumps({"error": error.reason})
     return Response(error.status, body, closes=error.status in ELSEWHERE, location=error.location)

@@ -119,7 +119,7 @@ class MessageServer:
             )
         return RefusedError(
             HTTPStatus.TEMPORARY_REDIRECT,
-            f"this replica does not lead, but {address}",
+            f"this replica does not lead; {address} does",
             location=f"//{address}{path}",
         )
 

@@ -84,8 +84,9 @@ def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
 def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
     log_progress(f"idle for {IDLE_S:.0f} s")
     writes, lags = _writes(site, operator), gang_site.buckets(operator)
-    before = operator.series(REQUESTS)
+    before, statuses = operator.series(REQUESTS), _statuses(site)
     _pass(IDLE_S)
+    _log_changes(statuses, _statuses(site))
     for each, count in operator.series(REQUESTS).items():
         if count != before.get(each):
             log_progress(f"  {count - before.get(each, 0):.0f} {each}")
@@ -93,6 +94,22 @@ def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
         "idle_writes_per_second": round((_writes(site, operator) - writes) / IDLE_S, 2),
         "idle_loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),
     }
+
+
+def _statuses(site: GangSite) -> dict[str, Json]:
+    jobs = site.get(_jobs_path())["items"]
+    return {job["metadata"]["name"]: job.get("status", {}) for job in jobs}
+
+
+def _log_changes(before: dict[str, Json], after: dict[str, Json]) -> None:
+    """Which fields of how many statuses changed, with an example of each."""
+    changes: dict[str, list[str]] = {}
+    for job, status in after.items():
+        for name, value in status.items():
+            if value != before[job].get(name):
+                changes.setdefault(name, []).append(f"{job}: {before[job].get(name)} → {value}")
+    for name, found in changes.items():
+        log_progress(f"  {len(found)} {name}, {found[0]}")
 
 
 def _restarted(site: GangSite, operator: OperatorProcess) -> dict[str, float]:

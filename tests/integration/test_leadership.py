@@ -19,6 +19,7 @@ from railwright_kube.leadership import Leadership, LeaseTimings
 from railwright_operator.write.ledger import DeposedError, LedgerStore
 from railwright_testbed import ControlPlane
 
+ADDRESSES = {"one": "10.0.0.1:8470", "two": "10.0.0.2:8470"}
 TIMINGS = LeaseTimings(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
 
 
@@ -40,7 +41,7 @@ class Candidate:
             namespace=self.namespace,
             name="operator",
             identity=self.name,
-            address=f"{self.name}.example:1",
+            address=ADDRESSES.get(self.name, ""),
             on_gained=lambda: self.gained_s.append(time.monotonic()),
             on_lost=lambda: self.lost_s.append(time.monotonic()),
             clock=self.clock,
@@ -87,12 +88,12 @@ async def test_the_first_leads_and_gives_the_lease_back_when_it_stops(
             assert not two.held()
             await asyncio.sleep(0.05)
         assert one.leadership.leader_address() == ""
-        assert two.leadership.leader_address() == "one.example:1"
+        assert two.leadership.leader_address() == ADDRESSES["one"]
         await stop(one)
         assert not one.held()
         stopped_s = time.monotonic()
         await shell.until(two.held, "the second leads")
-        assert two.leadership.leader_address() == ""
+        assert one.leadership.leader_address() == two.leadership.leader_address() == ""
         assert time.monotonic() - stopped_s < TIMINGS.duration_s
         assert one.lost_s == []
     finally:

@@ -3,7 +3,7 @@
     the ledger       every 10 s, to find out that another leader has written it
     signing keys     every 30 s
     each watch       opened again when it has ended, after at least 5 minutes; those of the images'
-                     events are two, and end after a minute
+                     events are two, and end after half a minute at the earliest
     each list        after 30 minutes of watching; those of nodes and pods also every 10 minutes, to
                      compare them with the caches, and once a minute after its begin
 
@@ -23,7 +23,7 @@ from simulator.api_server import ApiRequest
 LEDGER = f"{routes.kind(names.LEDGERS)}/default"
 EVENTS = "/api/v1/events"
 
-CONFIRMED_S, KEYS_S, WATCHED_S, EVENTS_S, LISTED_S, VERIFIED_S = 10, 30, 300, 60, 1800, 600
+CONFIRMED_S, KEYS_S, WATCHED_S, EVENTS_S, LISTED_S, VERIFIED_S = 10, 30, 300, 30, 1800, 600
 """The shortest time between two reads of the ledger, of signing keys, between two begins of a
 watch, of one of events, two lists, and two lists of what is compared."""
 

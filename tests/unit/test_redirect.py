@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from railwright import protocol
 from railwright.endpoint import Endpoint, RefusedError, UnreachableError
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import ControllersClient, ReportRefusedError
+from railwright_kube import leadership
 from railwright_process import environment
 from railwright_process.environment import SettingsError
 
@@ -59,15 +61,44 @@ async def test_launcher_stays_with_the_leader(tmp_path: Path) -> None:
 
 
 async def test_launcher_returns_to_the_service(tmp_path: Path) -> None:
-    """The leader ends, and the standby leads from then on."""
+    """The leader ends, and the standby leads from then on: no message is lost."""
     async with replicas(tmp_path) as (standby, leader, launcher):
         await send(launcher, 0)
         await leader.server.stop()
-        with pytest.raises(UnreachableError):
-            await send(launcher, 1)
         standby.ready = True
+        await send(launcher, 1)
+        assert count(standby, 200) == 1
+
+
+async def test_deposed_leader_keeps_no_launcher(tmp_path: Path) -> None:
+    """It goes on answering, with 503."""
+    async with replicas(tmp_path) as (standby, leader, launcher):
+        await send(launcher, 0)
+        leader.ready, standby.ready = False, True
+        with pytest.raises(RefusedError, match="503"):
+            await send(launcher, 1)
         await send(launcher, 2)
         assert count(standby, 200) == 1
+
+
+async def test_leader_that_is_gone_is_tried_once(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as (standby, leader, launcher):
+        await leader.server.stop()
+        with pytest.raises(UnreachableError):
+            await send(launcher, 0)
+        standby.ready = True
+        await send(launcher, 1)
+
+
+async def test_no_redirect_is_followed_past_a_proxy(tmp_path: Path) -> None:
+    """The leader's own address does not have the path of the proxy."""
+    async with replicas(tmp_path) as (standby, leader, launcher):
+        # As if the proxy had taken its path off.
+        launcher._follows = Endpoint("http://proxy.example/path", tmp_path / "token")._follows
+        with pytest.raises(RefusedError, match="307"):
+            await send(launcher, 0)
+        assert (count(standby, 307), count(leader, 200)) == (1, 0)
+    assert not Endpoint("https://proxy.example", tmp_path / "token")._follows
 
 
 async def test_redirect_is_followed_once(tmp_path: Path) -> None:
@@ -97,9 +128,9 @@ async def test_redirect_without_address_is_no_answer(tmp_path: Path) -> None:
 
 
 async def test_agent_follows_a_redirect_once(tmp_path: Path) -> None:
-    """Its message reaches the leader, which here has no such path."""
+    """The leader, an operator here, has read the message: it is no launcher's."""
     async with replicas(tmp_path) as (standby, _, launcher):
-        url = "http://{}:{}".format(*launcher._service)
+        url = f"http://{launcher._service.host}:{launcher._service.port}"
         agent = ControllersClient(url, tmp_path / "token", HardwareSources(tmp_path))
         with pytest.raises(ReportRefusedError, match=r"400.*member: missing"):
             await asyncio.to_thread(agent.post, "/v1/register", {}, 5.0)
@@ -109,13 +140,40 @@ async def test_agent_follows_a_redirect_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ip", "address"),
-    [("10.0.0.3", "10.0.0.3:8470"), ("fd00::3", "[fd00::3]:8470"), ("", "")],
+    ("ip", "listens", "address"),
+    [
+        ("10.0.0.3", ("0.0.0.0", 8470), "10.0.0.3:8470"),
+        ("fd00::3", ("::", 8470), "[fd00::3]:8470"),
+        ("fd00::3", ("0.0.0.0", 8470), ""),
+        ("10.0.0.3", ("0.0.0.0", 0), ""),
+        ("", ("0.0.0.0", 8470), ""),
+    ],
 )
-def test_address_of_a_replica(ip: str, address: str) -> None:
-    assert environment.reached_at({"RAILWRIGHT_POD_IP": ip}, 8470) == address
+def test_address_of_a_replica(ip: str, listens: tuple[str, int], address: str) -> None:
+    assert environment.reached_at({"RAILWRIGHT_POD_IP": ip}, listens) == address
 
 
 def test_address_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="RAILWRIGHT_POD_IP is 'here': expected an IP address"):
-        environment.reached_at({"RAILWRIGHT_POD_IP": "here"}, 8470)
+        environment.reached_at({"RAILWRIGHT_POD_IP": "here"}, ("0.0.0.0", 8470))
+
+
+@pytest.mark.parametrize(
+    ("stated", "address"),
+    [
+        ("one 10.0.0.3:8470", "10.0.0.3:8470"),
+        ("one [fd00::3]:8470", "[fd00::3]:8470"),
+        ("before 10.0.0.3:8470", ""),
+        ("one ", ""),
+        ("", ""),
+        ("one 10.0.0.9:8470", ""),
+        ("one example.com:8470", ""),
+        ("one 10.0.0.3:8470\r\nX: y", ""),
+        ("one 10.0.0.3:" + "1" * 65_536, ""),
+    ],
+)
+def test_only_an_address_of_the_holder_counts(stated: str, address: str) -> None:
+    """Whoever may write the Lease cannot put anything else into a response."""
+    metadata = SimpleNamespace(annotations={leadership.ADDRESS: stated} if stated else None)
+    lease = SimpleNamespace(metadata=metadata, spec=SimpleNamespace(holder_identity="one"))
+    assert leadership._stated_address(lease, other_than="10.0.0.9:8470") == address

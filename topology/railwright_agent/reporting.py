@@ -10,8 +10,6 @@ import contextlib
 import http.client
 import json
 import random
-import socket
-import ssl
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -27,6 +25,7 @@ from railwright_topology.sources.hardware_documents import Document
 
 PATH = "/v1/hardware"
 TIMEOUT_S = 10.0
+CONNECT_S = 3.0
 READ_S = 60.0
 """Between two readings of the hardware: cables and links come and go."""
 REPORT_EVERY = 3
@@ -35,7 +34,6 @@ AGAIN_S = 5.0
 AGAIN_S_MAX = 60.0
 REASON_BYTES_MAX = 400
 ANSWER_BYTES_MAX = 4096
-PORTS = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
 Json = dict[str, Any]
 
@@ -80,18 +78,17 @@ class ControllersClient:
         return self._post(path, json.dumps(message).encode(), deadline_s)[0]
 
     def _post(self, path: str, body: bytes, deadline_s: float) -> tuple[Json, str]:
-        """The answer, and from which address it was asked for.
+        """The answer, and from which address the Service was reached.
 
         A connection for each: the next may reach the replica that leads by then. One that does not
-        lead redirects to it.
+        lead redirects to it. With TLS a proxy is in front, past which no redirect is followed.
         """
-        service = _host_and_port(self.controllers)
+        connection = _connection(self.controllers)
         try:
-            response, answer, host = self._sent(service, path, body, deadline_s)
-            if response.status == http.client.TEMPORARY_REDIRECT:
-                location = urllib.parse.urlsplit(response.getheader("Location", ""))
-                leader = location.hostname or service[0], location.port or service[1]
-                response, answer, host = self._sent(leader, path, body, deadline_s)
+            response, answer, host = self._sent(connection, path, body, deadline_s)
+            if response.status == http.client.TEMPORARY_REDIRECT and not self.uses_tls:
+                leader = _connection_to(response.getheader("Location", ""))
+                response, answer, _ = self._sent(leader, path, body, deadline_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ReportRefusedError(f"{type(error).__name__}: {error}") from error
         if response.status != http.client.OK:
@@ -99,20 +96,21 @@ class ControllersClient:
             raise ReportRefusedError(f"{response.status} {reason!r}")
         return _object(answer), host
 
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the controllers are reached with TLS."""
+        return urllib.parse.urlsplit(self.controllers).scheme == "https"
+
     def _sent(
-        self, address: tuple[str, int], path: str, body: bytes, deadline_s: float
+        self, connection: http.client.HTTPConnection, path: str, body: bytes, deadline_s: float
     ) -> tuple[http.client.HTTPResponse, bytes, str]:
         """The response, its body, and from which address the message was sent."""
-        token = self.token_file.read_text(encoding="utf-8").strip()
-        connected = socket.create_connection(address, deadline_s)
-        with contextlib.closing(http.client.HTTPConnection(*address)) as connection:
-            connection.sock = connected
-            if self.controllers.startswith("https:"):
-                name = _host_and_port(self.controllers)[0]
-                secure = ssl.create_default_context()
-                connection.sock = secure.wrap_socket(connected, server_hostname=name)
-            host = str(connected.getsockname()[0])
+        with contextlib.closing(connection):
+            token = self.token_file.read_text(encoding="utf-8").strip()
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            connection.connect()
+            connection.sock.settimeout(deadline_s)
+            host = str(connection.sock.getsockname()[0])
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             return response, response.read(ANSWER_BYTES_MAX), host
@@ -128,15 +126,25 @@ def _object(answer: bytes) -> Json:
     return found
 
 
-def _host_and_port(controllers: str) -> tuple[str, int]:
+def _connection(controllers: str) -> http.client.HTTPConnection:
     try:
         parts = urllib.parse.urlsplit(controllers)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if host is None or parts.scheme not in PORTS:
+    if host is None or parts.scheme not in ("http", "https"):
         raise ControllersUrlError(f"--controllers {controllers!r}: expected http://ADDRESS:PORT")
-    return host, port or PORTS[parts.scheme]
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return kind(host, port, timeout=CONNECT_S)
+
+
+def _connection_to(location: str) -> http.client.HTTPConnection:
+    """A connection to the host and port of a URL. Raises ValueError."""
+    parts = urllib.parse.urlsplit(location)
+    if parts.hostname is None or parts.port is None:
+        raise ValueError(f"a redirect to {location!r}, expected a host and a port")
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_S)
 
 
 def run(

@@ -1,13 +1,12 @@
 """The launcher's HTTP client: one message, one response, within a deadline.
 
-The URL is that of a Service, behind which a replica that does not lead redirects to the leader.
+The URL is that of a Service. A replica behind it that does not lead redirects to the leader.
 """
 
 from __future__ import annotations
 
 import http.client
 import socket
-import ssl
 import urllib.parse
 from http import HTTPStatus
 from pathlib import Path
@@ -41,20 +40,20 @@ class RefusedError(Exception):
 class Endpoint:
     """One connection to the operator, kept open between messages; for one thread.
 
-    A redirect is followed for as long as the replica there accepts messages. ``token_file`` is read
-    for every message, because the kubelet replaces it.
+    A redirect is followed once for a message, and the connection to the leader is kept; the one
+    after it begins at the URL again. A URL with TLS or a path leads to a proxy, past which no
+    redirect is followed. ``token_file`` is read for every message, because the kubelet replaces it.
     """
 
     def __init__(self, url: str, token_file: Path) -> None:
         parts = urllib.parse.urlsplit(url)
         assert parts.hostname is not None, url
         secure = parts.scheme == "https"
-        self._tls = ssl.create_default_context() if secure else None
-        port = http.client.HTTPS_PORT if secure else http.client.HTTP_PORT
-        self._service = parts.hostname, parts.port or port
-        self._leader: tuple[str, int] | None = None
-        self._connection = http.client.HTTPConnection(*self._service)
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._service = kind(parts.hostname, parts.port, timeout=pacing.TIMEOUT_S)
+        self._connection = self._service
         self._prefix = parts.path.rstrip("/")
+        self._follows = not secure and not self._prefix
         self._token_file = token_file
 
     def post(
@@ -74,14 +73,13 @@ class Endpoint:
         try:
             token = self._token_file.read_text().strip()
             status, data = self._exchange(path, body, token=token, timeout_s=timeout_s)
-            if status == HTTPStatus.TEMPORARY_REDIRECT:
-                status, data = self._exchange(path, body, token=token, timeout_s=timeout_s)
+            if status == HTTPStatus.TEMPORARY_REDIRECT and self._follows:
+                status, data = self._once(path, body, token=token, timeout_s=timeout_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            self._leader = None
             raise UnreachableError(f"{type(error).__name__}: {error}") from error
         if status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.SERVICE_UNAVAILABLE):
-            self._leader = None
+            self.close()
         if status != HTTPStatus.OK:
             raise RefusedError(status, _reason(data))
         try:
@@ -90,13 +88,16 @@ class Endpoint:
             raise UnreachableError(f"answer to {path}: {error}") from error
 
     def close(self) -> None:
-        """Close the connection; the next message opens a new one."""
+        """Close the connection; the next message opens a new one, to the URL."""
         self._connection.close()
+        self._connection = self._service
 
     def _exchange(
         self, path: str, body: bytes, *, token: str, timeout_s: float
     ) -> tuple[int, bytes]:
         kept = self._connection.sock is not None
+        if not kept:
+            self.close()
         try:
             return self._once(path, body, token=token, timeout_s=timeout_s)
         except (ConnectionError, http.client.HTTPException):
@@ -107,8 +108,9 @@ class Endpoint:
         return self._once(path, body, token=token, timeout_s=timeout_s)
 
     def _once(self, path: str, body: bytes, *, token: str, timeout_s: float) -> tuple[int, bytes]:
+        self._connection.timeout = timeout_s
         if self._connection.sock is None:
-            self._connect(timeout_s)
+            self._connection.connect()
         self._connection.sock.settimeout(timeout_s)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         # Head and body in one segment: the operator wakes once for each message.
@@ -119,25 +121,18 @@ class Endpoint:
         data = response.read(protocol.MESSAGE_BYTES_MAX + 1)
         if not response.isclosed():
             self.close()
-        if response.status == HTTPStatus.TEMPORARY_REDIRECT:
-            self.close()
-            self._leader = _address(response.getheader("Location", ""))
+        if response.status == HTTPStatus.TEMPORARY_REDIRECT and self._follows:
+            self._connection.close()
+            self._connection = _connection_to(response.getheader("Location", ""))
         return response.status, data
 
-    def _connect(self, timeout_s: float) -> None:
-        """Connect to the leader if it is known, and verify the name of the Service all the same."""
-        connected = socket.create_connection(self._leader or self._service, timeout_s)
-        if self._tls is not None:
-            connected = self._tls.wrap_socket(connected, server_hostname=self._service[0])
-        self._connection.sock = connected
 
-
-def _address(location: str) -> tuple[str, int]:
-    """The host and port of a URL. Raises ValueError."""
+def _connection_to(location: str) -> http.client.HTTPConnection:
+    """A connection to the host and port of a URL, not open yet. Raises ValueError."""
     parts = urllib.parse.urlsplit(location)
     if parts.hostname is None or parts.port is None:
         raise ValueError(f"a redirect to {location!r}, expected a host and a port")
-    return parts.hostname, parts.port
+    return http.client.HTTPConnection(parts.hostname, parts.port)
 
 
 def _reason(data: bytes) -> str:

@@ -21,9 +21,9 @@ from railwright_operator.watch.records import PodRecord
 PATH = "/api/v1/events"
 EVENTS = projections.of(PodEvent)
 PULLING, PULLED = "Pulling", "Pulled"
-WATCH_S = 60
-"""How long the API server keeps a stream open. It sends no bookmarks in one of events, so a quiet
-one that lasts longer looks like a dead one."""
+WATCH_S = 30
+"""The API server keeps a stream open for this long to twice as long. It sends no bookmarks in one
+of events, so a quiet one that lasts longer looks like a dead one."""
 
 UNNAMED = "an image"
 IMAGE_LENGTH_MAX = 255
@@ -84,10 +84,7 @@ class Pulls:
     @staticmethod
     def query(reason: str) -> dict[str, str]:
         """The query for a list or a watch of the events with this reason."""
-        return {
-            "fieldSelector": f"involvedObject.kind=Pod,reason={reason}",
-            "timeoutSeconds": str(WATCH_S),
-        }
+        return {"fieldSelector": f"involvedObject.kind=Pod,reason={reason}"}
 
     def read(self, found: PodEvent) -> None:
         """Take in an event; the informer holds no record of it."""
