@@ -192,6 +192,10 @@ bench-gang: binaries ## time until gangs run, compared with a plain client; abou
 bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; 20 to 45 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
+.PHONY: bench-install
+bench-install: binaries ## from nothing to a job's first step with the chart, and back; about 4 minutes, needs root
+	@cd tests && ../$(PYTHON) -m bench.bench_install
+
 .PHONY: bench-bulk
 bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk

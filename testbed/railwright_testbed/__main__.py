@@ -48,6 +48,7 @@ def _run(options: argparse.Namespace) -> int:
         case "build":
             requirements.prepare()
             every = [*binaries.CONTROL_PLANE, *binaries.SIMULATED_NODES, *binaries.REAL_NODES]
+            every += binaries.CLIENTS
             for name, path in binaries.find(every).items():
                 print(f"{name}\t{path}")
             return 0

@@ -44,10 +44,12 @@ _LINK_FLAGS = {
     "kubernetes": _KUBERNETES_FLAGS,
     "services": _KUBERNETES_FLAGS,
     "dns": "-s -w",
+    "helm": "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
     "containerd": "-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2",
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 SIMULATED_NODES = ("kwok",)
+CLIENTS = ("helm",)
 REAL_NODES = (
     "kubelet",
     "kube-proxy",
@@ -69,6 +71,7 @@ _PROGRAMS = {
         Program("kube-scheduler", "services", "--version", "Kubernetes v1.36."),
         Program("coredns", "dns", "-version", "CoreDNS-1.15."),
         Program("kwok", "kubernetes", "--version", "v0.8."),
+        Program("helm", "helm", "version --short", "v4.3."),
         Program("containerd", "containerd", "--version", " v2."),
         Program("containerd-shim-runc-v2", "containerd", "-v", "v2."),
         Program("ctr", "containerd", "--version", " v2."),

@@ -1,22 +1,23 @@
-"""The product as pods of a testbed: its images on all nodes, its manifests applied."""
+"""The product as pods of a testbed: its images on all nodes, its chart or manifests applied."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from railwright_testbed import product_images
+from railwright_api.names import GROUP
+from railwright_testbed import helm, product_images
+from railwright_testbed.control_plane import ControlPlane
 from railwright_testbed.service_process import NAMESPACE
 from railwright_testbed.testbed import Testbed
 
-REPOSITORY = product_images.REPOSITORY
-MANIFESTS = ("examples/operator.yaml", "deploy/agents/agent.yaml")
 WORKLOADS = (
     "deployment/railwright-operator",
     "deployment/railwright-controllers",
     "daemonset/railwright-agent",
 )
-EXAMPLE_IMAGE = "example.com/railwright-"
-_READY_DEADLINE = "--timeout=180s"
+RELEASE = "railwright"
+EXAMPLE_REGISTRY = "example.com"
+_WAITS = ("--wait", "--timeout=110s")
 
 
 def load(bed: Testbed, folder: Path) -> dict[str, int]:
@@ -28,22 +29,73 @@ def load(bed: Testbed, folder: Path) -> dict[str, int]:
     return sizes
 
 
-def apply(bed: Testbed) -> None:
-    """Apply the manifests as they are, but for the names of their images; return once all pods are
+def install(plane: ControlPlane) -> None:
+    """Install the chart, with kinds that may be there already; return once all pods are ready."""
+    registry = f"--set=images.registry={product_images.REGISTRY}"
+    takes = ("--take-ownership", "--force-conflicts")
+    options = ("--create-namespace", *takes, registry, *_WAITS)
+    _helm(plane, "install", RELEASE, str(helm.CHART), *options)
+
+
+def upgrade(plane: ControlPlane, *values: str) -> None:
+    """Change these values; return once all new pods are ready."""
+    changes = [f"--set={value}" for value in values]
+    _helm(plane, "upgrade", RELEASE, str(helm.CHART), "--reuse-values", *changes, *_WAITS)
+
+
+def roll_back(plane: ControlPlane) -> None:
+    """Return to the release before the last upgrade, and wait in the same way."""
+    _helm(plane, "rollback", RELEASE, *_WAITS)
+
+
+def uninstall(plane: ControlPlane) -> None:
+    """Remove the release, if there is one; return once no pod is left."""
+    _helm(plane, "uninstall", RELEASE, "--ignore-not-found", *_WAITS)
+    _until_no_pods(plane)
+
+
+def apply_manifests(plane: ControlPlane) -> None:
+    """Apply the manifests without Helm, as docs/operating.md does it; return once all pods are
     ready."""
-    for manifest in MANIFESTS:
-        text = (REPOSITORY / manifest).read_text(encoding="utf-8")
-        text = text.replace(EXAMPLE_IMAGE, product_images.PREFIX)
-        bed.control_plane.kubectl("apply", "-f", "-", stdin=text)
+    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    plane.kubectl(*apply, stdin=_manifests(plane))
     for workload in WORKLOADS:
-        rollout = ("rollout", "status", workload, _READY_DEADLINE)
-        bed.control_plane.kubectl("-n", NAMESPACE, *rollout)
+        plane.kubectl("-n", NAMESPACE, "rollout", "status", workload, "--timeout=110s")
 
 
-def remove(bed: Testbed) -> None:
-    """Delete what ``apply`` made; return once no pod is left."""
-    for manifest in MANIFESTS:
-        path = str(REPOSITORY / manifest)
-        bed.control_plane.kubectl("delete", "-f", path, "--ignore-not-found", "--timeout=120s")
-    gone = ("wait", "--for=delete", "pod", "--all", "--timeout=120s")
-    bed.control_plane.kubectl("-n", NAMESPACE, *gone)
+def delete_manifests(plane: ControlPlane) -> None:
+    """Delete them; return once no pod is left."""
+    plane.kubectl(
+        "delete", "--ignore-not-found", "--timeout=100s", "-f", "-", stdin=_manifests(plane)
+    )
+
+
+def kinds(plane: ControlPlane) -> list[str]:
+    """Our kinds, as kubectl names them."""
+    found = plane.kubectl("get", "crd", "-o=name").split()
+    return [each for each in found if each.endswith(f".{GROUP}")]
+
+
+def left(plane: ControlPlane) -> list[str]:
+    """Every object with our name in its own, but for our kinds, what Kubernetes makes of them,
+    events, and what the testbed needs."""
+    listed = plane.kubectl("api-resources", "--verbs=list", "-o=name").split()
+    others = ("events", "apiservices")
+    resources = [each for each in listed if GROUP not in each and not each.startswith(others)]
+    found = plane.kubectl("get", ",".join(resources), "--all-namespaces", "-o=name").split()
+    ours = [each for each in found if "railwright" in each and "testbed.railwright" not in each]
+    return [each for each in ours if each not in kinds(plane)]
+
+
+def _manifests(plane: ControlPlane) -> str:
+    folders = [plane.kubectl("kustomize", str(helm.CHART / each)) for each in ("", "agents")]
+    return "---\n".join(folders).replace(EXAMPLE_REGISTRY, product_images.REGISTRY)
+
+
+def _helm(plane: ControlPlane, verb: str, *arguments: str) -> None:
+    helm.run(verb, "--namespace", NAMESPACE, *arguments, plane=plane)
+
+
+def _until_no_pods(plane: ControlPlane) -> None:
+    gone = ("wait", "--for=delete", "pod", "--all", "--timeout=110s")
+    plane.kubectl("-n", NAMESPACE, *gone)

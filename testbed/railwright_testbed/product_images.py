@@ -30,7 +30,10 @@ from railwright_testbed import binaries, oci
 from railwright_testbed.errors import TestbedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PREFIX = "railwright.test/"
+REGISTRY = "railwright.test"
+NEXT = "next"
+"""A second tag of the same images, in place of the next version."""
+
 _PREFIX = "opt/railwright"
 _LIBRARY = f"{_PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
 PYTHON = f"/{_PREFIX}/bin/python3"
@@ -75,9 +78,9 @@ RECIPES = (
 )
 
 
-def name_of(recipe: str) -> str:
+def name_of(recipe: str, tag: str = "") -> str:
     """The name under which nodes have the image of a recipe."""
-    return f"{PREFIX}{recipe}:{version()}"
+    return f"{REGISTRY}/railwright-{recipe}:{tag or version()}"
 
 
 def version() -> str:
@@ -108,7 +111,7 @@ def _image(recipe: Recipe, own: Path, folder: Path) -> oci.Image:
         "User": f"{_USER}:{_USER}",
         "WorkingDir": "/",
     }
-    return oci.Image([name_of(recipe.name)], layers, settings)
+    return oci.Image([name_of(recipe.name), name_of(recipe.name, NEXT)], layers, settings)
 
 
 def _packages(lock: str) -> Path:

@@ -20,10 +20,12 @@ READY_DEADLINE_S = 60.0
 
 
 def install(plane: ControlPlane, repository: Path) -> None:
-    """Apply the CRDs and the manifests, as in docs/operating.md."""
-    plane.kubectl("apply", "--server-side", "-f", str(repository / "crds"))
+    """Apply the CRDs and the manifests of docs/operating.md, but for those of the processes."""
+    # Another test may have installed the chart, which leaves the kinds.
+    apply = ("apply", "--server-side", "--force-conflicts", "-f")
+    plane.kubectl(*apply, str(repository / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    plane.kubectl("apply", "-f", str(repository / "deploy"))
+    plane.kubectl("apply", "-k", str(repository / "deploy/rights"))
 
 
 class ServiceProcess(abc.ABC):

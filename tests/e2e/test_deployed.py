@@ -1,4 +1,4 @@
-"""Railwright as its users run it: pods from its images, found by its Services."""
+"""Railwright as its users run it: installed by its chart, as pods from its images."""
 
 from __future__ import annotations
 
@@ -8,34 +8,29 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fixtures.clusters import Cluster
-from fixtures.training import LiveJob, Training, script
-from railwright_testbed import deployment, waiting
+from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
+from railwright_testbed import ControlPlane, deployment, product_images, service_process, waiting
 from railwright_testbed.service_process import NAMESPACE
 
 Run = Callable[[Training], LiveJob]
 
 DEADLINE_S = 120.0
 
-TRAINS = """
-import time
-import railwright
-for step in range(100_000):
-    railwright.report(step, 1.0)
-    time.sleep(0.2)
-"""
-
 
 @pytest.fixture(scope="module")
 def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The pods, in place of the processes that other tests use."""
+    """The pods, in place of the processes and the rights that other tests use."""
+    plane = cluster.bed.control_plane
     cluster.operator.stop()
     cluster.controllers.stop()
+    plane.kubectl("delete", "-k", str(product_images.REPOSITORY / "deploy/rights"))
     try:
         deployment.load(cluster.bed, tmp_path_factory.mktemp("images"))
-        deployment.apply(cluster.bed)
+        deployment.install(plane)
         yield cluster
     finally:
-        deployment.remove(cluster.bed)
+        deployment.uninstall(plane)
+        service_process.install(plane, product_images.REPOSITORY)
         cluster.controllers.start()
         cluster.operator.start()
 
@@ -52,14 +47,17 @@ def test_job_without_python_in_its_image_runs(deployed: Cluster, run: Run) -> No
         assert not [line for line in lines if "refused" in line], lines
 
 
-def test_operator_is_rolled_while_a_job_trains(deployed: Cluster, run: Run) -> None:
+def test_job_trains_through_upgrade_and_roll_back(deployed: Cluster, run: Run) -> None:
     """No attempt ends, and the job's step goes on."""
-    job = run(Training("trains", script(TRAINS)))
-    job.until(lambda found: _step(found) > 0, "its first step")
-    _rolled(deployed, "deployment/railwright-operator")
-    _rolled(deployed, "deployment/railwright-controllers")
-    step = _step(job.status())
-    status = job.until(lambda found: _step(found) > step + 20, "more steps")
+    plane = deployed.bed.control_plane
+    job = run(Training("trains", script(REPORTS_STEPS)))
+    job.until(lambda found: step_of(found) > 0, "its first step")
+    deployment.upgrade(plane, f"images.tag={product_images.NEXT}")
+    assert _images(plane) == {product_images.NEXT}
+    deployment.roll_back(plane)
+    assert _images(plane) == {product_images.version()}
+    step = step_of(job.status())
+    status = job.until(lambda found: step_of(found) > step + 20, "more steps")
     assert (status["attempt"], status["phase"]) == (1, "Running")
     job.delete()
 
@@ -87,13 +85,30 @@ def test_no_container_of_ours_ended(deployed: Cluster) -> None:
     assert set(restarts.values()) == {0}
 
 
-def _rolled(cluster: Cluster, workload: str) -> None:
-    plane = cluster.bed.control_plane
-    plane.kubectl("-n", NAMESPACE, "rollout", "restart", workload)
-    plane.kubectl("-n", NAMESPACE, "rollout", "status", workload, "--timeout=180s")
+def test_only_kinds_and_objects_of_users_are_left(deployed: Cluster, run: Run) -> None:
+    plane = deployed.bed.control_plane
+    job = run(Training("stays", ["true"]))
+    job.until_phase("Succeeded")
+    deployment.uninstall(plane)
+    assert deployment.left(plane) == [f"namespace/{NAMESPACE}"]
+    assert job.status()["phase"] == "Succeeded"
+    assert len(deployment.kinds(plane)) == 7
+    deployment.install(plane)
+    job.delete()
 
 
-def _step(status: dict[str, object]) -> int:
-    progress = status.get("progress", {})
-    assert isinstance(progress, dict)
-    return int(progress.get("step", 0))
+def test_plain_manifests_run_too(deployed: Cluster, run: Run) -> None:
+    plane = deployed.bed.control_plane
+    deployment.uninstall(plane)
+    deployment.apply_manifests(plane)
+    job = run(Training("plain", ["true"]))
+    job.until_phase("Succeeded")
+    deployment.delete_manifests(plane)
+    assert deployment.left(plane) == []
+
+
+def _images(plane: ControlPlane) -> set[str]:
+    """The tags of the images that pods run which are not ending."""
+    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
+    running = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return {pod["spec"]["containers"][0]["image"].rpartition(":")[2] for pod in running}

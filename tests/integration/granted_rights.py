@@ -12,14 +12,14 @@ import yaml
 from railwright_testbed import audit
 from railwright_testbed.audit import Right
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RIGHTS = Path(__file__).resolve().parents[2] / "deploy/rights"
 ANYWHERE = "any namespace"
 DISCOVERED = re.compile(r"/apis?(/[^/]+){0,2}|/version")
 """Which kinds there are: Kubernetes lets every account ask (its role ``system:discovery``)."""
 
 
 def granted(manifests: str) -> set[Right]:
-    """What the roles in this file of ``deploy`` grant of resources."""
+    """What the roles in this file of ``deploy/rights`` grant of resources."""
     return {
         Right(verb, group, *_split(resource), role["metadata"].get("namespace", ANYWHERE))
         for role in _roles(manifests)
@@ -62,10 +62,10 @@ def defined_roles(manifests: str) -> set[str]:
 
 
 def bound_roles(service_account: str) -> set[str]:
-    """The names of all roles that ``deploy`` binds to this account."""
+    """The names of all roles that ``deploy/rights`` binds to this account."""
     return {
         document["roleRef"]["name"]
-        for file in sorted(DEPLOY.rglob("*.yaml"))
+        for file in sorted(RIGHTS.glob("*.yaml"))
         for document in _documents(file)
         for subject in document.get("subjects") or ()
         if "roleRef" in document and subject["name"] == service_account
@@ -73,8 +73,8 @@ def bound_roles(service_account: str) -> set[str]:
 
 
 def _roles(manifests: str) -> list[dict[str, Any]]:
-    found = _documents(DEPLOY / manifests)
-    return [each for each in found if each["kind"] in ("Role", "ClusterRole")]
+    found = _documents(RIGHTS / manifests)
+    return [each for each in found if each.get("kind") in ("Role", "ClusterRole")]
 
 
 def _documents(file: Path) -> Iterator[dict[str, Any]]:

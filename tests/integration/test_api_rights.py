@@ -20,7 +20,7 @@ OWN = "railwright-system"
 OPERATOR, CONTROLLERS, AGENT = "railwright-operator", "railwright-controllers", "railwright-agent"
 OURS = "railwright.dev"
 LEASES = "coordination.k8s.io"
-FILES = ("00-namespace.yaml", "operator.yaml", "controllers.yaml", "all-namespaces.yaml")
+FILES = ("namespace.yaml", "operator.yaml", "controllers.yaml", "all-namespaces.yaml")
 
 May = Callable[..., bool]
 
@@ -29,7 +29,7 @@ May = Callable[..., bool]
 def may(control_plane: ControlPlane) -> Iterator[May]:
     """Asks the API server what an account may: verb, group, resource, namespace."""
     for name in FILES:
-        control_plane.kubectl("apply", "-f", str(ROOT / "deploy" / name))
+        control_plane.kubectl("apply", "-f", str(ROOT / "deploy/rights" / name))
     with contextlib.closing(control_plane.client()) as client:
 
         def ask(user: str, verb: str, group: str, what: str, namespace: str = "default") -> bool:
@@ -192,7 +192,7 @@ def test_signing_keys_are_readable(
 
 def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPlane) -> None:
     agents = str(ROOT / "deploy/agents")
-    answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "name", "-f", agents)
+    answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "name", "-k", agents)
     assert answer.split() == [
         "serviceaccount/railwright-agent",
         "daemonset.apps/railwright-agent",

@@ -112,10 +112,10 @@ def test_examples_are_accepted(account_clients: AccountClients, example: Path) -
     assert "created (server dry run)" in answer
 
 
-def test_example_of_the_operator_is_accepted(account_clients: AccountClients) -> None:
-    example = str(ROOT / "examples/operator.yaml")
-    answer = account_clients.plane.kubectl("apply", "--dry-run=server", "-f", example)
-    assert answer.count("created (server dry run)") == 4
+def test_processes_are_accepted(account_clients: AccountClients) -> None:
+    processes = str(ROOT / "deploy/processes")
+    answer = account_clients.plane.kubectl("apply", "--dry-run=server", "-k", processes)
+    assert answer.count("created (server dry run)") == 5
 
 
 def test_operator_privileged_pod_in_kube_system_denied(account_clients: AccountClients) -> None:

@@ -27,7 +27,7 @@ def test_operator_runs_jobs_in_its_namespaces_alone() -> None:
         for namespace in (TEAM, OTHER):
             plane.kubectl("create", "namespace", namespace)
         service_process.install(plane, ROOT)
-        plane.kubectl("delete", "-f", str(ROOT / "deploy/all-namespaces.yaml"))
+        plane.kubectl("delete", "-f", str(ROOT / "deploy/rights/all-namespaces.yaml"))
         plane.kubectl("-n", TEAM, "apply", "-f", str(ROOT / "deploy/namespaces/rights.yaml"))
 
         def refusal(namespace: str) -> str:

@@ -33,7 +33,11 @@ def documents(name: str) -> list[Document]:
 SERVICE_ACCOUNTS = ("railwright-operator", "railwright-controllers")
 LEASES = dict(zip(SERVICE_ACCOUNTS, (OPERATOR_LEASE, CONTROLLERS_LEASE), strict=True))
 DOCUMENTS = dict(
-    zip(SERVICE_ACCOUNTS, map(documents, ("operator.yaml", "controllers.yaml")), strict=True)
+    zip(
+        SERVICE_ACCOUNTS,
+        map(documents, ("rights/operator.yaml", "rights/controllers.yaml")),
+        strict=True,
+    )
 )
 """The objects of each account."""
 
@@ -189,7 +193,7 @@ def test_no_right_is_written_twice(service_account: str) -> None:
 def test_every_role_is_bound_to_its_service_account_alone(service_account: str) -> None:
     applied = DOCUMENTS[service_account]
     if service_account == "railwright-operator":
-        applied = [*applied, *documents("all-namespaces.yaml")]
+        applied = [*applied, *documents("rights/all-namespaces.yaml")]
     bindings = [one for one in applied if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert len(bindings) == len(roles(service_account))
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": SYSTEM}
@@ -206,7 +210,7 @@ def test_every_role_is_bound_to_its_service_account_alone(service_account: str) 
 
 
 def test_rights_of_one_namespace_are_those_of_all() -> None:
-    (everywhere,) = documents("all-namespaces.yaml")
+    (everywhere,) = documents("rights/all-namespaces.yaml")
     (one,) = documents("namespaces/rights.yaml")
     assert (everywhere["kind"], one["kind"]) == ("ClusterRoleBinding", "RoleBinding")
     assert "namespace" not in one["metadata"], "kubectl apply -n names it"
@@ -312,12 +316,11 @@ def test_network_policies_admit_jobs_and_agents_only() -> None:
 
 
 def example(service_account: str) -> tuple[Document, Document]:
-    """The Deployment and the Service of this name in the example."""
-    text = (tree.ROOT / "examples/operator.yaml").read_text(encoding="utf-8")
-    deployment, service = (
-        each for each in yaml.safe_load_all(text) if each["metadata"]["name"] == service_account
-    )
+    """The Deployment and the Service of this name."""
+    name = service_account.removeprefix("railwright-")
+    deployment, service, *_ = documents(f"processes/{name}.yaml")
     assert (deployment["kind"], service["kind"]) == ("Deployment", "Service")
+    assert {each["metadata"]["name"] for each in (deployment, service)} == {service_account}
     return deployment, service
 
 
@@ -327,7 +330,8 @@ OF_THE_POD = "192.0.2.7"
 
 def options(container: Document) -> dict[str, str]:
     """The environment of a container of the example."""
-    return {each["name"]: each.get("value", OF_THE_POD) for each in container["env"]}
+    stated = {each["name"]: each.get("value", OF_THE_POD) for each in container["env"]}
+    return stated | {"RAILWRIGHT_NAMESPACE": SYSTEM}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from railwright_api import names
 
 Document = dict[str, Any]
 
-LIMITS = tree.ROOT / "deploy/operator-limits.yaml"
+LIMITS = tree.ROOT / "deploy/rights/operator-limits.yaml"
 OPERATOR = "'system:serviceaccount:railwright-system:railwright-operator'"
 OPERATOR_SERVICE_ACCOUNT = f"request.userInfo.username == {OPERATOR}"
 OTHER_SERVICE_ACCOUNT = f"request.userInfo.username != {OPERATOR}"

@@ -1,0 +1,184 @@
+"""The chart: the manifests of deploy/ and crds/ with the values of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railwright_testbed import ControlPlane, TestbedError, helm
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM = "railwright-system"
+KIND = "CustomResourceDefinition"
+KEEP = {"helm.sh/resource-policy": "keep"}
+FOLDERS = ("", "rights", "processes", "agents")
+
+Document = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+def keyed(objects: Iterable[Document | None]) -> dict[Key, Document]:
+    """Objects by kind, namespace and name."""
+    found = [each for each in objects if each]
+    keys = [
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"])
+        for each in found
+    ]
+    assert len(set(keys)) == len(keys), sorted(keys)
+    return dict(zip(keys, found, strict=True))
+
+
+def rendered(*options: str, namespace: str = SYSTEM) -> dict[Key, Document]:
+    """The objects of a release."""
+    text = helm.run("template", "railwright", str(helm.CHART), "-n", namespace, *options)
+    return keyed(yaml.safe_load_all(text))
+
+
+def of_kind(objects: dict[Key, Document], kind: str) -> dict[str, Document]:
+    """The objects of this kind by name."""
+    return {name: each for (its, _, name), each in objects.items() if its == kind}
+
+
+def test_chart_is_well_formed() -> None:
+    helm.run("lint", "--strict", str(helm.CHART))
+
+
+def test_chart_has_the_objects_of_the_manifests(control_plane: ControlPlane) -> None:
+    """Nothing but labels, whom the network policies admit, and the namespace differs."""
+    texts = [control_plane.kubectl("kustomize", str(helm.CHART / name)) for name in ("", "agents")]
+    texts += [file.read_text() for file in sorted((ROOT / "crds").glob("*.yaml"))]
+    manifests = keyed(each for text in texts for each in yaml.safe_load_all(text))
+    del manifests["Namespace", "", SYSTEM]
+    release = rendered()
+    for (kind, _, _), each in release.items():
+        if kind == KIND:
+            assert each["metadata"].pop("annotations") == KEEP
+            continue
+        labels = each["metadata"].pop("labels")
+        assert labels.pop("app.kubernetes.io/managed-by") == "Helm"
+        rest = {key: text for key, text in labels.items() if "app.kubernetes.io/" not in key}
+        each["metadata"] |= {"labels": rest} if rest else {}
+    for objects in (release, manifests):
+        for policy in of_kind(objects, "NetworkPolicy").values():
+            del policy["spec"]["ingress"]
+    assert release == manifests
+
+
+def test_folder_is_listed_by_its_kustomization() -> None:
+    for folder in FOLDERS:
+        place = helm.CHART / folder
+        named = set(yaml.safe_load((place / "kustomization.yaml").read_text())["resources"])
+        files = {file.name for file in place.glob("*.yaml")} - {"kustomization.yaml"}
+        expected = {"rights", "processes"} if folder == "" else files
+        assert named == expected, folder
+
+
+def test_release_in_any_namespace_is_accepted(control_plane: ControlPlane, namespace: str) -> None:
+    """The policies, accounts and addresses follow the namespace. PodMonitors are of a kind that
+    this cluster does not have."""
+    options = ("--set=namespaces={default}", "--set=agent.nodeCidrs={10.0.0.0/16,fd00::/8}")
+    text = helm.run(
+        "template", "railwright", str(helm.CHART), "-n", namespace, "--no-hooks", *options
+    )
+    assert SYSTEM not in text
+    objects = [each for each in yaml.safe_load_all(text) if each]
+    # Kinds that exist are not changed for the other tests.
+    written = yaml.safe_dump_all([each for each in objects if each["kind"] != KIND])
+    dry = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
+    answer = control_plane.kubectl(*dry, stdin=written)
+    assert answer.count("(server dry run)") == len([o for o in objects if o["kind"] != KIND])
+
+
+def test_values_change_the_processes() -> None:
+    options = (
+        "--set=images.registry=registry.test/team",
+        "--set=images.tag=1.2.3",
+        "--set=images.pullSecrets[0].name=key",
+        "--set=operator.replicas=3",
+        "--set=operator.pod.nodeSelector.pool=system",
+        "--set=controllers.resources.limits.memory=2Gi",
+    )
+    release = rendered(*options)
+    workloads = of_kind(release, "Deployment") | of_kind(release, "DaemonSet")
+    specs = {name: each["spec"]["template"]["spec"] for name, each in workloads.items()}
+    for name, spec in specs.items():
+        assert spec["containers"][0]["image"] == f"registry.test/team/{name}:1.2.3"
+        assert spec["imagePullSecrets"] == [{"name": "key"}]
+    operator = specs["railwright-operator"]
+    launcher = {each["name"]: each.get("value") for each in operator["containers"][0]["env"]}
+    image = launcher["RAILWRIGHT_LAUNCHER_IMAGE"]
+    assert image == "registry.test/team/railwright-launcher:1.2.3"
+    assert operator["nodeSelector"] == {"pool": "system"}
+    assert "nodeSelector" not in specs["railwright-controllers"]
+    assert workloads["railwright-operator"]["spec"]["replicas"] == 3
+    limits = specs["railwright-controllers"]["containers"][0]["resources"]["limits"]
+    assert limits == {"memory": "2Gi"}
+
+
+def test_named_namespaces_replace_the_right_in_all() -> None:
+    everywhere, some = rendered(), rendered("--set=namespaces={team-a,team-b}")
+    role = "railwright-operator-jobs"
+    assert ("ClusterRoleBinding", "", role) in everywhere
+    assert ("ClusterRoleBinding", "", role) not in some
+    bound = {key for key in some if key[0] == "RoleBinding" and key[2] == role}
+    assert bound == {("RoleBinding", team, role) for team in ("team-a", "team-b")}
+    for key in bound:
+        assert some[key]["subjects"][0]["namespace"] == SYSTEM
+
+
+def test_agents_and_policies_can_be_left_out() -> None:
+    without = rendered("--set=agent.enabled=false", "--set=networkPolicy.enabled=false")
+    assert not of_kind(without, "DaemonSet")
+    assert not of_kind(without, "NetworkPolicy")
+    assert "railwright-agent" not in of_kind(without, "ServiceAccount")
+
+
+def test_network_policies_admit_who_is_named() -> None:
+    peer = '--set-json=networkPolicy.metricsFrom=[{"podSelector":{"matchLabels":{"a":"b"}}}]'
+    policies = of_kind(rendered(peer, "--set=agent.nodeCidrs={10.0.0.0/16}"), "NetworkPolicy")
+    ingress = {name: each["spec"]["ingress"] for name, each in policies.items()}
+    metrics = {
+        "from": [{"podSelector": {"matchLabels": {"a": "b"}}}],
+        "ports": [{"protocol": "TCP", "port": "probes"}],
+    }
+    assert ingress["railwright-controllers"] == [metrics]
+    assert ingress["railwright-operator"][1:] == [metrics]
+    (agents,) = ingress["railwright-agents"]
+    assert agents["from"] == [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
+    (anyone,) = of_kind(rendered(), "NetworkPolicy")["railwright-agents"]["spec"]["ingress"]
+    assert anyone["from"] == []
+
+
+def test_pod_monitors_need_their_kind() -> None:
+    has_kind = ("--api-versions=monitoring.coreos.com/v1", "--set=podMonitor.labels.release=prom")
+    monitors = of_kind(rendered(*has_kind), "PodMonitor")
+    assert {*monitors} == {"railwright-operator", "railwright-controllers"}
+    workloads = of_kind(rendered(), "Deployment")
+    for name, monitor in monitors.items():
+        assert monitor["metadata"]["labels"] == {"release": "prom"}
+        labels = workloads[name]["spec"]["template"]["metadata"]["labels"]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        (container,) = workloads[name]["spec"]["template"]["spec"]["containers"]
+        assert endpoint["port"] in [port["name"] for port in container["ports"]]
+    assert not of_kind(rendered(), "PodMonitor")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("operatr.replicas=3", "additional properties 'operatr' not allowed"),
+        ("operator.replicas=0", "minimum: got 0, want 1"),
+        ("operator.pod.containers=none", "value must be one of"),
+        ("images.registry=", "minLength"),
+        ("agent.nodeCidrs={10.0.0.1}", "does not match pattern"),
+        ("namespaces={Team A}", "does not match pattern"),
+    ],
+)
+def test_invalid_value_is_refused(value: str, message: str) -> None:
+    with pytest.raises(TestbedError, match=message):
+        rendered(f"--set={value}")
