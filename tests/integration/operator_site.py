@@ -307,6 +307,8 @@ def opened() -> Iterator[Site]:
     options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
     with ControlPlane.start("operator", options=options) as plane, closing(plane.client()) as admin:
         service_process.install(plane, ROOT)
+        # Somebody deleted the Leases: the processes create them.
+        plane.kubectl("-n", service_process.NAMESPACE, "delete", "leases", "--all")
         with (
             plane.kwok() as kwok,
             proxy.beside(plane) as between,

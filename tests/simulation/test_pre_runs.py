@@ -7,7 +7,7 @@ from collections import Counter
 from railwright_scheduler.attempt.causes import CauseCode
 from simulator.run import run
 
-SEEDS = range(10)
+SEEDS = range(12)
 
 
 def test_pre_runs_end_and_their_jobs_come_to_rest() -> None:
