@@ -34,16 +34,22 @@ The argument: chart, the root of the template, and text, the object in YAML.
 {{- range $field, $value := $its.pod }}{{ $_ := set $pod $field $value }}{{ end }}
 {{- end }}
 
-{{- /* Changes whom a network policy admits: who reads metrics, and agents. */}}
+{{- /* Changes whom a network policy admits: jobs, agents, and who reads metrics. */}}
 {{- define "railwright.peers" }}
 {{- $spec := .object.spec }}
 {{- if eq .object.metadata.name "railwright-agents" }}
 {{- $peers := list }}
 {{- range .values.agent.nodeCidrs }}{{ $peers = append $peers (dict "ipBlock" (dict "cidr" .)) }}{{ end }}
 {{- $_ := set (first $spec.ingress) "from" $peers }}
-{{- else if .values.networkPolicy.metricsFrom }}
+{{- else }}
+{{- if eq .object.metadata.name "railwright-operator" }}
+{{- $jobs := first $spec.ingress }}
+{{- $_ := set $jobs "from" (concat $jobs.from .values.networkPolicy.jobsFrom) }}
+{{- end }}
+{{- if .values.networkPolicy.metricsFrom }}
 {{- $port := dict "protocol" "TCP" "port" "probes" }}
 {{- $rule := dict "from" .values.networkPolicy.metricsFrom "ports" (list $port) }}
 {{- $_ := set $spec "ingress" (append $spec.ingress $rule) }}
+{{- end }}
 {{- end }}
 {{- end }}

@@ -40,7 +40,9 @@ def install(plane: ControlPlane) -> None:
 def upgrade(plane: ControlPlane, *values: str) -> None:
     """Change these values; return once all new pods are ready."""
     changes = [f"--set={value}" for value in values]
-    _helm(plane, "upgrade", RELEASE, str(helm.CHART), "--reuse-values", *changes, *_WAITS)
+    _helm(
+        plane, "upgrade", RELEASE, str(helm.CHART), "--reset-then-reuse-values", *changes, *_WAITS
+    )
 
 
 def roll_back(plane: ControlPlane) -> None:
@@ -55,7 +57,7 @@ def uninstall(plane: ControlPlane) -> None:
 
 
 def apply_manifests(plane: ControlPlane) -> None:
-    """Apply the manifests without Helm, as docs/operating.md does it; return once all pods are
+    """Apply the manifests without Helm, as docs/install.md does it; return once all pods are
     ready."""
     apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     plane.kubectl(*apply, stdin=_manifests(plane))

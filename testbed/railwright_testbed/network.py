@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from railwright_testbed import kernel_objects, sweeping
+from railwright_testbed import command, kernel_objects, sweeping
 from railwright_testbed.errors import TestbedError
 
 # The second one is for benchmarks of networks (RFC 2544), for machines that route all of 10/8.
@@ -76,7 +75,7 @@ def set_link(testbed_id: str, index: int, *, up: bool) -> None:
 
 
 def _free_subnet() -> IPv4Network:
-    routes = json.loads(_run(["ip", "-json", "route", "show", "table", "all"]))
+    routes = json.loads(command.output(["ip", "-json", "route", "show", "table", "all"]))
     taken = [
         ipaddress.ip_network(route["dst"], strict=False)
         for route in routes
@@ -134,14 +133,6 @@ def _node_commands(subnets: Subnets, index: int, count: int) -> list[str]:
 def batch(commands: Sequence[str], *, namespace: str = "", program: str = "ip") -> None:
     """Give `ip` or `tc` several commands at once, in a namespace or in none."""
     in_namespace = ["-netns", namespace] if namespace else []
-    _run([program, *in_namespace, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands))
-
-
-def _run(command: Sequence[str], *, stdin: str = "") -> str:
-    answer = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise TestbedError(
-            f"`{' '.join(command)}` ended with {answer.returncode}: "
-            f"{answer.stderr.strip()}\n{stdin}"
-        )
-    return answer.stdout
+    command.output(
+        [program, *in_namespace, "-batch", "-"], stdin="".join(f"{line}\n" for line in commands)
+    )

@@ -18,7 +18,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -26,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright_testbed import binaries, oci
+from railwright_testbed import binaries, command, oci
 from railwright_testbed.errors import TestbedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -41,7 +40,6 @@ _UV = str(Path(sys.executable).with_name("uv"))
 # Tests, and a second client of kubernetes that is larger than all other packages.
 _UNUSED = ("tests", "kubernetes/aio")
 _USER = 65532
-_DEADLINE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def _own_packages(folder: Path) -> Path:
     """The folder with our own packages, from the wheel that users install."""
     wheels, own = folder / "wheels", folder / "own"
     build = [_UV, "build", "--wheel", "--quiet", "--no-build-isolation"]
-    _run([*build, "--python", sys.executable, "--out-dir", str(wheels), str(REPOSITORY)])
+    command.output([*build, "--python", sys.executable, "--out-dir", str(wheels), str(REPOSITORY)])
     (wheel,) = wheels.glob("*.whl")
     _install(own, str(wheel))
     _write_packages(own)
@@ -141,7 +139,7 @@ def _own_packages(folder: Path) -> Path:
 
 def _install(target: Path, *what: str) -> None:
     install = [_UV, "pip", "install", "--python", sys.executable, "--quiet", "--no-deps"]
-    _run([*install, "--target", str(target), *what])
+    command.output([*install, "--target", str(target), *what])
 
 
 def _write_packages(folder: Path) -> None:
@@ -160,8 +158,8 @@ def _write_base(layer: Path, recipe: Recipe, paths: Sequence[Path]) -> None:
     program = "from railwright import interpreter; from pathlib import Path; import sys\n"
     program += "interpreter.copy(Path(sys.argv[1]), sys.argv[2:])"
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "PATH": os.environ["PATH"]}
-    command = [str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports]
-    _run(command, environment)
+    arguments = [str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports]
+    command.output(arguments, environment=environment)
     linker, libraries = _linker(python)
     for path in (linker, libraries / "any"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +179,7 @@ def _linker(program: Path) -> tuple[Path, Path]:
     """Where the kernel looks for the dynamic linker of a program, and where that looks for
     libraries by itself, both below the root folder: not in /usr, where this machine may have them.
     """
-    printed = _run(["ldd", str(program)])
+    printed = command.output(["ldd", str(program)])
     linker = re.search(r"^\s*/(\S*/ld-\S+) \(", printed, re.MULTILINE)
     libc = re.search(r"=> (\S*/libc\.so\S*) \(", printed)
     if linker is None or libc is None:
@@ -194,26 +192,11 @@ def _linker(program: Path) -> tuple[Path, Path]:
 def _compile(folder: Path, shown: str) -> None:
     """Compile all modules, to files that no time of their source makes invalid."""
     mode = ["--invalidation-mode", "unchecked-hash", "-q", "-q", "-j", "0", "-f"]
-    _run([sys.executable, "-m", "compileall", *mode, "-s", str(folder), "-p", shown, str(folder)])
+    command.output(
+        [sys.executable, "-m", "compileall", *mode, "-s", str(folder), "-p", shown, str(folder)]
+    )
 
 
 def _cache(name: str, *content: bytes) -> Path:
     key = hashlib.sha256(b"\0".join([sys.version.encode(), platform.machine().encode(), *content]))
     return binaries.cache_folder() / "images" / f"{name}-{key.hexdigest()[:16]}"
-
-
-def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    answer = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_S,
-        check=False,
-    )
-    if answer.returncode != 0:
-        raise TestbedError(
-            f"`{' '.join(command)[:200]}` ended with {answer.returncode}: "
-            f"{answer.stderr.strip()[-2000:]}"
-        )
-    return answer.stdout

@@ -20,7 +20,7 @@ READY_DEADLINE_S = 60.0
 
 
 def install(plane: ControlPlane, repository: Path) -> None:
-    """Apply the CRDs and the manifests of docs/operating.md, but for those of the processes."""
+    """Apply the CRDs and the manifests of docs/install.md, but for those of the processes."""
     # Another test may have installed the chart, which leaves the kinds.
     apply = ("apply", "--server-side", "--force-conflicts", "-f")
     plane.kubectl(*apply, str(repository / "crds"))

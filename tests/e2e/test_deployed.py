@@ -73,6 +73,17 @@ def test_agents_report_every_node(deployed: Cluster) -> None:
     waiting.until(lambda: reporting() == count, "reports of all agents", deadline_s=DEADLINE_S)
 
 
+def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:
+    """A standby redirects there."""
+    plane = deployed.bed.control_plane
+    for name, port in (("railwright-operator", 8470), ("railwright-controllers", 8480)):
+        lease = json.loads(plane.kubectl("-n", NAMESPACE, "get", "lease", name, "-o=json"))
+        holder = lease["spec"]["holderIdentity"]
+        pod = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pod", holder, "-o=json"))
+        stated = lease["metadata"]["annotations"]["railwright.dev/address"]
+        assert stated == f"{holder} {pod['status']['podIP']}:{port}"
+
+
 def test_no_container_of_ours_ended(deployed: Cluster) -> None:
     pods = json.loads(deployed.bed.control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))
     restarts = {

@@ -287,8 +287,7 @@ class Floor:
     def clear(self) -> None:
         """Every job goes, its pods without grace, and whatever they leave."""
         self.site.admin.delete(self.path(names.TRAINING_JOBS))
-        pods = f"/api/v1/namespaces/{self.name}/pods"
-        self.site.admin.delete(f"{pods}?gracePeriodSeconds=0")
+        self.site.admin.delete(f"/api/v1/namespaces/{self.name}/pods?gracePeriodSeconds=0")
         self.until_nothing_is_left()
 
     def until_nothing_is_left(self, *, deadline_s: float = DEADLINE_S) -> None:
@@ -307,8 +306,7 @@ def opened() -> Iterator[Site]:
     options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
     with ControlPlane.start("operator", options=options) as plane, closing(plane.client()) as admin:
         service_process.install(plane, ROOT)
-        # Somebody deleted the Leases: the processes create them.
-        plane.kubectl("-n", service_process.NAMESPACE, "delete", "leases", "--all")
+        admin.delete(LEASES)  # As if somebody had done it: the processes create them.
         with (
             plane.kwok() as kwok,
             proxy.beside(plane) as between,

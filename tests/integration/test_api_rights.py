@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from integration import access_reviews
 from railwright_api import names
 from railwright_kube import paths
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 
 ROOT = Path(__file__).resolve().parents[2]
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 OWN = "railwright-system"
 OPERATOR, CONTROLLERS, AGENT = "railwright-operator", "railwright-controllers", "railwright-agent"
 OURS = "railwright.dev"
@@ -212,26 +212,13 @@ def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPla
 def _may(
     client: ApiClient, service_account: str, verb: str, *, group: str, what: str, namespace: str
 ) -> bool:
-    """Whether the account may do this to ``what``: resource, resource/subresource, or
-    resource=name."""
-    what, _, name = what.partition("=")
-    resource, _, subresource = what.partition("/")
-    attributes = {
-        "verb": verb,
-        "group": group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": namespace,
-        "name": name,
-    }
-    return _is_allowed(client, service_account, {"resourceAttributes": attributes})
+    user = _user(service_account)
+    return access_reviews.may(client, user, verb, group=group, what=what, namespace=namespace)
 
 
 def _is_allowed(client: ApiClient, service_account: str, asked: dict[str, Any]) -> bool:
-    user = f"system:serviceaccount:{OWN}:{service_account}"
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user} | asked,
-    }
-    return bool(client.post(REVIEWS, body)["status"]["allowed"])
+    return access_reviews.is_allowed(client, _user(service_account), asked)
+
+
+def _user(service_account: str) -> str:
+    return f"system:serviceaccount:{OWN}:{service_account}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = "railwright-system"
 KIND = "CustomResourceDefinition"
 KEEP = {"helm.sh/resource-policy": "keep"}
+REGISTRY = "--set=images.registry=example.com"
+"""That of the manifests."""
+
 FOLDERS = ("", "rights", "processes", "agents")
 
 Document = dict[str, Any]
@@ -34,7 +38,8 @@ def keyed(objects: Iterable[Document | None]) -> dict[Key, Document]:
 
 def rendered(*options: str, namespace: str = SYSTEM) -> dict[Key, Document]:
     """The objects of a release."""
-    text = helm.run("template", "railwright", str(helm.CHART), "-n", namespace, *options)
+    command = ("template", "railwright", str(helm.CHART), REGISTRY, "-n", namespace)
+    text = helm.run(*command, *options)
     return keyed(yaml.safe_load_all(text))
 
 
@@ -44,7 +49,7 @@ def of_kind(objects: dict[Key, Document], kind: str) -> dict[str, Document]:
 
 
 def test_chart_is_well_formed() -> None:
-    helm.run("lint", "--strict", str(helm.CHART))
+    helm.run("lint", "--strict", str(helm.CHART), REGISTRY)
 
 
 def test_chart_has_the_objects_of_the_manifests(control_plane: ControlPlane) -> None:
@@ -81,16 +86,14 @@ def test_release_in_any_namespace_is_accepted(control_plane: ControlPlane, names
     """The policies, accounts and addresses follow the namespace. PodMonitors are of a kind that
     this cluster does not have."""
     options = ("--set=namespaces={default}", "--set=agent.nodeCidrs={10.0.0.0/16,fd00::/8}")
-    text = helm.run(
-        "template", "railwright", str(helm.CHART), "-n", namespace, "--no-hooks", *options
-    )
-    assert SYSTEM not in text
-    objects = [each for each in yaml.safe_load_all(text) if each]
+    release = rendered(*options, namespace=namespace)
+    assert SYSTEM not in yaml.safe_dump_all(release.values())
+    objects = [each for (kind, _, _), each in release.items() if kind != KIND]
     # Kinds that exist are not changed for the other tests.
-    written = yaml.safe_dump_all([each for each in objects if each["kind"] != KIND])
+    written = yaml.safe_dump_all(objects)
     dry = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
     answer = control_plane.kubectl(*dry, stdin=written)
-    assert answer.count("(server dry run)") == len([o for o in objects if o["kind"] != KIND])
+    assert answer.count("(server dry run)") == len(objects)
 
 
 def test_values_change_the_processes() -> None:
@@ -138,8 +141,9 @@ def test_agents_and_policies_can_be_left_out() -> None:
 
 
 def test_network_policies_admit_who_is_named() -> None:
+    jobs = "--set=networkPolicy.jobsFrom[0].ipBlock.cidr=10.1.0.0/16"
     peer = '--set-json=networkPolicy.metricsFrom=[{"podSelector":{"matchLabels":{"a":"b"}}}]'
-    policies = of_kind(rendered(peer, "--set=agent.nodeCidrs={10.0.0.0/16}"), "NetworkPolicy")
+    policies = of_kind(rendered(jobs, peer, "--set=agent.nodeCidrs={10.0.0.0/16}"), "NetworkPolicy")
     ingress = {name: each["spec"]["ingress"] for name, each in policies.items()}
     metrics = {
         "from": [{"podSelector": {"matchLabels": {"a": "b"}}}],
@@ -147,6 +151,7 @@ def test_network_policies_admit_who_is_named() -> None:
     }
     assert ingress["railwright-controllers"] == [metrics]
     assert ingress["railwright-operator"][1:] == [metrics]
+    assert ingress["railwright-operator"][0]["from"][1:] == [{"ipBlock": {"cidr": "10.1.0.0/16"}}]
     (agents,) = ingress["railwright-agents"]
     assert agents["from"] == [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
     (anyone,) = of_kind(rendered(), "NetworkPolicy")["railwright-agents"]["spec"]["ingress"]
@@ -173,8 +178,11 @@ def test_pod_monitors_need_their_kind() -> None:
     [
         ("operatr.replicas=3", "additional properties 'operatr' not allowed"),
         ("operator.replicas=0", "minimum: got 0, want 1"),
-        ("operator.pod.containers=none", "value must be one of"),
+        ("operator.pod.containers=none", "additional properties 'containers' not allowed"),
+        ("operator.pod.tolerations=none", "got string, want array"),
         ("images.registry=", "minLength"),
+        ("images.pullSecrets[0].other=key", "missing property 'name'"),
+        ("networkPolicy.metricsFrom[0].other=key", "additional properties 'other' not allowed"),
         ("agent.nodeCidrs={10.0.0.1}", "does not match pattern"),
         ("namespaces={Team A}", "does not match pattern"),
     ],
@@ -182,3 +190,11 @@ def test_pod_monitors_need_their_kind() -> None:
 def test_invalid_value_is_refused(value: str, message: str) -> None:
     with pytest.raises(TestbedError, match=message):
         rendered(f"--set={value}")
+
+
+def test_chart_without_kinds_is_refused(tmp_path: Path) -> None:
+    """Some tools that copy folders leave out symbolic links."""
+    copied = shutil.copytree(helm.CHART, tmp_path / "chart", symlinks=True)
+    (copied / "kinds").unlink()
+    with pytest.raises(TestbedError, match="deploy/kinds has no kinds"):
+        helm.run("template", "railwright", str(copied), REGISTRY)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from integration import access_reviews
 from railwright_api import names
 from railwright_testbed import ControlPlane, waiting
 from railwright_testbed.api_client import ApiClient
 
 USERS = Path(__file__).resolve().parents[2] / "deploy/rights/users.yaml"
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 DEADLINE_S = 30.0
 
 READ = {("get", names.TRAINING_JOBS), ("list", names.PLACEMENTS), ("watch", names.PROFILES)}
@@ -22,7 +22,12 @@ OF_THE_OPERATOR = {
     ("create", names.PLACEMENTS),
     ("delete", names.PROFILES),
 }
-OF_THE_CLUSTER = {("list", names.QUEUES), ("get", names.FABRICS), ("get", names.NODE_HEALTHS)}
+OF_THE_CLUSTER = {
+    ("list", names.QUEUES),
+    ("get", names.FABRICS),
+    ("get", names.NODE_HEALTHS),
+    ("list", "nodes"),
+}
 
 
 @pytest.mark.parametrize(
@@ -35,43 +40,31 @@ def test_users_of_a_namespace_have_their_jobs(
     control_plane.kubectl("apply", "-f", str(USERS))
     bind = ("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
     control_plane.kubectl("-n", namespace, *bind)
-    asked = READ | WRITE | OF_THE_OPERATOR | OF_THE_CLUSTER
+    requests = READ | WRITE | OF_THE_OPERATOR | OF_THE_CLUSTER
     with contextlib.closing(control_plane.client()) as client:
 
         def may() -> set[tuple[str, str]]:
-            return {each for each in asked if _may(client, role, *each, namespace=namespace)}
+            return {each for each in requests if _may(client, role, *each, namespace=namespace)}
 
         # A controller of Kubernetes adds our rights to its roles.
         waiting.until(lambda: may() == allowed, f"rights of {role}", deadline_s=DEADLINE_S)
-        assert not {each for each in asked if _may(client, role, *each, namespace="default")}
+        assert not {each for each in requests if _may(client, role, *each, namespace="default")}
 
 
 def test_role_for_the_cluster_reads_what_has_no_namespace(control_plane: ControlPlane) -> None:
     control_plane.kubectl("apply", "-f", str(USERS))
     role = "railwright-cluster-view"
-    bind = ("create", "clusterrolebinding", role, f"--clusterrole={role}", "--user=looks")
+    bind = ("create", "clusterrolebinding", role, f"--clusterrole={role}", "--user=reader")
     control_plane.kubectl(*bind)
     with contextlib.closing(control_plane.client()) as client:
 
         def may() -> set[tuple[str, str]]:
-            asked = OF_THE_CLUSTER | READ | WRITE
-            return {each for each in asked if _may(client, "looks", *each, namespace="")}
+            requests = OF_THE_CLUSTER | READ | WRITE
+            return {each for each in requests if _may(client, "reader", *each, namespace="")}
 
         waiting.until(lambda: may() == OF_THE_CLUSTER, "its rights", deadline_s=DEADLINE_S)
 
 
 def _may(client: ApiClient, user: str, verb: str, what: str, *, namespace: str) -> bool:
-    resource, _, subresource = what.partition("/")
-    attributes = {
-        "verb": verb,
-        "group": names.GROUP,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": namespace,
-    }
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": attributes},
-    }
-    return bool(client.post(REVIEWS, body)["status"]["allowed"])
+    group = "" if what == "nodes" else names.GROUP
+    return access_reviews.may(client, user, verb, group=group, what=what, namespace=namespace)
