@@ -136,8 +136,9 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 	@$(PYTHON) -m railwright_testbed build >&2
 
 .PHONY: generate
-generate: $(SETUP) ## write crds/ from the models
+generate: $(SETUP) ## write crds/ from the models, and docs/metrics.md from the collectors
 	@$(PYTHON) -m railwright_api.generate crds
+	@cd tests && ../$(PYTHON) -m architecture.metrics_page
 
 .PHONY: demo
 demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root

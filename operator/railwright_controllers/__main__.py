@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from railwright_controllers import metrics, settings, wiring
 from railwright_controllers.handlers import KopfThread
+from railwright_controllers.report.fabric_metrics import FabricMetrics
 from railwright_controllers.settings import ControllerSettings
 from railwright_controllers.wiring import ControllerParts
 from railwright_kube.client import Api
@@ -77,9 +78,13 @@ async def _run(chosen: ControllerSettings) -> int:
             is_leader=leadership.held,
             leader_address=leadership.leader_address,
         )
+        informers = parts.informers
+        FabricMetrics(
+            registry, cache=informers.fabric, healths=lambda: informers.healths.records.values()
+        )
         kopf = KopfThread(
             kubeconfig,
-            lambda *news: loop.call_soon_threadsafe(parts.informers.fabrics.seen, *news),
+            lambda *news: loop.call_soon_threadsafe(informers.fabrics.seen, *news),
             clock=wiring.clock,
             rng=wiring.rng(),
         )

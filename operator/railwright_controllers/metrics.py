@@ -52,5 +52,5 @@ class ControllerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.api = ApiMetrics(registry)
         self.watch = WatchMetrics(registry)
-        self.agents = ServerMetrics(registry, "agent")
+        self.agents = ServerMetrics(registry, "agent", "node agents")
         self.surveys = SurveyMetrics(registry)

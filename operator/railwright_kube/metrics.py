@@ -57,7 +57,7 @@ class WatchMetrics:
             ("kind", "cause"),
         )
         self.receive_age_s = gauge(
-            "railwright_watch_heard_age_seconds",
+            "railwright_watch_receive_age_seconds",
             "Time since the API server last sent anything on this watch.",
             ("kind",),
         )

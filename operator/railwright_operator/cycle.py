@@ -23,6 +23,7 @@ from railwright_kube import backoff, errors
 from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watchdog import CycleWatchdog
@@ -63,6 +64,7 @@ class Cycle:
     faults: JobFaults
     watchdog: CycleWatchdog
     metrics: CycleMetrics
+    fleet_metrics: FleetMetrics
     awake: asyncio.Event
     clock: Callable[[], float]
     rng: Random
@@ -107,6 +109,7 @@ class Cycle:
         with self.watchdog.watch(isolation):
             state = await self._build(isolation)
             self.metrics.record_breaker(state.breaker)
+            self.fleet_metrics.record(state.nodes)
             # The plan reads and returns values only, so it can run beside the event loop.
             plan = await asyncio.to_thread(scheduling.plan, state, isolation)
         self._busy_s = self.clock() - started_s
@@ -124,7 +127,7 @@ class Cycle:
             self.executor.start(plan.actions)
         await self.reporter.report(plan)
         self.executor.forget_all_but(entry.key for entry in plan.ledger.entries)
-        self.metrics.record(plan)
+        self.metrics.record(plan, self.clock())
         if plan.queue_round is not None and not plan.queue_round.is_blocked:
             self.awake.set()
         self._completed_s = self.clock()

@@ -18,19 +18,21 @@ class MappingMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.mappings = Counter(
             "railwright_mappings_total",
-            "Mappings of the ranks of a gang that were computed, by outcome.",
+            "Mappings of the ranks of a gang that were computed, by outcome: Mapped, or why the "
+            "gang gets the order of the network.",
             ("outcome",),
             registry=registry,
         )
         self.seconds = Histogram(
             "railwright_mapping_seconds",
-            "Time that a mapping took.",
+            "Time of one mapping. A gang waits two seconds for its own at most.",
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )
         self.processes_lost = Counter(
             "railwright_mapper_processes_lost_total",
-            "Processes of the mapper that ended, or were killed as they failed or hung.",
+            "Processes of the mapper that ended, or were killed as they failed or hung, and were "
+            "replaced.",
             registry=registry,
         )
 
@@ -41,7 +43,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.api = ApiMetrics(registry)
         self.watch = WatchMetrics(registry)
-        self.heartbeats = ServerMetrics(registry, "heartbeat")
+        self.heartbeats = ServerMetrics(registry, "heartbeat", "launchers")
         self.mappings = MappingMetrics(registry)
         self.loop_lag_s = Histogram(
             "railwright_loop_lag_seconds",
@@ -51,6 +53,7 @@ class Metrics:
         )
         self.mislabelled_pods = Gauge(
             "railwright_mislabelled_pods",
-            "Pods of live attempts whose labels are of no rank of the attempt.",
+            "Pods of live attempts whose labels are of no rank of the attempt. They count for no "
+            "rank, and hold what they request; the log names them.",
             registry=registry,
         )

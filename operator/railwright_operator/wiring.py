@@ -37,9 +37,12 @@ from railwright_operator.heartbeats.server import HeartbeatServer
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests, Start
 from railwright_operator.report import loop_lag
+from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events
+from railwright_operator.report.fleet_metrics import FleetMetrics
+from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.loop_lag import ListeningClock
 from railwright_operator.report.queues import QueueReporter
 from railwright_operator.report.reporter import Reporter
@@ -178,6 +181,11 @@ class OperatorParts:
         api, informers, wake = self.api, self.informers, self.awake.set
         jobs, counts = informers.jobs, CycleMetrics(self.registry)
         clock, rng = self.runtime.clock, self.runtime.rng
+        job_metrics = JobMetrics(
+            self.registry,
+            reception_clock=self.received.reception_clock,
+            wall_clock=self.runtime.wall_clock,
+        )
         faults = JobFaults(jobs, raised=counts.job_faults, clock=clock, rng=rng())
         mark = partial(faults.leave_mark, self.mark_hung)
         self.watchdog = CycleWatchdog(mark=mark, release=self.give_up_lease)
@@ -195,7 +203,8 @@ class OperatorParts:
             commits=self.commits,
             events=self.events,
             faults=faults,
-            metrics=counts,
+            attempt_metrics=AttemptMetrics(self.registry),
+            job_metrics=job_metrics,
             state_builder=self.state_builder,
             store_profile=self._store_profile,
             wake=wake,
@@ -211,6 +220,7 @@ class OperatorParts:
             faults=faults,
             watchdog=self.watchdog,
             metrics=counts,
+            fleet_metrics=FleetMetrics(self.registry),
             awake=self.awake,
             clock=clock,
             rng=rng(),

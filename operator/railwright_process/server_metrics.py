@@ -8,14 +8,15 @@ from prometheus_client import CollectorRegistry, Counter
 
 
 class ServerMetrics:
-    """The series of one server, with names that begin with this word. Label values come from closed
+    """The series of one server, with names that begin with this word, for messages
+    of these ``senders``. Label values come from closed
     sets (paths, status codes): never from what a pod sends."""
 
-    def __init__(self, registry: CollectorRegistry, word: str) -> None:
+    def __init__(self, registry: CollectorRegistry, word: str, senders: str) -> None:
         counter = partial(Counter, registry=registry)
         self.requests = counter(
             f"railwright_{word}_requests_total",
-            "Messages by path and HTTP status.",
+            f"Messages of {senders}, by path and HTTP status.",
             ("path", "code"),
         )
         self.token_checks = counter(
@@ -25,5 +26,5 @@ class ServerMetrics:
         )
         self.evictions = counter(
             f"railwright_{word}_evictions_total",
-            "Connections closed at a limit: too many without a verified token, or of one pod.",
+            f"Connections of {senders} closed at a limit: too many of one pod or unverified.",
         )

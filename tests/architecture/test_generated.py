@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 
-from architecture import tree
+from architecture import metrics_page, tree
 
 
 def test_the_committed_kinds_are_what_the_models_generate() -> None:
@@ -15,6 +15,12 @@ def test_the_committed_kinds_are_what_the_models_generate() -> None:
     answer = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, f"run `make generate`\n{answer.stdout}{answer.stderr}"
     assert list((tree.ROOT / "crds").glob("*.yaml")), "crds/ holds no kind"
+
+
+def test_page_of_metrics_is_what_the_collectors_have() -> None:
+    assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.rendered(), (
+        "run `make generate`"
+    )
 
 
 def test_lock_file_has_every_required_version() -> None:

@@ -89,6 +89,11 @@ def test_commit_is_requested_then_made_then_reported(
     assert [commit.step for commit in operator.commits] == [1, 2]
     assert (attempt / "step-2" / manifest.NAME).exists()
     assert state.next_heartbeat().committed == Checkpoint(1, 2)
+    cost = state.next_heartbeat().saved
+    assert cost is not None
+    files = [path for path in (attempt / "step-2").iterdir() if path.name != manifest.NAME]
+    assert cost.size_bytes == sum(path.stat().st_size for path in files)
+    assert 0 < cost.seconds < 60
     # Reports come by datagram, behind the answers to commits: the last of them may be on its way.
     waiting.until(lambda: _is_done_saving(state), "the end of the phase", deadline_s=10)
 

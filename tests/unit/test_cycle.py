@@ -21,6 +21,7 @@ from railwright_kube.errors import Unreachable
 from railwright_operator import cycle
 from railwright_operator.cycle import CONFIRM_INTERVAL_S, Cycle
 from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import Ledger
@@ -350,6 +351,7 @@ def _cycle_of(shell: Replaced) -> Cycle:
         faults=part,
         watchdog=part,
         metrics=CycleMetrics(CollectorRegistry()),
+        fleet_metrics=FleetMetrics(CollectorRegistry()),
         awake=shell.awake,
         clock=lambda: shell.now_s,
         rng=Random(0),

@@ -16,7 +16,8 @@ from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
 from railwright_kube.client import Api
 from railwright_operator.report import status
-from railwright_operator.report.cycle_metrics import CycleMetrics
+from railwright_operator.report.attempt_metrics import AttemptMetrics
+from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import ledger as store
@@ -222,11 +223,20 @@ def test_profile_of_later_version_is_read() -> None:
 
 def test_cause_of_later_version_has_one_label() -> None:
     """Labels of metrics are a closed set, whatever the ledger holds."""
-    metrics = CycleMetrics(CollectorRegistry())
+    registry = CollectorRegistry()
+    metrics = AttemptMetrics(registry)
+    running = JobRecord(Phase.RUNNING, attempt=1)
     for word in ("CableOnFire", "MoonPhase", "NodeLost"):
-        metrics.record_end(CauseCode(word))
-    samples = next(iter(metrics.attempts_ended.collect())).samples
-    found = {each.labels["cause"]: each.value for each in samples if each.name.endswith("_total")}
+        cause = Cause(CauseCode(word), "it is")
+        ended = JobRecord(Phase.RECOVERING, attempt=1, ended=1, last_termination=cause)
+        given = StatusInput(ended, before={}, generation=1, now=NOW, failures_used="")
+        metrics.record(running, given, submitted_s=0, received_s=0.0)
+    found = {
+        each.labels["cause"]: each.value
+        for family in registry.collect()
+        for each in family.samples
+        if each.name == "railwright_attempts_ended_total"
+    }
     assert found == {"Unknown": 2.0, "NodeLost": 1.0}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +139,7 @@ class Checkpointer:
             )
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
+        began_s = time.monotonic()
         with progress.phase(protocol.Phase.CHECKPOINTING):
             folder = collectives.from_rank_zero(lambda: self._begin(step))
             training_state.save_shards(folder, self._model, self._optimizer)
@@ -146,7 +148,9 @@ class Checkpointer:
                     folder, training_state.save_rank(folder, collectives.rank(), self._others)
                 )
             )
-            permission = collectives.from_rank_zero(lambda: self._commit(step, folder, files))
+            permission = collectives.from_rank_zero(
+                lambda: self._commit(step, folder, files, began_s)
+            )
         if not permission.granted:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step
@@ -228,7 +232,7 @@ class Checkpointer:
         return next((group.run for group in groups if group.name == self._own), "")
 
     def _commit(
-        self, step: int, folder: Path, files: list[list[manifest.File]]
+        self, step: int, folder: Path, files: list[list[manifest.File]], began_s: float
     ) -> channel.Permission:
         """On rank 0: makes the checkpoint count if this attempt still may."""
         assert self._attempt is not None, "save begins before it commits"
@@ -245,7 +249,9 @@ class Checkpointer:
             return permission
         manifest.publish(folder)
         committed = protocol.Checkpoint(self._attempt, step)
-        channel.ask(channel.Request(committed=committed))
+        size_bytes = min(sum(file.size_bytes for file in contents.files), protocol.SIZE_BYTES_MAX)
+        saved = protocol.Saved(size_bytes, seconds=time.monotonic() - began_s)
+        channel.ask(channel.Request(committed=committed, saved=saved))
         # Unconfirmed, this attempt may be a revoked one: its old checkpoints are then all that a
         # later attempt is allowed to read.
         if permission.confirmed:

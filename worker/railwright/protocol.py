@@ -42,6 +42,7 @@ HEARTBEAT_INTERVAL_S_MAX = 60
 REGISTER_INTERVAL_S = 0.5
 STEP_MAX = 10**12
 ATTEMPT_MAX = 10**9
+SIZE_BYTES_MAX = 2**62
 NODES_MAX = 16_384
 PROCESSES_MAX = 64
 RANKS_MAX = NODES_MAX * PROCESSES_MAX
@@ -64,6 +65,7 @@ Rank = Annotated[int, Between(0, RANKS_MAX - 1)]
 Port = Annotated[int, Between(1, 65_535)]
 ProcessCount = Annotated[int, Between(0, PROCESSES_MAX)]
 IntervalS = Annotated[int, Between(1, HEARTBEAT_INTERVAL_S_MAX)]
+SizeBytes = Annotated[int, Between(0, SIZE_BYTES_MAX)]
 Name = Annotated[str, AtMost(NAME_BYTES_MAX)]
 GroupName = Annotated[str, AtMost(GROUP_BYTES_MAX)]
 Sentence = Annotated[str, AtMost(SENTENCE_BYTES_MAX)]
@@ -110,6 +112,15 @@ class Checkpoint:
 
     attempt: Attempt
     step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the newest committed checkpoint cost: the size of the files of all ranks of the group,
+    and the time from the begin of the save until the commit."""
+
+    size_bytes: SizeBytes
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +265,8 @@ class Heartbeat:
     """A heartbeat. ``running`` and ``exited`` count processes; exits with 0 included.
 
     ``resumed_from`` is the checkpoint that rank 0 of the group loaded (None: none, or not yet);
-    ``committed`` the newest one that it committed; ``skipped`` names torn checkpoints. The master's
+    ``committed`` the newest one that it committed, which cost ``saved``; ``skipped`` names torn
+    checkpoints. The master's
     address is repeated from the world: an operator that restarted during the start needs it for
     launchers that still wait. ``stacks`` is the response to ``HeartbeatAnswer.stacks``, a heartbeat
     or two later. ``steps`` is None in most
@@ -269,6 +281,7 @@ class Heartbeat:
     failure: Failure | None = None
     resumed_from: Checkpoint | None = None
     committed: Checkpoint | None = None
+    saved: Saved | None = None
     skipped: Annotated[tuple[Name, ...], AtMost(SKIPPED_MAX)] = ()
     master_address: Name = ""
     master_port: Annotated[int, Between(0, 65_535)] = 0

@@ -126,6 +126,7 @@ class LauncherState:
         self._change(
             resumed_from=request.resumed_from,
             committed=request.committed,
+            saved=request.saved,
             skipped=request.skipped,
         )
 

@@ -343,6 +343,7 @@ class Sessions:
             failed_at_s=self._clock() if before.failure is None and failure else before.failed_at_s,
             resumed_from=message.resumed_from or before.resumed_from,
             committed=message.committed or before.committed,
+            saved=message.saved or before.saved,
             skipped=message.skipped or before.skipped,
             steps=message.steps or before.steps,
             stacks=message.stacks,

@@ -36,6 +36,7 @@ class LauncherView:
     failed_at_s: float | None = None
     resumed_from: protocol.Checkpoint | None = None
     committed: protocol.Checkpoint | None = None
+    saved: protocol.Saved | None = None
     skipped: tuple[str, ...] = ()
     steps: protocol.Steps | None = None
     stacks: tuple[protocol.Stack, ...] | None = None

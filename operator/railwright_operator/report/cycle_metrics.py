@@ -1,4 +1,4 @@
-"""Prometheus series of the scheduling cycle, the queue and the attempts; labels are closed sets."""
+"""Prometheus series of the scheduling cycle, the queue and the ledger; labels are closed sets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from railwright_conversion import bounds
 from railwright_scheduler.attempt.breaker import Breaker
-from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.model import reasons
 from railwright_scheduler.plan import Plan
 
 CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+BIND_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+ADMITTED = "Admitted"
 
 
 class CycleMetrics:
@@ -37,9 +39,6 @@ class CycleMetrics:
         self.events_dropped = counter(
             "railwright_events_dropped_total", "Events on jobs not posted."
         )
-        self.attempts_ended = counter(
-            "railwright_attempts_ended_total", "Attempts that were revoked, by cause.", ("cause",)
-        )
         self.job_faults = counter(
             "railwright_job_faults_total",
             "Exceptions in the handling of one job, by stage.",
@@ -47,6 +46,17 @@ class CycleMetrics:
         )
         self._jobs = gauge("railwright_jobs", "Jobs, by phase.", ("phase",))
         self._waiting = gauge("railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",))
+        self._decisions = counter(
+            "railwright_decisions_total",
+            "Changed decisions about jobs, by outcome: Admitted, or the reason why the job waits.",
+            ("outcome",),
+        )
+        self._bind_s = Histogram(
+            "railwright_gang_bind_seconds",
+            "Time from the entry of an attempt in the ledger until all of its pods were bound.",
+            buckets=BIND_BUCKETS,
+            registry=registry,
+        )
         self._in_flight = gauge("railwright_attempts_in_flight", "Entries of the ledger.")
         self._silent_nodes = gauge(
             "railwright_silent_nodes",
@@ -54,20 +64,26 @@ class CycleMetrics:
         )
         self._breaker_open = gauge(
             "railwright_breaker_open",
-            "1 while most nodes are silent, or were in the last seconds: silence ends no attempt.",
+            "1 while most nodes are silent, or were in the last 30 s: silence ends no attempt.",
         )
         self.violations = counter(
             "railwright_invariant_violations_total",
-            "Violations of invariants that fresh lists show, by invariant.",
+            "Violations of invariants that a comparison of the caches with fresh lists shows, by "
+            "invariant.",
             ("invariant",),
         )
         self._double_booked = gauge(
             "railwright_double_booked_nodes",
-            "Nodes of which pods of several attempts hold more than there is (an invariant).",
+            "Nodes whose pods, of several attempts, hold more than the node has.",
         )
 
-    def record(self, plan: Plan) -> None:
-        """Set the gauges from a finished cycle."""
+        self._waits: dict[str, str] = {}
+        self._committing: dict[AttemptKey, float] = {}
+
+    def record(self, plan: Plan, now_s: float) -> None:
+        """Take in a finished cycle; ``now_s`` is monotonic."""
+        self._record_decisions(plan)
+        self._record_commits(plan.ledger, now_s)
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:
             self._jobs.labels(phase.value).set(phases[phase])
@@ -82,6 +98,21 @@ class CycleMetrics:
         self._silent_nodes.set(breaker.silent)
         self._breaker_open.set(breaker.is_open)
 
-    def record_end(self, code: CauseCode) -> None:
-        """Count the end of an attempt, once it is recorded on its job."""
-        self.attempts_ended.labels(code.value if code.is_known else bounds.UNNAMED).inc()
+    def _record_decisions(self, plan: Plan) -> None:
+        """Count the jobs whose reason to wait changed."""
+        waits = {uid: reasons.code(reason) for uid, reason in plan.waits.items()}
+        for uid, code in waits.items():
+            if self._waits.get(uid) != code:
+                self._decisions.labels(code).inc()
+        self._waits = waits
+
+    def _record_commits(self, ledger: Ledger, now_s: float) -> None:
+        """Measure how long attempts took from their first entry until all pods were bound."""
+        states = {entry.key: entry.state for entry in ledger.entries}
+        for key, since_s in self._committing.items():
+            if key not in states:
+                self._bind_s.observe(now_s - since_s)
+        committing = [key for key, state in states.items() if state is EntryState.COMMITTING]
+        admitted = len(set(committing) - self._committing.keys())
+        self._decisions.labels(ADMITTED).inc(admitted)
+        self._committing = {key: self._committing.get(key, now_s) for key in committing}

@@ -29,15 +29,15 @@ from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report import job_events, kept_status, status
+from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.commits import Commits
-from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, JobEvent
+from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import CachedJob, Jobs, Unreadable
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_scheduler.attempt import record as records
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.phases import FINAL, Phase
@@ -98,7 +98,8 @@ class Reporter:
     commits: Commits
     events: Events
     faults: JobFaults
-    metrics: CycleMetrics
+    attempt_metrics: AttemptMetrics
+    job_metrics: JobMetrics
     state_builder: StateBuilder
     store_profile: StoreProfile
     wake: Callable[[], None]
@@ -175,6 +176,7 @@ class Reporter:
         self._expiries.forget_unless(uids.__contains__)
         self._writes.forget_unless(uids.__contains__)
         self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
+        self.job_metrics.forget_all_but(uids)
 
     def _start(self, uid: str, write: StatusWrite, plan: Plan) -> None:
         record = plan.records.get(uid)
@@ -210,6 +212,8 @@ class Reporter:
             self.wake()  # The job changed during this cycle: the next one has its newest version.
             return None
         given = self._status_input(cached, record, plan, now_s)
+        placement = self.jobs.placement(cached.raw, record.attempt) if record.live else None
+        self.job_metrics.record(cached.raw["metadata"], given, placement)
         profile = new_profile(record, given.session, cached.profile)
         if self._quiet.get(uid) == given and not profile:
             self.commits.recorded(uid, cached.record)
@@ -243,9 +247,12 @@ class Reporter:
             return
         self._written_s[cached.uid] = self.clock()
         self.commits.recorded(cached.uid, given.record)
-        cause = records.ending(cached.record, given.record)
-        if cause is not None:
-            self.metrics.record_end(cause.code)
+        self.attempt_metrics.record(
+            cached.record,
+            given,
+            submitted_s=cached.submitted_s,
+            received_s=self.job_metrics.reception_clock(),
+        )
         for event in job_events.changes(
             cached.raw["metadata"],
             records_changed=(cached.record, given.record),

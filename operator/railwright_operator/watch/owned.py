@@ -7,6 +7,7 @@ it states: one of a deleted job of this name may still exist.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -29,6 +30,18 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 be another path, or have another meaning in the ledger."""
 
 
+class PlacementPrediction(Struct, rename="camel", frozen=True):
+    """The decoded fields of the predicted step of a Placement."""
+
+    step_seconds: str = ""
+
+
+class PlacementMapping(Struct, frozen=True):
+    """The decoded fields of the mapping of a Placement."""
+
+    predicted: PlacementPrediction | None = None
+
+
 class OwnedSpec(Struct, rename="camel", frozen=True):
     """The decoded fields of the spec of a Placement or a Profile."""
 
@@ -36,6 +49,7 @@ class OwnedSpec(Struct, rename="camel", frozen=True):
     attempt: int = 0
     nodes: tuple[str, ...] = ()
     topology_hash: str = ""
+    mapping: PlacementMapping | None = None
     parallelism: dict[str, Any] | None = None
     document: str = ""
 
@@ -65,10 +79,12 @@ class OwnedRecord:
 @dataclass(frozen=True, slots=True)
 class PlacementRecord(OwnedRecord):
     """The Placement of one attempt: the node of each pod, chosen under the links and node speeds of
-    this hash. ``nodes`` is empty if it has what is no name of a node."""
+    this hash. ``nodes`` is empty if it has what is no name of a node. ``predicted_step_s`` is None
+    if no step time was predicted."""
 
     nodes: tuple[str, ...]
     topology_hash: str
+    predicted_step_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +109,21 @@ def placement(found: OwnedObject) -> PlacementRecord:
         logger.warning("nodes of placement not readable", extra=extra)
         names = ()
     return PlacementRecord(
-        *_identity(found), tuple(map(sys.intern, names)), found.spec.topology_hash
+        *_identity(found),
+        tuple(map(sys.intern, names)),
+        found.spec.topology_hash,
+        _predicted_step_s(found.spec.mapping),
     )
+
+
+def _predicted_step_s(mapping: PlacementMapping | None) -> float | None:
+    """The predicted step time; None for what is no finite number of seconds."""
+    predicted = None if mapping is None else mapping.predicted
+    try:
+        step_s = float(predicted.step_seconds if predicted is not None else "")
+    except ValueError:
+        return None
+    return step_s if math.isfinite(step_s) else None
 
 
 def profile(found: OwnedObject) -> ProfileRecord:

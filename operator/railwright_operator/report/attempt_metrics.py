@@ -1,0 +1,124 @@
+"""Prometheus series of the attempts of jobs: their waits, starts, ends and recoveries.
+
+The reporter calls this for each change of a record that it has written to a job's status. Labels
+are closed sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from railwright_conversion import bounds, times
+from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.report.status import StatusInput
+from railwright_scheduler.attempt import record as records
+from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+
+WAIT_BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3600, 14400, 86400)
+START_BUCKETS = (1, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
+
+ROUTINE = records.STOPPED | {CauseCode.PROFILED}
+"""Causes after which a job does not recover: a user or a finished pre-run ended the attempt."""
+
+
+class AttemptMetrics:
+    """The series, registered once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        histogram = partial(Histogram, registry=registry)
+        self._ended = Counter(
+            "railwright_attempts_ended_total",
+            "Attempts that were revoked, by cause.",
+            ("cause",),
+            registry=registry,
+        )
+        self._wait_s = histogram(
+            "railwright_queue_wait_seconds",
+            "Time that a job waited in the phase Queued until it got nodes. The time in which it "
+            "was suspended, and the time in the phase Recovering, do not count.",
+            buckets=WAIT_BUCKETS,
+        )
+        self._start_s = histogram(
+            "railwright_start_seconds",
+            "Time from the choice of nodes until every rank passed the start barrier.",
+            buckets=START_BUCKETS,
+        )
+        self._detection_s = histogram(
+            "railwright_detection_seconds",
+            "Time from the last heartbeat of a lost node, the report of a failed rank, or the last "
+            "step of a hung one, until the operator ended the attempt, by cause.",
+            ("cause",),
+            buckets=START_BUCKETS,
+        )
+        self._recovery_s = histogram(
+            "railwright_recovery_seconds",
+            "Time from the end of an attempt until every rank of the next one passed the start "
+            "barrier, by the cause of the end. The wait for nodes counts.",
+            ("cause",),
+            buckets=START_BUCKETS,
+        )
+
+    def record(
+        self, before: JobRecord, given: StatusInput, *, submitted_s: int, received_s: float
+    ) -> None:
+        """Take in a record that was written. ``submitted_s`` is the Unix time at which the job was
+        created, ``received_s`` the time on the clock of heartbeats."""
+        after, now_s = given.record, times.parse(given.now)
+        cause = records.ending(before, after)
+        if cause is not None:
+            self._ended.labels(_label(cause)).inc()
+            sign_s = last_sign_s(given.session, cause)
+            if sign_s is not None:
+                self._detection_s.labels(_label(cause)).observe(max(0.0, received_s - sign_s))
+        if after.attempt > before.attempt and before.phase is Phase.QUEUED:
+            self._wait_s.observe(max(0, now_s - _queued_since_s(given.before, submitted_s)))
+        if after.phase is Phase.RUNNING and before.phase is Phase.STARTING:
+            placed_s = _since_s(given.before, "Scheduled", "True")
+            if placed_s is not None:
+                self._start_s.observe(max(0, now_s - placed_s))
+            ended = after.last_termination
+            if ended is not None and ended.time_s and ended.code not in ROUTINE:
+                self._recovery_s.labels(_label(ended)).observe(max(0, now_s - ended.time_s))
+
+
+def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
+    """The time on the clock of heartbeats of the last sign before a failure; None if there is
+    none."""
+    if session is None:
+        return None
+    if cause.code is CauseCode.NODE_LOST:
+        lost = frozenset(cause.nodes)
+        signs = [rank.received_at_s for rank in session.ranks if rank.node in lost]
+    elif cause.code is CauseCode.HUNG:
+        signs = [
+            rank.received_at_s - rank.steps.lag_s
+            for rank in session.ranks
+            if rank.steps is not None and rank.received_at_s is not None
+        ]
+    else:
+        signs = [rank.failed_at_s for rank in session.ranks]
+    return min((sign for sign in signs if sign is not None), default=None)
+
+
+def _queued_since_s(status: Mapping[str, Any], submitted_s: int) -> int:
+    """Since when a queued job has waited: since it ended, resumed or was created."""
+    ends = [_since_s(status, name, "False") for name in ("Scheduled", "Suspended")]
+    return max(submitted_s, *filter(None, ends), 0)
+
+
+def _since_s(status: Mapping[str, Any], condition: str, value: str) -> int | None:
+    """Since when a condition has this value; None if it has another one."""
+    for each in status.get("conditions", []):
+        if each["type"] == condition and each["status"] == value:
+            return times.parse(each["lastTransitionTime"])
+    return None
+
+
+def _label(cause: Cause) -> str:
+    return cause.code.value if cause.code.is_known else bounds.UNNAMED

@@ -1,0 +1,222 @@
+"""Prometheus series of single jobs, computed at each scrape from the last scheduling cycle.
+
+A job has series from its first cycle until it ends. At most ``JOBS_MAX`` jobs have them, those with
+a live attempt before those that wait, so that their number is bounded whatever users create. Their
+labels are the namespace and the name of the job. The reporter calls this.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from railwright_conversion import bounds
+from railwright_operator.heartbeats.views import LauncherView, SessionView
+from railwright_operator.report.status import StatusInput
+from railwright_operator.watch.owned import PlacementRecord
+from railwright_scheduler.attempt import resume_points
+from railwright_scheduler.attempt.phases import FINAL
+
+JOBS_MAX = 1_000
+"""With 17 series each a process stays below 20,000, at which a scrape takes some 0.2 s of CPU."""
+
+STEP_WINDOW_S = 10.0
+"""The least time over which the time of a step is measured: heartbeats are seconds apart."""
+
+LABELS = ("namespace", "job")
+
+Sample = tuple[str, float, tuple[str, ...]]
+"""A series without the prefix ``railwright_job_``, its value, and its labels beside the job's."""
+
+
+@dataclass(slots=True)
+class _StepTimer:
+    """The mean time of a step over at least ``STEP_WINDOW_S``; None before it is measured."""
+
+    since: tuple[int, float] | None = None
+    step_s: float | None = None
+
+    def record(self, step: int, at_s: float) -> None:
+        """Take in that this step was reported at this time."""
+        if self.since is None or step < self.since[0]:
+            self.since, self.step_s = (step, at_s), None
+        first, since_s = self.since
+        if step > first and at_s - since_s >= STEP_WINDOW_S:
+            self.since, self.step_s = (step, at_s), (at_s - since_s) / (step - first)
+
+
+@dataclass(slots=True)
+class _JobSeries:
+    """What the operator knows of one job. ``committed_s`` is the Unix time at which this process
+    saw its newest checkpoint become ``committed``; None if it was committed before."""
+
+    name: tuple[str, str]
+    given: StatusInput
+    predicted_step_s: float | None = None
+    timer: _StepTimer = field(default_factory=_StepTimer)
+    committed: tuple[int, int] | None = None
+    committed_s: float | None = None
+
+
+class JobMetrics(Collector):
+    """Collects the series of all jobs. ``reception_clock`` is that of the times of heartbeats,
+    ``wall_clock`` Unix time."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        reception_clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.reception_clock = reception_clock
+        self._wall_clock = wall_clock
+        self._jobs: dict[str, _JobSeries] = {}
+        registry.register(self)
+
+    def __repr__(self) -> str:
+        return f"<JobMetrics jobs={len(self._jobs)}>"
+
+    def record(
+        self, job: Mapping[str, Any], given: StatusInput, placement: PlacementRecord | None
+    ) -> None:
+        """Take in the job with this metadata after a cycle, with the Placement of its live attempt.
+        Its series end when it does."""
+        uid = job["uid"]
+        if given.record.phase in FINAL:
+            self._jobs.pop(uid, None)
+            return
+        series = self._jobs.get(uid)
+        if series is None:
+            series = _JobSeries((job["namespace"], job["name"]), given)
+            series.committed = _newest_checkpoint(given)
+            self._jobs[uid] = series
+        series.given = given
+        series.predicted_step_s = None if placement is None else placement.predicted_step_s
+        if (newest := _newest_checkpoint(given)) != series.committed:
+            series.committed, series.committed_s = newest, self._wall_clock()
+        reporting = _reporting(given.session)
+        if reporting is None or not given.record.live:
+            series.timer = _StepTimer()
+        elif reporting.progress is not None and reporting.received_at_s is not None:
+            series.timer.record(reporting.progress.step, reporting.received_at_s)
+
+    def forget_all_but(self, uids: Collection[str]) -> None:
+        """Remove the series of all jobs but these."""
+        self._jobs = {uid: series for uid, series in self._jobs.items() if uid in uids}
+
+    def describe(self) -> Iterable[Metric]:
+        """The names of the series, which the registry checks for duplicates."""
+        return self._families().values()
+
+    def collect(self) -> Iterable[Metric]:
+        """The series. May be called in another thread than the event loop's."""
+        families = self._families()
+        jobs = list(self._jobs.values())
+        live = (each for each in jobs if each.given.record.live)
+        waiting = (each for each in jobs if not each.given.record.live)
+        now_s = self.reception_clock()
+        for each in itertools.islice(itertools.chain(live, waiting), JOBS_MAX):
+            for name, value, labels in _samples(each, now_s):
+                families[name].add_metric((*each.name, *labels), value)
+        families["without_series"].add_metric((), max(0, len(jobs) - JOBS_MAX))
+        return families.values()
+
+    @staticmethod
+    def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
+        gauges: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
+            name: GaugeMetricFamily(f"railwright_job_{name}", text, labels=(*LABELS, *more))
+            for name, (text, *more) in GAUGES.items()
+        }
+        text = "Attempts that ended after their pods were bound and that another attempt followed."
+        gauges["restarts"] = CounterMetricFamily("railwright_job_restarts", text, labels=LABELS)
+        text = f"Jobs that have no series of their own, as more than {JOBS_MAX} have not ended."
+        gauges["without_series"] = GaugeMetricFamily("railwright_jobs_without_series", text)
+        return gauges
+
+
+GAUGES: dict[str, tuple[str, ...]] = {
+    "phase": ("1 for the current phase of the job.", "phase"),
+    "attempt": ("Number of the newest attempt.",),
+    "nodes": ("Nodes of the live attempt.",),
+    "racks": ("Domains of the finest level of the fabric, commonly racks, that the nodes span.",),
+    "step": ("Optimizer steps that are done, as reported by the group that trains.",),
+    "total_steps": ("Optimizer steps of the whole run, if the script reports them.",),
+    "samples_per_second": ("Samples trained per second over all ranks, if the script reports it.",),
+    "step_seconds": (f"Mean time of a step, measured over {STEP_WINDOW_S:.0f} s or more.",),
+    "predicted_step_seconds": (
+        "Time of a step that the cost model predicted for the live attempt.",
+    ),
+    "heartbeat_age_seconds": (
+        "Time since the last heartbeat of the launcher that has been silent for the longest time.",
+    ),
+    "checkpoint_step": ("Step of the newest committed checkpoint of the group that trains.",),
+    "checkpoint_timestamp_seconds": (
+        "Unix time of that commit. No value until the operator, once it leads, has seen one.",
+    ),
+    "checkpoint_size_bytes": ("Size of the files of that checkpoint, as its rank 0 reported it.",),
+    "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
+    "last_termination_timestamp_seconds": (
+        "Unix time at which the last attempt ended that did not succeed, by cause.",
+        "cause",
+    ),
+}
+"""The gauges of a job, without their prefix: what each is, and its labels besides the job's."""
+
+
+def _samples(series: _JobSeries, now_s: float) -> Iterator[Sample]:
+    given = series.given
+    record, session = given.record, given.session
+    yield "phase", 1, (record.phase.value,)
+    yield "attempt", record.attempt, ()
+    yield "restarts", record.restarts, ()
+    cause = record.last_termination
+    if cause is not None and cause.time_s:
+        code = cause.code.value if cause.code.is_known else bounds.UNNAMED
+        yield "last_termination_timestamp_seconds", cause.time_s, (code,)
+    if (newest := _newest_checkpoint(given)) is not None:
+        yield "checkpoint_step", newest[1], ()
+    if series.committed_s is not None:
+        yield "checkpoint_timestamp_seconds", series.committed_s, ()
+    if record.live:
+        yield "nodes", len(set(record.nodes)), ()
+        values = {"racks": given.racks, "predicted_step_seconds": series.predicted_step_s}
+        values |= {"step_seconds": series.timer.step_s}
+        values |= {} if session is None else _session_values(session, given.training_group, now_s)
+        yield from ((name, value, ()) for name, value in values.items() if value is not None)
+
+
+def _session_values(session: SessionView, group: str, now_s: float) -> dict[str, float | None]:
+    """The values that launchers reported. ``now_s`` is on their clock."""
+    values: dict[str, float | None] = {}
+    received = [rank.received_at_s for rank in session.ranks if rank.received_at_s is not None]
+    if received:
+        values["heartbeat_age_seconds"] = max(0.0, now_s - min(received))
+    if (progress := session.progress) is not None:
+        values["step"], values["total_steps"] = progress.step, progress.total_steps
+        values["samples_per_second"] = progress.samples_per_s
+    master = session.master_of(group)
+    if master is not None and master.saved is not None:
+        values["checkpoint_size_bytes"] = master.saved.size_bytes
+        values["checkpoint_save_seconds"] = master.saved.seconds
+    return values
+
+
+def _newest_checkpoint(given: StatusInput) -> tuple[int, int] | None:
+    """Attempt and step of the newest checkpoint of the group that trains."""
+    newest = resume_points.newest(given.record.checkpoints, given.training_group)
+    return None if newest is None else (newest.attempt, newest.step)
+
+
+def _reporting(session: SessionView | None) -> LauncherView | None:
+    """The launcher whose progress is that of the job."""
+    if session is None:
+        return None
+    training = (rank for rank in session.ranks if session.layout.trains(rank.node_rank))
+    return next((rank for rank in training if rank.progress is not None), None)

@@ -1,0 +1,179 @@
+"""Prometheus series of single jobs: their values, their end, and the bound of their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fixtures import attempts, scraping
+from fixtures.jobs import layout
+from railwright import protocol
+from railwright_operator.heartbeats.views import LauncherView, SessionView
+from railwright_operator.report import job_metrics
+from railwright_operator.report.job_metrics import JobMetrics
+from railwright_operator.report.status import StatusInput
+from railwright_operator.watch import owned
+from railwright_operator.watch.owned import PlacementRecord
+from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.resume_points import ResumePoint
+
+SERIES_MAX = 20_000
+HOSTILE = ('a"b', "a\\", "a\nb", "a}b", "ü" * 60)
+QUEUED = JobRecord()
+PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", predicted_step_s=0.25)
+
+
+class Scrape:
+    """Job metrics with clocks that a test sets."""
+
+    def __init__(self) -> None:
+        self.registry, self.now_s, self.unix_s = CollectorRegistry(), 100.0, 1_000_000.0
+        self.metrics = JobMetrics(
+            self.registry, reception_clock=lambda: self.now_s, wall_clock=lambda: self.unix_s
+        )
+
+    def record(self, record: JobRecord, *, name: str = "a", **changes: Any) -> None:
+        """A cycle of this job."""
+        placement = changes.pop("placement", None)
+        plain = StatusInput(record, {}, 1, "2026-01-01T00:00:00Z", "", training_group="worker")
+        job = {"uid": name, "namespace": "team", "name": name}
+        self.metrics.record(job, replace(plain, **changes), placement)
+
+    def step(self, step: int, at_s: float, **facts: Any) -> None:
+        """A cycle after a heartbeat with this step at this time."""
+        self.now_s = at_s
+        progress = protocol.Progress(step, total_steps=900, samples_per_s=64.0)
+        first = LauncherView(0, "n0", received_at_s=at_s, progress=progress, **facts)
+        ranks = (first, LauncherView(1, "n1", received_at_s=at_s - 4))
+        session = SessionView("a", 1, layout(2), ranks, (), started_at_s=1.0, revoked=False)
+        self.record(attempts.RUNNING, session=session, racks=2, placement=PLACED)
+
+    def values(self) -> dict[str, float]:
+        return scraping.with_values(self.registry, "railwright_job_")
+
+
+def test_running_job_has_progress_and_prediction() -> None:
+    scrape = Scrape()
+    scrape.step(10, 50.0)
+    assert "step_seconds" not in scrape.values()
+    scrape.step(30, 58.0)
+    assert "step_seconds" not in scrape.values(), "measured over a shorter time than the window"
+    scrape.step(50, 60.0, saved=protocol.Saved(4096, 1.5))
+    assert scrape.values() == {
+        "phase": 1,
+        "attempt": 1,
+        "restarts_total": 0,
+        "nodes": 2,
+        "racks": 2,
+        "predicted_step_seconds": 0.25,
+        "step_seconds": 0.25,
+        "heartbeat_age_seconds": 4,
+        "step": 50,
+        "total_steps": 900,
+        "samples_per_second": 64,
+        "checkpoint_size_bytes": 4096,
+        "checkpoint_save_seconds": 1.5,
+    }
+    labels = {"namespace": "team", "job": "a", "phase": "Running"}
+    assert scraping.value(scrape.registry, "railwright_job_phase", **labels) == 1
+
+
+def test_step_time_starts_over_with_next_attempt() -> None:
+    """Its steps begin at a checkpoint, and the time between two attempts is no step."""
+    scrape = Scrape()
+    scrape.step(10, 50.0)
+    scrape.step(50, 60.0)
+    scrape.step(20, 90.0)
+    assert "step_seconds" not in scrape.values()
+    scrape.step(25, 100.0)
+    assert scrape.values()["step_seconds"] == 2
+    scrape.record(attempts.RECOVERING)
+    assert "step_seconds" not in scrape.values()
+    assert "step" not in scrape.values()
+
+
+def test_checkpoint_has_time_once_commit_is_seen() -> None:
+    """A new leader cannot know when the checkpoint that it finds was committed."""
+    scrape, committed = Scrape(), (ResumePoint("worker", 1, 40),)
+    scrape.record(replace(attempts.RUNNING, checkpoints=committed))
+    assert scrape.values()["checkpoint_step"] == 40
+    assert "checkpoint_timestamp_seconds" not in scrape.values()
+    scrape.unix_s += 5
+    other = ResumePoint("other", 1, 99)
+    scrape.record(replace(attempts.RUNNING, checkpoints=(other, *committed)))
+    assert "checkpoint_timestamp_seconds" not in scrape.values(), "of another group"
+    scrape.record(replace(attempts.RUNNING, checkpoints=(ResumePoint("worker", 1, 60),)))
+    scrape.unix_s += 5
+    assert scrape.values()["checkpoint_timestamp_seconds"] == 1_000_005
+    assert scrape.values()["checkpoint_step"] == 60
+
+
+def test_termination_has_cause_of_closed_set() -> None:
+    scrape = Scrape()
+    for code, label in (("NodeLost", "NodeLost"), ("OfLaterVersion", "Unknown")):
+        cause = replace(attempts.LOST, code=CauseCode(code), time_s=77)
+        scrape.record(replace(attempts.RECOVERING, last_termination=cause))
+        found = scraping.scraped(scrape.registry)
+        name = "railwright_job_last_termination_timestamp_seconds"
+        (labels,) = (dict(each) for series, each in found if series == name)
+        assert labels == {"namespace": "team", "job": "a", "cause": label}
+
+
+def test_series_of_job_end_with_it() -> None:
+    scrape = Scrape()
+    scrape.record(attempts.RUNNING)
+    scrape.record(attempts.RUNNING, name="b")
+    scrape.record(JobRecord(Phase.SUCCEEDED, attempt=1, ended=1))
+    names = {dict(labels).get("job") for _, labels in scraping.scraped(scrape.registry)}
+    assert names == {"b", None}
+    scrape.metrics.forget_all_but(())
+    assert scrape.values() == {}
+
+
+def test_hundred_thousand_names_have_bounded_series() -> None:
+    """Jobs with a live attempt are not displaced by those that wait."""
+    scrape = Scrape()
+    for index in range(100_000):
+        scrape.record(QUEUED, name=f"{HOSTILE[index % len(HOSTILE)]}-{index}")
+    saved, committed = protocol.Saved(1, 1.0), (ResumePoint("worker", 1, 1),)
+    ranks = (
+        LauncherView(0, "n0", received_at_s=1.0, progress=protocol.Progress(1, 9, 1.0, 1.0)),
+        LauncherView(1, "n1", received_at_s=1.0, saved=saved),
+    )
+    for index in range(2 * job_metrics.JOBS_MAX):
+        session = SessionView("", 1, layout(2), ranks, (), started_at_s=1.0, revoked=False)
+        cause = replace(attempts.LOST, time_s=77)
+        record = replace(attempts.RUNNING, last_termination=cause, checkpoints=committed)
+        scrape.record(record, name=f"live-{index}", session=session, racks=1, placement=PLACED)
+    found = scraping.scraped(scrape.registry)
+    assert len(found) < SERIES_MAX
+    names = {dict(labels).get("job") for _, labels in found} - {None}
+    assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
+    unseen = scraping.value(scrape.registry, "railwright_jobs_without_series")
+    assert unseen == 100_000 + job_metrics.JOBS_MAX
+
+
+@pytest.mark.parametrize(
+    ("mapping", "seconds"),
+    [
+        ({"predicted": {"stepSeconds": "0.25"}}, 0.25),
+        ({"predicted": {"stepSeconds": "soon"}}, None),
+        ({"predicted": {"stepSeconds": "nan"}}, None),
+        ({"predicted": {}}, None),
+        ({"communication": "derived"}, None),
+        (None, None),
+    ],
+)
+def test_predicted_step_is_read_from_placement(
+    mapping: dict[str, Any] | None, seconds: float | None
+) -> None:
+    """A Placement of another version may have another form."""
+    metadata = {"uid": "p", "namespace": "team", "name": "a-1", "resourceVersion": "7"}
+    spec = {"jobUID": "a", "attempt": 1, "nodes": ["n0"], "mapping": mapping}
+    record = owned.placement(owned.answered({"metadata": metadata, "spec": spec}))
+    assert record.predicted_step_s == seconds
