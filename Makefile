@@ -18,7 +18,8 @@ TYPED := operator/railwright_api operator/railwright_cli operator/railwright_con
 	operator/railwright_operator operator/railwright_process operator/railwright_watch \
 	operator/railwright_conversion operator/railwright_kube operator/railwright_mapper \
 	scheduler/railwright_scheduler topology/railwright_agent topology/railwright_topology \
-	worker/railwright $(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
+	worker/railwright dashboards/railwright_dashboards \
+	$(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
 
 say = @echo "== $(1)" >&2
 
@@ -136,9 +137,10 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 	@$(PYTHON) -m railwright_testbed build >&2
 
 .PHONY: generate
-generate: $(SETUP) ## write crds/ from the models, and docs/metrics.md from the collectors
+generate: $(SETUP) ## write crds/, dashboards/ and docs/metrics.md from the code
 	@$(PYTHON) -m railwright_api.generate crds
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
+	@cd dashboards && ../$(PYTHON) -m railwright_dashboards.generate
 
 .PHONY: demo
 demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root

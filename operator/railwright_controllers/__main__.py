@@ -22,6 +22,7 @@ from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
 from railwright_process.environment import SettingsError
+from railwright_process.process_metrics import ProcessMetrics
 
 LEASE = "railwright-controllers"
 STUCK_S = 120.0
@@ -48,6 +49,7 @@ def main() -> int:
 async def _run(chosen: ControllerSettings) -> int:
     kubeconfig = os.environ.get("KUBECONFIG") or None
     registry = CollectorRegistry()
+    ProcessMetrics(registry)
     series = metrics.ControllerMetrics(registry)
     loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -22,6 +22,7 @@ from railwright_operator.write import hang_mark
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
 from railwright_process.environment import SettingsError
+from railwright_process.process_metrics import ProcessMetrics
 
 logger = logging.getLogger("railwright_operator")
 
@@ -48,6 +49,7 @@ def main() -> int:
 async def _run(chosen: Settings) -> int:
     kubeconfig, runtime = os.environ.get("KUBECONFIG") or None, Runtime()
     registry = CollectorRegistry()
+    ProcessMetrics(registry)
     series = metrics.Metrics(registry)
     loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -12,6 +12,7 @@ from railwright_testbed import (
     binaries,
     example_job,
     faults,
+    prometheus,
     requirements,
     service_process,
     state_folder,
@@ -49,7 +50,8 @@ def _run(options: argparse.Namespace) -> int:
             requirements.prepare()
             every = [*binaries.CONTROL_PLANE, *binaries.SIMULATED_NODES, *binaries.REAL_NODES]
             every += binaries.CLIENTS
-            for name, path in binaries.find(every).items():
+            programs = binaries.find(every) | prometheus.programs()
+            for name, path in programs.items():
                 print(f"{name}\t{path}")
             return 0
         case "check":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
@@ -23,6 +23,7 @@ from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.report.job_metrics import LABELS, JobMetrics
+from railwright_process.process_metrics import ProcessMetrics
 
 PAGE = tree.ROOT / "docs/metrics.md"
 
@@ -44,6 +45,8 @@ The operator serves these series at `/metrics` of port 8471, and the controllers
 8481 ([addresses](operating.md#options)). Values of labels come from closed sets, but for the \
 names of jobs, nodes, resources, levels and sources, whose number is bounded: a process stays \
 below 20,000 series whatever users create.
+
+Both have the series `process_…` of the Prometheus client too: memory, CPU time, open files.
 
 A histogram has the series `…_bucket`, `…_sum` and `…_count`.
 """
@@ -74,6 +77,7 @@ class _Registry(CollectorRegistry):
 def operator() -> list[Series]:
     """The series of the operator."""
     return _series(
+        ProcessMetrics,
         Metrics,
         CycleMetrics,
         AttemptMetrics,
@@ -85,6 +89,7 @@ def operator() -> list[Series]:
 def controllers() -> list[Series]:
     """The series of the controllers."""
     return _series(
+        ProcessMetrics,
         ControllerMetrics,
         lambda registry: FabricMetrics(registry, cache=FabricCache(), healths=lambda: ()),
     )
@@ -117,6 +122,8 @@ def _series(*constructors: Callable[[CollectorRegistry], object]) -> list[Series
 
 def _of(collector: Any) -> Iterator[Series]:
     """The labels are no part of the public API of prometheus_client."""
+    if isinstance(collector, ProcessCollector):
+        return
     own = collector._labelnames if isinstance(collector, MetricWrapperBase) else None
     for metric in collector.describe():
         labels = metric._labelnames if own is None else own

@@ -8,6 +8,7 @@ import sys
 import tomllib
 
 from architecture import metrics_page, tree
+from railwright_dashboards import generate
 
 
 def test_the_committed_kinds_are_what_the_models_generate() -> None:
@@ -21,6 +22,15 @@ def test_page_of_metrics_is_what_the_collectors_have() -> None:
     assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.rendered(), (
         "run `make generate`"
     )
+
+
+def test_dashboards_and_rules_are_what_the_code_has() -> None:
+    written = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in generate.FOLDER.iterdir()
+        if path.is_file()
+    }
+    assert written == generate.files(), "run `make generate`"
 
 
 def test_lock_file_has_every_required_version() -> None:

@@ -58,7 +58,7 @@ def test_chart_has_the_objects_of_the_manifests(control_plane: ControlPlane) -> 
     texts += [file.read_text() for file in sorted((ROOT / "crds").glob("*.yaml"))]
     manifests = keyed(each for text in texts for each in yaml.safe_load_all(text))
     del manifests["Namespace", "", SYSTEM]
-    release = rendered()
+    release = rendered("--set=dashboards.enabled=false")
     for (kind, _, _), each in release.items():
         if kind == KIND:
             assert each["metadata"].pop("annotations") == KEEP
@@ -158,6 +158,37 @@ def test_network_policies_admit_who_is_named() -> None:
     assert anyone["from"] == []
 
 
+def test_alerts_need_their_kind() -> None:
+    has_kind = ("--api-versions=monitoring.coreos.com/v1", "--set=alerts.labels.release=prom")
+    (rule,) = of_kind(rendered(*has_kind), "PrometheusRule").values()
+    assert rule["spec"] == yaml.safe_load((ROOT / "dashboards/rules.yaml").read_text())
+    assert rule["metadata"]["labels"] == {"release": "prom"}
+    assert not of_kind(rendered(), "PrometheusRule")
+    assert not of_kind(rendered(has_kind[0], "--set=alerts.enabled=false"), "PrometheusRule")
+
+
+def test_dashboards_are_config_maps_of_the_sidecar(control_plane: ControlPlane) -> None:
+    """The chart and the kustomization of dashboards/ make the same ones."""
+    release = rendered("--set=dashboards.annotations.grafana_folder=Railwright")
+    maps = {
+        name: each
+        for name, each in of_kind(release, "ConfigMap").items()
+        if name.endswith("-dashboard")
+    }
+    text = control_plane.kubectl("kustomize", str(ROOT / "dashboards"))
+    plain = {each["metadata"]["name"]: each for each in yaml.safe_load_all(text)}
+    assert {name: each["data"] for name, each in maps.items()} == {
+        name: each["data"] for name, each in plain.items()
+    }
+    assert len(maps) == 6
+    for each in (*maps.values(), *plain.values()):
+        assert each["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    for each in maps.values():
+        assert each["metadata"]["annotations"] == {"grafana_folder": "Railwright"}
+    without = rendered("--set=dashboards.enabled=false")
+    assert not of_kind(without, "ConfigMap").keys() & maps.keys()
+
+
 def test_pod_monitors_need_their_kind() -> None:
     has_kind = ("--api-versions=monitoring.coreos.com/v1", "--set=podMonitor.labels.release=prom")
     monitors = of_kind(rendered(*has_kind), "PodMonitor")
@@ -192,9 +223,10 @@ def test_invalid_value_is_refused(value: str, message: str) -> None:
         rendered(f"--set={value}")
 
 
-def test_chart_without_kinds_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["kinds", "dashboards"])
+def test_chart_without_linked_files_is_refused(name: str, tmp_path: Path) -> None:
     """Some tools that copy folders leave out symbolic links."""
-    copied = shutil.copytree(helm.CHART, tmp_path / "chart", symlinks=True)
-    (copied / "kinds").unlink()
-    with pytest.raises(TestbedError, match="deploy/kinds has no kinds"):
+    copied = shutil.copytree(helm.CHART, tmp_path / "chart")
+    shutil.rmtree(copied / name)
+    with pytest.raises(TestbedError, match=f"deploy/{name} has no "):
         helm.run("template", "railwright", str(copied), REGISTRY)

@@ -213,7 +213,7 @@ async def test_change_counts_once_its_status_is_written() -> None:
     await desk.run_cycle({"job-uid": started})
     await desk.run_cycle()
     assert scraping.value(desk.registry, "railwright_queue_wait_seconds_count") == 1
-    labels = {"namespace": "team", "job": "job"}
+    labels = {"job_namespace": "team", "job_name": "job"}
     assert scraping.value(desk.registry, "railwright_job_attempt", **labels) == 1
     await desk.run_cycle(unobserved=frozenset({"job-uid"}))
     assert scraping.value(desk.registry, "railwright_job_attempt", **labels) == 1

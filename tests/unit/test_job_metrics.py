@@ -79,7 +79,7 @@ def test_running_job_has_progress_and_prediction() -> None:
         "checkpoint_size_bytes": 4096,
         "checkpoint_save_seconds": 1.5,
     }
-    labels = {"namespace": "team", "job": "a", "phase": "Running"}
+    labels = {"job_namespace": "team", "job_name": "a", "phase": "Running"}
     assert scraping.value(scrape.registry, "railwright_job_phase", **labels) == 1
 
 
@@ -121,7 +121,7 @@ def test_termination_has_cause_of_closed_set() -> None:
         found = scraping.scraped(scrape.registry)
         name = "railwright_job_last_termination_timestamp_seconds"
         (labels,) = (dict(each) for series, each in found if series == name)
-        assert labels == {"namespace": "team", "job": "a", "cause": label}
+        assert labels == {"job_namespace": "team", "job_name": "a", "cause": label}
 
 
 def test_series_of_job_end_with_it() -> None:
@@ -129,7 +129,7 @@ def test_series_of_job_end_with_it() -> None:
     scrape.record(attempts.RUNNING)
     scrape.record(attempts.RUNNING, name="b")
     scrape.record(JobRecord(Phase.SUCCEEDED, attempt=1, ended=1))
-    names = {dict(labels).get("job") for _, labels in scraping.scraped(scrape.registry)}
+    names = {dict(labels).get("job_name") for _, labels in scraping.scraped(scrape.registry)}
     assert names == {"b", None}
     scrape.metrics.forget_all_but(())
     assert scrape.values() == {}
@@ -152,7 +152,7 @@ def test_hundred_thousand_names_have_bounded_series() -> None:
         scrape.record(record, name=f"live-{index}", session=session, racks=1, placement=PLACED)
     found = scraping.scraped(scrape.registry)
     assert len(found) < SERIES_MAX
-    names = {dict(labels).get("job") for _, labels in found} - {None}
+    names = {dict(labels).get("job_name") for _, labels in found} - {None}
     assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
     unseen = scraping.value(scrape.registry, "railwright_jobs_without_series")
     assert unseen == 100_000 + job_metrics.JOBS_MAX

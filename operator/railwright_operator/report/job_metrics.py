@@ -29,7 +29,8 @@ JOBS_MAX = 1_000
 STEP_WINDOW_S = 10.0
 """The least time over which the time of a step is measured: heartbeats are seconds apart."""
 
-LABELS = ("namespace", "job")
+LABELS = ("job_namespace", "job_name")
+"""A target of Prometheus has the labels ``namespace`` and ``job`` itself."""
 
 Sample = tuple[str, float, tuple[str, ...]]
 """A series without the prefix ``railwright_job_``, its value, and its labels beside the job's."""

@@ -1,0 +1,1 @@
+"""The Grafana dashboards and the Prometheus rules, as data; ``generate`` writes them as files."""

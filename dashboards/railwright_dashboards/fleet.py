@@ -1,0 +1,104 @@
+"""Fleet health: are the accelerators at work, and which nodes keep them from it?"""
+
+from __future__ import annotations
+
+from railwright_dashboards.panels import Dashboard, Unit, areas, lines, number, table
+
+DEVICES = "sum(max by (resource) (railwright_devices))"
+USED = "sum(max by (resource) (railwright_devices_used))"
+LOST = "sum(max by (resource) (railwright_devices_unavailable))"
+
+DASHBOARD = Dashboard(
+    "railwright-fleet",
+    "Railwright / Fleet health",
+    "Are the accelerators at work, and which nodes keep them from it?",
+    (
+        number(
+            "Devices in use",
+            f"{USED} / {DEVICES}",
+            "Share of all devices that pods hold, whoever owns the pods.",
+            Unit.SHARE,
+        ),
+        number("Devices", DEVICES, "Devices of all nodes, of every kind."),
+        number(
+            "Devices not available",
+            LOST,
+            "Devices of nodes that are not ready, cordoned or lost. They are part of all devices.",
+            alarm=1,
+        ),
+        number(
+            "Nodes not available",
+            'sum(max by (state) (railwright_nodes{state!="Available"}))',
+            "Nodes on which no pod is placed.",
+            alarm=1,
+        ),
+        lines(
+            "Devices in use and free",
+            {
+                "in use: {{resource}}": "max by (resource) (railwright_devices_used)",
+                "not available: {{resource}}": "max by (resource) (railwright_devices_unavailable)",
+                "all: {{resource}}": "max by (resource) (railwright_devices)",
+            },
+            "The gap between all devices and those in use is free or not available.",
+        ),
+        areas(
+            "Nodes by state",
+            "max by (state) (railwright_nodes)",
+            "{{state}}",
+            "Available nodes, and why no pod is placed on the others.",
+        ),
+        areas(
+            "Jobs by phase",
+            "max by (phase) (railwright_jobs)",
+            "{{phase}}",
+            "All TrainingJobs. Jobs that wait are Queued, those that lost a node Recovering.",
+        ),
+        lines(
+            "Attempts ended, per hour",
+            {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
+            "Attempts that were ended before they succeeded, by cause.",
+            faults_only=True,
+        ),
+        lines(
+            "Silent nodes",
+            {
+                "silent nodes": "max(railwright_silent_nodes)",
+                "breaker open": "max(railwright_breaker_open)",
+            },
+            "Nodes of running attempts whose launcher and kubelet are silent. While the breaker is "
+            "open, silence ends no attempt: the control plane may be cut off.",
+        ),
+        table(
+            "Slow nodes",
+            "min by (node, measure) (railwright_node_relative_speed)",
+            "Speed of the slowest device of a node over that of most devices of its kind. The "
+            "scheduler places jobs elsewhere if it can.",
+            Unit.SHARE,
+            faults_only=True,
+        ),
+        number(
+            "Slow devices",
+            "max(railwright_fabric_slow_devices)",
+            "Devices that are slower than most of their kind.",
+            alarm=1,
+        ),
+        number(
+            "Miscabled nodes",
+            "max(railwright_fabric_miscabled_nodes)",
+            "Nodes with a rail that leads to a switch of another rail.",
+            alarm=1,
+        ),
+        number(
+            "Silent node agents",
+            'max(railwright_fabric_agents{state="Silent"})',
+            "Agents without a report for fifteen minutes.",
+            alarm=1,
+        ),
+        number(
+            "Double-booked nodes",
+            "max(railwright_double_booked_nodes)",
+            "Nodes whose pods, of several attempts, hold more than the node has.",
+            alarm=1,
+        ),
+    ),
+)

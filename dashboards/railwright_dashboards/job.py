@@ -1,0 +1,120 @@
+"""Job: how does this job go, and what stopped it?"""
+
+from __future__ import annotations
+
+from railwright_dashboards.panels import (
+    Dashboard,
+    Kind,
+    Panel,
+    Query,
+    Unit,
+    Variable,
+    lines,
+    number,
+    table,
+)
+
+JOB = '{job_namespace="$job_namespace", job_name="$job_name"}'
+
+
+def of_job(series: str) -> str:
+    """The series of the chosen job, of the replica that leads."""
+    return f"max(railwright_job_{series}{JOB})"
+
+
+REMAINING = f"({of_job('total_steps')} - {of_job('step')}) * {of_job('step_seconds')}"
+
+DASHBOARD = Dashboard(
+    "railwright-job",
+    "Railwright / Job",
+    "How does this job go, and what stopped it?",
+    (
+        Panel(
+            "Phase",
+            "The course of the job. It is Recovering from the end of an attempt until the next one "
+            "gets nodes.",
+            Kind.STATES,
+            Unit.COUNT,
+            (Query(f"max by (phase) (railwright_job_phase{JOB})", "{{phase}}"),),
+            width=24,
+        ),
+        number(
+            "Progress",
+            f"{of_job('step')} / {of_job('total_steps')}",
+            "Share of the steps that is done. Empty if the script does not report their number.",
+            Unit.SHARE,
+        ),
+        number(
+            "Remaining time",
+            REMAINING,
+            "Steps that are left, at the present time of a step. Checkpoints and restarts are not "
+            "part of it.",
+            Unit.DURATION,
+        ),
+        number(
+            "Restarts", of_job("restarts_total"), "Attempts that another one followed.", alarm=3
+        ),
+        number("Step", of_job("step"), "Optimizer steps that are done."),
+        number("Attempt", of_job("attempt"), "Number of the newest attempt."),
+        number("Nodes", of_job("nodes"), "Nodes of the live attempt."),
+        number("Racks", of_job("racks"), "Domains of the finest level that the nodes span."),
+        number(
+            "Age of the last heartbeat",
+            of_job("heartbeat_age_seconds"),
+            "Of the launcher that has been silent for the longest time.",
+            Unit.SECONDS,
+            alarm=15,
+        ),
+        lines(
+            "Time of a step",
+            {
+                "measured": of_job("step_seconds"),
+                "predicted": of_job("predicted_step_seconds"),
+            },
+            "Measured over ten seconds or more, and predicted by the cost model. Empty if the job "
+            "does not say what it trains.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Samples per second",
+            {"samples": of_job("samples_per_second")},
+            "Over all ranks, if the script reports it.",
+            Unit.PER_SECOND,
+        ),
+        lines(
+            "Steps",
+            {"done": of_job("step"), "in the newest checkpoint": of_job("checkpoint_step")},
+            "The gap is what a failure would repeat.",
+        ),
+        lines(
+            "Age of the newest checkpoint",
+            {"age": f"time() - {of_job('checkpoint_timestamp_seconds')}"},
+            "Time since the group that trains committed one.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Time to save a checkpoint",
+            {"time": of_job("checkpoint_save_seconds")},
+            "From its begin to its commit. No rank trains meanwhile.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Size of a checkpoint",
+            {"size": of_job("checkpoint_size_bytes")},
+            "The files of all ranks of the group that trains.",
+            Unit.BYTES,
+        ),
+        table(
+            "What ended the last attempt",
+            f"time() - max by (cause) (railwright_job_last_termination_timestamp_seconds{JOB})",
+            "Time since then, by cause. `kubectl describe tj` has the node, the rank and its last "
+            "lines.",
+            Unit.DURATION,
+            faults_only=True,
+        ),
+    ),
+    (
+        Variable("job_namespace", "Namespace", "railwright_job_attempt"),
+        Variable("job_name", "Job", 'railwright_job_attempt{job_namespace="$job_namespace"}'),
+    ),
+)

@@ -1,0 +1,98 @@
+"""Queue: which jobs wait, for what, and how long?"""
+
+from __future__ import annotations
+
+from railwright_dashboards.fleet import DEVICES, LOST, USED
+from railwright_dashboards.panels import (
+    Dashboard,
+    Unit,
+    areas,
+    lines,
+    number,
+    quantiles,
+    table,
+)
+
+DASHBOARD = Dashboard(
+    "railwright-queue",
+    "Railwright / Queue",
+    "Which jobs wait, for what, and how long?",
+    (
+        number(
+            "Waiting jobs",
+            'max(railwright_jobs{phase="Queued"})',
+            "Jobs in the phase Queued.",
+        ),
+        number(
+            "Running jobs",
+            'max(railwright_jobs{phase="Running"})',
+            "Jobs whose ranks all passed the start barrier.",
+        ),
+        number(
+            "Free devices",
+            f"{DEVICES} - {USED} - {LOST}",
+            "Devices that no pod holds, on available nodes. Devices in use on nodes that are not "
+            "available count twice, so there may be more.",
+        ),
+        number(
+            "Gangs being bound",
+            "max(railwright_attempts_in_flight)",
+            "Attempts whose pods are being created, bound or deleted.",
+        ),
+        areas(
+            "Waiting jobs by reason",
+            "max by (reason) (railwright_jobs_waiting) > 0",
+            "{{reason}}",
+            "Why jobs wait. The glossary explains each reason and what to do about it.",
+        ),
+        areas(
+            "Jobs by phase",
+            "max by (phase) (railwright_jobs)",
+            "{{phase}}",
+            "All TrainingJobs.",
+        ),
+        lines(
+            "Wait in the queue",
+            quantiles("railwright_queue_wait_seconds", 0.5, 0.95),
+            "Time that jobs had waited when they got nodes.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Start of a gang",
+            quantiles("railwright_start_seconds", 0.5, 0.95),
+            "Time from the choice of nodes until every rank passed the start barrier. Most of it "
+            "is the pull of images.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Decisions, per minute",
+            {"{{outcome}}": "sum by (outcome) (increase(railwright_decisions_total[1m])) > 0"},
+            "Jobs that were admitted, and jobs whose reason to wait changed.",
+        ),
+        lines(
+            "Binding of a gang",
+            quantiles("railwright_gang_bind_seconds", 0.5, 0.95),
+            "Time from the entry of an attempt in the ledger until all of its pods were bound.",
+            Unit.SECONDS,
+        ),
+        lines(
+            "Mappings of ranks, per minute",
+            {"{{outcome}}": "sum by (outcome) (increase(railwright_mappings_total[1m]))"},
+            "Orders of ranks that were computed. All but Mapped start in the order of the network.",
+            faults_only=True,
+        ),
+        lines(
+            "Time of a mapping",
+            quantiles("railwright_mapping_seconds", 0.5, 0.95),
+            "A gang waits two seconds for its own at most.",
+            Unit.SECONDS,
+            faults_only=True,
+        ),
+        table(
+            "Jobs that wait",
+            'max by (job_namespace, job_name) (railwright_job_phase{phase=~"Queued|Recovering"})',
+            "At most a thousand jobs have series of their own; jobs that run come first.",
+            faults_only=True,
+        ),
+    ),
+)

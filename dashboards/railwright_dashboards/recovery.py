@@ -1,0 +1,76 @@
+"""Recovery: what ends attempts, how soon is it found, and how soon do jobs train again?"""
+
+from __future__ import annotations
+
+from railwright_dashboards.panels import Dashboard, Unit, lines, number, quantiles, table
+
+DASHBOARD = Dashboard(
+    "railwright-recovery",
+    "Railwright / Recovery",
+    "What ends attempts, how soon is it found, and how soon do jobs train again?",
+    (
+        number(
+            "Jobs that recover",
+            'max(railwright_jobs{phase="Recovering"})',
+            "Jobs whose attempt ended, and whose next one has no nodes yet.",
+            alarm=1,
+        ),
+        number(
+            "Attempts ended in a day",
+            "sum(increase(railwright_attempts_ended_total[1d]))",
+            "Attempts that were ended before they succeeded.",
+            faults_only=True,
+        ),
+        number(
+            "Silent nodes",
+            "max(railwright_silent_nodes)",
+            "Nodes of running attempts whose launcher and kubelet are silent.",
+            alarm=1,
+        ),
+        number(
+            "Breaker",
+            "max(railwright_breaker_open)",
+            "1 while most nodes are silent: silence ends no attempt then.",
+            alarm=1,
+        ),
+        lines(
+            "Attempts ended, per hour",
+            {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
+            "By cause. The glossary explains each.",
+            faults_only=True,
+        ),
+        lines(
+            "Time to detect",
+            quantiles("railwright_detection_seconds", 0.95, by="cause"),
+            "From the last sign of a failed node or rank until the operator ended the attempt.",
+            Unit.SECONDS,
+            faults_only=True,
+        ),
+        lines(
+            "Time to recover",
+            quantiles("railwright_recovery_seconds", 0.5, 0.95, by="cause"),
+            "From the end of an attempt until every rank of the next one passed the start barrier.",
+            Unit.SECONDS,
+            faults_only=True,
+        ),
+        lines(
+            "Jobs that run and recover",
+            {"{{phase}}": 'max by (phase) (railwright_jobs{phase=~"Running|Recovering|Starting"})'},
+            "A recovering job needs nodes, a starting one pulls images and waits for its ranks.",
+        ),
+        table(
+            "Restarts by job",
+            "topk(20, max by (job_namespace, job_name) (railwright_job_restarts_total) > 0)",
+            "The jobs with the most restarts.",
+            faults_only=True,
+        ),
+        table(
+            "Oldest checkpoints",
+            "topk(20, time() - max by (job_namespace, job_name) "
+            "(railwright_job_checkpoint_timestamp_seconds))",
+            "Jobs that would repeat the most work.",
+            Unit.DURATION,
+            faults_only=True,
+        ),
+    ),
+)

@@ -1,0 +1,241 @@
+"""Recording and alert rules for Prometheus. Each alert has a runbook in docs/runbooks/."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import Any
+
+from railwright_dashboards.fleet import DEVICES, USED
+from railwright_dashboards.panels import quantiles
+
+RUNBOOKS = "docs/runbooks"
+"""In the repository of this version."""
+
+
+def added(counter: str, window: str, *, by: str) -> str:
+    """How much a counter rose in a window. Unlike ``increase``, this counts the first event of a
+    series, which begins with it."""
+    return f"sum by ({by}) ({counter} - ({counter} offset {window} or {counter} * 0))"
+
+
+class Severity(StrEnum):
+    """How soon somebody must look: now, today, or when there is time."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that fires once ``expr`` has had a value for ``holds``, such as ``5m``. The texts
+    may have Prometheus' templates."""
+
+    name: str
+    severity: Severity
+    expr: str
+    holds: str
+    _: KW_ONLY
+    summary: str
+    description: str
+
+    @property
+    def runbook(self) -> str:
+        """The path of its page."""
+        return f"{RUNBOOKS}/{self.name}.md"
+
+
+RECORDINGS = {
+    "railwright:devices_in_use:ratio": f"{USED} / {DEVICES}",
+    "railwright:recovery_seconds:p95_1d": quantiles("railwright_recovery_seconds", 0.95)[
+        "p95"
+    ].replace("$__rate_interval", "1d"),
+}
+"""Series for long times, by their names."""
+
+ALERTS = (
+    Alert(
+        "RailwrightNoLeader",
+        Severity.CRITICAL,
+        "absent(railwright_jobs)",
+        "2m",
+        summary="No operator leads",
+        description="No scraped operator has completed a scheduling cycle. Running jobs train on; "
+        "no job starts or recovers.",
+    ),
+    Alert(
+        "RailwrightCyclesFail",
+        Severity.CRITICAL,
+        added("railwright_cycles_failed_total", "10m", by="error") + " > 3",
+        "5m",
+        summary="Scheduling cycles fail: {{ $labels.error }}",
+        description="{{ $value | humanize }} cycles ended early in ten minutes. Jobs start and "
+        "recover late or not at all.",
+    ),
+    Alert(
+        "RailwrightCyclesSlow",
+        Severity.WARNING,
+        "histogram_quantile(0.99, sum by (le) (rate(railwright_cycle_seconds_bucket[10m]))) > 1",
+        "15m",
+        summary="Scheduling cycles take longer than a second",
+        description="The 99th percentile is {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        "RailwrightJobFault",
+        Severity.WARNING,
+        added("railwright_job_faults_total", "15m", by="stage") + " > 0",
+        "0m",
+        summary="The handling of a job raised an exception in the stage {{ $labels.stage }}",
+        description="The job waits with the reason InternalError or goes on as it is; other jobs "
+        "are not affected.",
+    ),
+    Alert(
+        "RailwrightInvariantViolated",
+        Severity.CRITICAL,
+        added("railwright_invariant_violations_total", "15m", by="invariant") + " > 0",
+        "0m",
+        summary="Invariant {{ $labels.invariant }} is violated",
+        description="A comparison of the operator's caches with fresh lists found a contradiction.",
+    ),
+    Alert(
+        "RailwrightDoubleBooking",
+        Severity.CRITICAL,
+        "max(railwright_double_booked_nodes) > 0",
+        "1m",
+        summary="{{ $value }} nodes are double-booked",
+        description="Pods of several attempts hold more than the node has. The nodes take no new "
+        "pods.",
+    ),
+    Alert(
+        "RailwrightBreakerOpen",
+        Severity.CRITICAL,
+        "max(railwright_breaker_open) == 1",
+        "2m",
+        summary="Most nodes are silent",
+        description="No attempt ends by silence meanwhile. The control plane may be cut off from "
+        "the nodes.",
+    ),
+    Alert(
+        "RailwrightWatchSilent",
+        Severity.WARNING,
+        "max by (kind) (railwright_watch_receive_age_seconds) > 180",
+        "2m",
+        summary="The watch of {{ $labels.kind }} receives nothing",
+        description="The last message came {{ $value | humanizeDuration }} ago. Decisions may be "
+        "made on an old state.",
+    ),
+    Alert(
+        "RailwrightApiThrottled",
+        Severity.WARNING,
+        'sum(rate(railwright_api_retries_total{code="429"}[10m])) > 0.1',
+        "10m",
+        summary="The API server asks Railwright to wait",
+        description="{{ $value | humanize }} requests a second were answered with 429. Gangs are "
+        "bound late.",
+    ),
+    Alert(
+        "RailwrightHeartbeatsRefused",
+        Severity.WARNING,
+        'sum by (code) (rate(railwright_heartbeat_requests_total{code!="200",code!="307"}[10m])) '
+        "/ on () group_left () sum(rate(railwright_heartbeat_requests_total[10m])) > 0.05",
+        "10m",
+        summary="{{ $value | humanizePercentage }} of launchers' messages are answered with "
+        "{{ $labels.code }}",
+        description="Launchers whose messages are refused count as silent.",
+    ),
+    Alert(
+        "RailwrightFabricStale",
+        Severity.WARNING,
+        "time() - max(railwright_fabric_checked_timestamp_seconds) > 300",
+        "2m",
+        summary="The topology has not been checked for {{ $value | humanizeDuration }}",
+        description="The controllers are down, or wait for a list or a file. Jobs are placed by "
+        "the last topology.",
+    ),
+    Alert(
+        "RailwrightFabricProblems",
+        Severity.INFO,
+        "max(railwright_fabric_problems) > 0",
+        "15m",
+        summary="{{ $value }} errors in topology files and nodes",
+        description="`kubectl get fabric default -o jsonpath='{.status.problems}'` names them.",
+    ),
+    Alert(
+        "RailwrightAgentsSilent",
+        Severity.WARNING,
+        'max(railwright_fabric_agents{state="Silent"}) > 0',
+        "5m",
+        summary="{{ $value }} node agents are silent",
+        description="Hardware and speed of their nodes stay as they were last reported.",
+    ),
+    Alert(
+        "RailwrightMiscabledNodes",
+        Severity.INFO,
+        "max(railwright_fabric_miscabled_nodes) > 0",
+        "15m",
+        summary="{{ $value }} nodes have a miscabled rail",
+        description="Traffic of that rail crosses a further switch.",
+    ),
+    Alert(
+        "RailwrightSlowDevices",
+        Severity.WARNING,
+        "max(railwright_fabric_slow_devices) > 0",
+        "30m",
+        summary="{{ $value }} devices are slower than most of their kind",
+        description="A gang is as slow as its slowest node. The scheduler places jobs elsewhere if "
+        "it can.",
+    ),
+    Alert(
+        "RailwrightJobRestarts",
+        Severity.WARNING,
+        "max by (job_namespace, job_name) (increase(railwright_job_restarts_total[1h])) > 3",
+        "0m",
+        summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} restarts again and again",
+        description="{{ $value | humanize }} restarts in an hour.",
+    ),
+    Alert(
+        "RailwrightJobStartsSlowly",
+        Severity.WARNING,
+        'max by (job_namespace, job_name) (railwright_job_phase{phase="Starting"}) == 1',
+        "30m",
+        summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} does not start",
+        description="It has its nodes, and not every rank has passed the start barrier.",
+    ),
+    Alert(
+        "RailwrightCheckpointOld",
+        Severity.WARNING,
+        "time() - max by (job_namespace, job_name) "
+        "(railwright_job_checkpoint_timestamp_seconds) > 7200 "
+        'and on (job_namespace, job_name) railwright_job_phase{phase="Running"}',
+        "5m",
+        summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} has not committed a "
+        "checkpoint for {{ $value | humanizeDuration }}",
+        description="A failure would repeat all that it trained since.",
+    ),
+)
+
+
+def rule_groups() -> dict[str, Any]:
+    """The content of a file of rules, and of the spec of a PrometheusRule."""
+    recordings = [{"record": name, "expr": expr} for name, expr in RECORDINGS.items()]
+    return {
+        "groups": [
+            {"name": "railwright.recordings", "rules": recordings},
+            {"name": "railwright.alerts", "rules": [_rule(alert) for alert in ALERTS]},
+        ]
+    }
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expr,
+        "for": alert.holds,
+        "labels": {"severity": alert.severity.value},
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.description,
+            "runbook": alert.runbook,
+        },
+    }

@@ -1,0 +1,110 @@
+"""Rules for dashboards and alerts, after those of Grafana's linter."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from architecture import metrics_page, tree
+from railwright_dashboards import render, rules
+from railwright_dashboards.generate import DASHBOARDS
+from railwright_dashboards.panels import PANELS_MAX, ROW_WIDTH, Dashboard, Kind, Unit
+
+SERIES = re.compile(r"\b(?:railwright|process)_[a-z_]+")
+COUNTER = re.compile(r"\b(rate|increase)\(([a-z_]+)")
+SUFFIXES = ("_bucket", "_sum", "_count")
+OF_THE_CLIENT = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+
+FORBIDDEN = re.compile(r"\b(irate|quantile_over_time|label_replace)\(")
+
+each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.uid)
+
+
+def types() -> dict[str, str]:
+    """The type of every series."""
+    found = (*metrics_page.operator(), *metrics_page.controllers())
+    return {each.name: each.type for each in found}
+
+
+def expressions() -> list[str]:
+    """The queries of panels and rules."""
+    queries = [query.expr for dashboard in DASHBOARDS for _, query in dashboard.queries]
+    alerts = [alert.expr for alert in rules.ALERTS]
+    return [*queries, *rules.RECORDINGS.values(), *alerts]
+
+
+def test_there_is_a_page_for_each_question() -> None:
+    assert len({each.uid for each in DASHBOARDS}) == len(DASHBOARDS) == 6
+    assert sum(len(each.panels) for each in DASHBOARDS) >= 40
+
+
+@each_dashboard
+def test_page_is_short_and_each_panel_explains_itself(dashboard: Dashboard) -> None:
+    assert 0 < len(dashboard.panels) <= PANELS_MAX
+    assert dashboard.description.endswith("?")
+    titles = [panel.title for panel in dashboard.panels]
+    assert len(set(titles)) == len(titles)
+    for panel in dashboard.panels:
+        assert panel.description.endswith("."), panel.title
+        assert panel.queries, panel.title
+        legends = [query.legend for query in panel.queries]
+        assert len(set(legends)) == len(legends)
+        assert all(legends) or panel.kind is Kind.TABLE, panel.title
+
+
+@each_dashboard
+def test_file_follows_the_rules_of_grafana(dashboard: Dashboard) -> None:
+    """Every panel asks the data source that the user chose, and none overlaps another."""
+    found: dict[str, Any] = json.loads(render.rendered(dashboard))
+    assert not found["editable"]
+    assert found["uid"] == dashboard.uid
+    assert found["links"][0]["tags"] == found["tags"] == [render.TAG]
+    names = [each["name"] for each in found["templating"]["list"]]
+    assert names == [render.DATASOURCE, *(each.label for each in dashboard.variables)]
+    panels = found["panels"]
+    assert len({panel["id"] for panel in panels}) == len(dashboard.panels)
+    cells: set[tuple[int, int]] = set()
+    for panel, written in zip(dashboard.panels, panels, strict=True):
+        sources = [written["datasource"], *(each["datasource"] for each in written["targets"])]
+        assert {each["uid"] for each in sources} == {"${datasource}"}
+        assert [each["expr"] for each in written["targets"]] == [q.expr for q in panel.queries]
+        assert written["fieldConfig"]["defaults"]["unit"] in {unit.value for unit in Unit}
+        at = written["gridPos"]
+        own = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not own & cells, panel.title
+        assert at["x"] + at["w"] <= ROW_WIDTH
+        cells |= own
+
+
+def test_series_of_every_expression_exist() -> None:
+    known = {*types(), *OF_THE_CLIENT}
+    for expr in expressions():
+        assert not FORBIDDEN.search(expr), expr
+        for name in SERIES.findall(expr):
+            base = name
+            for suffix in SUFFIXES:
+                if name not in known:
+                    base = base.removesuffix(suffix)
+            assert base in known, f"{name} in {expr}"
+
+
+def test_rates_are_of_counters() -> None:
+    """And every counter that is shown, is shown as a rate, a rise or a whole."""
+    kinds = types()
+    for expr in expressions():
+        for _, name in COUNTER.findall(expr):
+            bare = next((name.removesuffix(s) for s in SUFFIXES if name.endswith(s)), name)
+            assert kinds.get(bare, "counter") in ("counter", "histogram"), expr
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    pages = {path.name: path for path in (tree.ROOT / rules.RUNBOOKS).glob("*.md")}
+    assert pages.keys() == {f"{alert.name}.md" for alert in rules.ALERTS}
+    for alert in rules.ALERTS:
+        text = pages[f"{alert.name}.md"].read_text(encoding="utf-8")
+        assert text.startswith(f"# {alert.name}\n")
+        for heading in ("Effect", "Find the cause", "What to do"):
+            assert f"\n## {heading}\n" in text, alert.name
