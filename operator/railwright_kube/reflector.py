@@ -126,8 +126,6 @@ class Reflector(Generic[R]):
         self.relists = 0
         self.events = 0
         self.errors = 0
-        metrics.records.labels(projection.kind).set_function(lambda: len(self._records))
-        metrics.receive_age_s.labels(projection.kind).set_function(self.receive_age_s)
 
     def __repr__(self) -> str:
         return (
@@ -171,6 +169,7 @@ class Reflector(Generic[R]):
 
     async def run(self) -> None:
         """List and watch until cancelled. Raises StoreWentBackError."""
+        self._begin()
         failures = 0
         while True:
             started_s, applied = self._clock(), self.events
@@ -198,6 +197,12 @@ class Reflector(Generic[R]):
                 failures = 0
             await self._pause(cause, failures)
             failures += 1
+
+    def _begin(self) -> None:
+        """Publish the series. A process that does not lead constructs watches that never run."""
+        self._received_s = self._clock()
+        self._metrics.records.labels(self._kind).set_function(lambda: len(self._records))
+        self._metrics.receive_age_s.labels(self._kind).set_function(self.receive_age_s)
 
     async def _pause(self, cause: str, failures: int) -> None:
         """Count the end of a watch and wait. A stream that the server closes is no error."""

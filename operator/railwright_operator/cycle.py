@@ -109,7 +109,6 @@ class Cycle:
         with self.watchdog.watch(isolation):
             state = await self._build(isolation)
             self.metrics.record_breaker(state.breaker)
-            self.fleet_metrics.record(state.nodes)
             # The plan reads and returns values only, so it can run beside the event loop.
             plan = await asyncio.to_thread(scheduling.plan, state, isolation)
         self._busy_s = self.clock() - started_s
@@ -128,6 +127,7 @@ class Cycle:
         await self.reporter.report(plan)
         self.executor.forget_all_but(entry.key for entry in plan.ledger.entries)
         self.metrics.record(plan, self.clock())
+        self.fleet_metrics.record(state, plan)
         if plan.queue_round is not None and not plan.queue_round.is_blocked:
             self.awake.set()
         self._completed_s = self.clock()

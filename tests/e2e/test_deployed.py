@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from fixtures import queries
 from fixtures.clusters import Cluster
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import ControlPlane, deployment, product_images, service_process, waiting
+from railwright_testbed.prometheus import Prometheus
 from railwright_testbed.service_process import NAMESPACE
 
 Run = Callable[[Training], LiveJob]
 
 DEADLINE_S = 120.0
+
+TRAINS = ["python3", str(product_images.REPOSITORY / "examples/ddp/train.py"), "--steps=100000"]
+TRAINS += ["--checkpoint-dir=/checkpoints", "--checkpoint-every=5", "--min-step-seconds=0.2"]
+
+NOT_HERE: set[str] = set()
+"""Series that nothing in this cluster causes."""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +91,49 @@ def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:
         pod = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pod", holder, "-o=json"))
         stated = lease["metadata"]["annotations"]["railwright.dev/address"]
         assert stated == f"{holder} {pod['status']['podIP']}:{port}"
+
+
+def test_panels_have_data_of_the_deployed_pods(
+    deployed: Cluster, run: Run, checkpoints: Callable[[str], dict[str, str]]
+) -> None:
+    """A real Prometheus scrapes them while one job loses a pod, and another one fails."""
+    plane = deployed.bed.control_plane
+    with Prometheus([_scrape_config(plane)]) as prometheus:
+        job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
+        run(Training("fails", ["false"], spec={"failurePolicy": {"backoffLimit": 0}}))
+        job.until(lambda found: bool(found.get("checkpoints")), "a checkpoint")
+        plane.kubectl("-n", job.namespace, "delete", "pod", job.pods()[0]["metadata"]["name"])
+        job.until(lambda found: found["attempt"] == 2 and step_of(found) > 0, "attempt 2")
+
+        def absent() -> set[str]:
+            missing = queries.without_data(prometheus, job.namespace, "seen")
+            return {name for each in missing for name in each.series}
+
+        waiting.until(
+            lambda: absent() <= NOT_HERE,
+            "data of all panels",
+            deadline_s=DEADLINE_S,
+            evidence=lambda: str(absent() - NOT_HERE),
+        )
+        assert absent() == NOT_HERE
+    job.delete()
+
+
+def _scrape_config(plane: ControlPlane) -> dict[str, Any]:
+    """The processes, with the labels that a PodMonitor gives them. Debian's Prometheus cannot
+    discover pods."""
+    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
+    targets = [
+        {
+            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "labels": {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]},
+        }
+        for pod in pods
+        for port in pod["spec"]["containers"][0].get("ports", ())
+        if port["name"] == "probes" and "deletionTimestamp" not in pod["metadata"]
+    ]
+    assert len(targets) == 3
+    return {"job_name": "railwright", "static_configs": targets}
 
 
 def test_no_container_of_ours_ended(deployed: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +20,14 @@ from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.report.status import StatusInput
+from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan
 
@@ -65,14 +69,26 @@ def recorded(
         ([condition("Scheduled", "False", 1)], 89),
         ([condition("Scheduled", "False", 60)], 30),
         ([condition("Scheduled", "False", 1), condition("Suspended", "False", 80)], 10),
+        ([condition("Scheduled", "False", 1), condition("Healthy", "True", 70)], 20),
         ([condition("Scheduled", "True", 80)], 90),
     ],
-    ids=["no status yet", "first", "after an attempt", "resumed", "of another value"],
+    ids=["no status", "first", "after an attempt", "resumed", "recovering before", "other value"],
 )
 def test_wait_counts_since_job_is_queued(conditions: list[Any], waited_s: int) -> None:
     registry = recorded(QUEUED, STARTING, *conditions, now_s=90)
     assert scraping.value(registry, "railwright_queue_wait_seconds_sum") == waited_s
     assert scraping.value(registry, "railwright_queue_wait_seconds_count") == 1
+
+
+def test_job_that_gets_no_nodes_does_not_count_as_wait() -> None:
+    """A queued job can fail at its deadline. One that is resumed may get nodes at once."""
+    failed = JobRecord(Phase.FAILED, attempt=1, ended=1)
+    registry = recorded(QUEUED, failed, now_s=90)
+    assert scraping.value(registry, "railwright_queue_wait_seconds_count") == 0
+    suspended = JobRecord(Phase.SUSPENDED)
+    registry = recorded(suspended, STARTING, condition("Scheduled", "False", 1), now_s=90)
+    assert scraping.value(registry, "railwright_queue_wait_seconds_count") == 1
+    assert scraping.value(registry, "railwright_queue_wait_seconds_sum") == 0
 
 
 def test_recovering_job_does_not_wait_in_queue() -> None:
@@ -98,12 +114,23 @@ def test_start_and_recovery_are_measured(cause: Cause, recoveries: int | None) -
     assert total == (30 if recoveries else None)
 
 
+def test_job_that_was_suspended_meanwhile_does_not_recover() -> None:
+    ended = replace(attempts.LOST, time_s=MIDNIGHT_S + 20)
+    before = replace(STARTING, attempt=2, ended=1, last_termination=ended)
+    after = replace(before, phase=Phase.RUNNING)
+    for resumed_s, count in ((10, 1), (40, None)):
+        registry = recorded(before, after, condition("Suspended", "False", resumed_s), now_s=50)
+        found = scraping.value(registry, "railwright_recovery_seconds_count", cause="NodeLost")
+        assert found == count
+
+
 def view(*ranks: LauncherView) -> SessionView:
     return SessionView("a", 1, layout(2), ranks, (), started_at_s=1.0, revoked=True)
 
 
-def still(lag_s: float) -> protocol.Steps:
-    return protocol.Steps(9, 9, (0,), 0, 1, 0.0, lag_s, 0, 0.0, 0.0, protocol.Phase.TRAINING, False)
+def still(lag_s: float, *, still_s: float = 0.0) -> protocol.Steps:
+    training = protocol.Phase.TRAINING
+    return protocol.Steps(9, 9, (0,), 0, 1, still_s, lag_s, 0, 0.0, 0.0, training, False)
 
 
 @pytest.mark.parametrize(
@@ -124,36 +151,46 @@ def still(lag_s: float) -> protocol.Steps:
         (
             CauseCode.HUNG,
             (
-                LauncherView(0, "n0", received_at_s=60, steps=still(2)),
-                LauncherView(1, "n1", received_at_s=59, steps=still(50)),
+                LauncherView(0, "n0", running=1, received_at_s=60, steps=still(2)),
+                LauncherView(1, "n1", running=1, received_at_s=59, steps=still(50)),
             ),
             9,
+        ),
+        (
+            CauseCode.HUNG,
+            (
+                LauncherView(0, "n0", running=1, received_at_s=60, steps=still(0, still_s=45)),
+                LauncherView(1, "n1", exited=1, received_at_s=59, steps=still(50)),
+            ),
+            15,
         ),
     ],
 )
 def test_detection_counts_since_last_sign(
     code: CauseCode, ranks: tuple[LauncherView, ...], sign_s: float | None
 ) -> None:
-    cause = Cause(code, "", nodes=("n1",))
+    cause = Cause(code, "", nodes=("n1",), time_s=MIDNIGHT_S + 7)
     assert attempt_metrics.last_sign_s(view(*ranks), cause) == sign_s
     assert attempt_metrics.last_sign_s(None, cause) is None
     ended = replace(RUNNING, phase=Phase.RECOVERING, ended=1, last_termination=cause)
     registry = recorded(RUNNING, ended, now_s=9, session=view(*ranks), received_s=100.0)
     assert scraping.value(registry, "railwright_attempts_ended_total", cause=code) == 1
     seconds = scraping.value(registry, "railwright_detection_seconds_sum", cause=code)
-    assert seconds == (None if sign_s is None else 100 - sign_s)
+    assert seconds == (None if sign_s is None else 98 - sign_s), "2 s passed since the end"
 
 
-def plan(*entries: Entry, **waits: Reason) -> Plan:
-    return Plan(Ledger(1, "i", "me", entries), (), {}, waits, {})
+def plan(*entries: Entry, records: dict[str, JobRecord] | None = None, **waits: Reason) -> Plan:
+    return Plan(Ledger(1, "i", "me", entries), (), records or {}, waits, {})
 
 
 def test_decision_counts_when_it_changes() -> None:
+    """Those that a new leader finds were made before."""
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry)
     short, missing = NotEnoughNodes(4, (), 9, 1, "", "", 0, ()), QueueNotFound("q", ())
+    metrics.record(plan(attempts.entry(job_uid="c"), a=short), 0.0)
     for waits in ({"a": short}, {"a": short, "b": missing}, {"a": missing}, {"b": missing}):
-        metrics.record(plan(**waits), 0.0)
+        metrics.record(plan(attempts.entry(job_uid="c"), **waits), 0.0)
     metrics.record(plan(attempts.entry()), 1.0)
     metrics.record(plan(attempts.entry()), 2.0)
     found = {
@@ -161,42 +198,68 @@ def test_decision_counts_when_it_changes() -> None:
         for (name, labels), value in scraping.scraped(registry).items()
         if name == "railwright_decisions_total"
     }
-    assert found == {"NotEnoughNodes": 1, "QueueNotFound": 3, "Admitted": 1}
+    assert found == {"QueueNotFound": 3, "Admitted": 1}
 
 
-def test_bind_time_is_of_gangs_that_were_bound() -> None:
-    """A gang that is rolled back leaves the ledger too."""
+@pytest.mark.parametrize(
+    ("record", "bound"),
+    [
+        (JobRecord(Phase.STARTING, attempt=1), 1),
+        (JobRecord(Phase.SUCCEEDED, attempt=1, ended=1), 1),
+        (JobRecord(Phase.RECOVERING, attempt=1, ended=1), 0),
+        (None, 0),
+    ],
+    ids=["starting", "succeeded at once", "rolled back", "deleted"],
+)
+def test_bind_time_is_of_gangs_that_were_bound(record: JobRecord | None, bound: int) -> None:
+    """A gang that is rolled back leaves the ledger too, that of a deleted job in one cycle."""
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry)
-    rolled_back = attempts.entry(cause=attempts.REFUSED, job_uid="b")
-    metrics.record(plan(attempts.entry(), attempts.entry(job_uid="b")), 10.0)
-    metrics.record(plan(attempts.entry(), rolled_back), 12.0)
-    metrics.record(plan(), 14.5)
-    assert scraping.value(registry, "railwright_gang_bind_seconds_count") == 1
-    assert scraping.value(registry, "railwright_gang_bind_seconds_sum") == 4.5
+    metrics.record(plan(), 9.0)
+    metrics.record(plan(attempts.entry()), 10.0)
+    metrics.record(plan(attempts.entry()), 12.0)
+    metrics.record(plan(records={} if record is None else {"a": record}), 14.5)
+    assert scraping.value(registry, "railwright_gang_bind_seconds_count") == bound
+    assert scraping.value(registry, "railwright_gang_bind_seconds_sum") == 4.5 * bound
+
+
+def test_new_leader_does_not_measure_bindings_that_it_finds() -> None:
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry)
+    metrics.record(plan(attempts.entry()), 10.0)
+    metrics.record(plan(records={"a": JobRecord(Phase.STARTING, attempt=1)}), 14.5)
+    assert scraping.value(registry, "railwright_gang_bind_seconds_count") == 0
 
 
 def test_fleet_counts_nodes_and_devices_by_state() -> None:
+    """With what the plan assumes, and the nodes that it found lost or double-booked."""
     registry = CollectorRegistry()
     metrics = FleetMetrics(registry)
-    metrics.record(
-        (
-            node("n0", used={GPU: 3}),
-            node("n1"),
-            replace(node("n2", used={GPU: 8}), unavailable=Unavailable.DOUBLE_BOOKED),
-        )
+    assert scraping.scraped(registry) == {}
+    nodes = (
+        *(node(name) for name in ("n0", "n1", "n2")),
+        node("n3", unavailable=Unavailable.CORDONED),
+        node("n4", used={GPU: 3}),
     )
+    lost = attempts.entry(cause=attempts.LOST)
+    placed = attempts.entry(job_uid="b", nodes=("n2", "n4"))
+    left = ObservedAttempt(attempts.pods(". n1"))
+    state = replace(attempts.world_of(nodes=nodes), attempts={lost.key: left})
+    booking = DoubleBooking("n0", GPU, 9, 8, ())
+    metrics.record(state, replace(plan(lost, placed), double_bookings=(booking,)))
     found = {
-        (name, *dict(labels).values()): value
+        (name.removeprefix("railwright_"), *dict(labels).values()): value
         for (name, labels), value in scraping.scraped(registry).items()
         if value
     }
     assert found == {
-        ("railwright_nodes", "Available"): 2,
-        ("railwright_nodes", "DoubleBooked"): 1,
-        ("railwright_devices", GPU): 24,
-        ("railwright_devices_used", GPU): 11,
-        ("railwright_devices_unavailable", GPU): 8,
+        ("nodes", "Available"): 2,
+        ("nodes", "DoubleBooked"): 1,
+        ("nodes", "Lost"): 1,
+        ("nodes", "Cordoned"): 1,
+        ("devices", GPU): 40,
+        ("devices_used", GPU): 3 + 8 + 8,
+        ("devices_unavailable", GPU): 24,
     }
 
 
@@ -211,10 +274,16 @@ async def test_change_counts_once_its_status_is_written() -> None:
     desk.store.refusals.clear()
     desk.now_s += reporter.PAUSE_CAP_S
     await desk.run_cycle({"job-uid": started})
+    placement = PlacementRecord("p", "team", "job-1", 1, "job-uid", attempts.NODES, "", 0.25)
+    desk.jobs.placement_changed(None, placement)
     await desk.run_cycle()
     assert scraping.value(desk.registry, "railwright_queue_wait_seconds_count") == 1
     labels = {"job_namespace": "team", "job_name": "job"}
     assert scraping.value(desk.registry, "railwright_job_attempt", **labels) == 1
+    predicted = "railwright_job_predicted_step_seconds"
+    assert scraping.value(desk.registry, predicted, **labels) == 0.25
+    waited_s = scraping.value(desk.registry, "railwright_queue_wait_seconds_sum")
+    assert waited_s == pytest.approx(time.time() - MIDNIGHT_S - 97_445, abs=60), "its creation"
     await desk.run_cycle(unobserved=frozenset({"job-uid"}))
     assert scraping.value(desk.registry, "railwright_job_attempt", **labels) == 1
     desk.jobs.discard("job-uid")

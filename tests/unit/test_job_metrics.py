@@ -44,14 +44,19 @@ class Scrape:
         job = {"uid": name, "namespace": "team", "name": name}
         self.metrics.record(job, replace(plain, **changes), placement)
 
-    def step(self, step: int, at_s: float, **facts: Any) -> None:
+    def step(self, step: int, at_s: float, *, phase: Phase = Phase.RUNNING, **facts: Any) -> None:
         """A cycle after a heartbeat with this step at this time."""
         self.now_s = at_s
         progress = protocol.Progress(step, total_steps=900, samples_per_s=64.0)
-        first = LauncherView(0, "n0", received_at_s=at_s, progress=progress, **facts)
-        ranks = (first, LauncherView(1, "n1", received_at_s=at_s - 4))
-        session = SessionView("a", 1, layout(2), ranks, (), started_at_s=1.0, revoked=False)
-        self.record(attempts.RUNNING, session=session, racks=2, placement=PLACED)
+        first = LauncherView(0, "n0", running=1, received_at_s=at_s, progress=progress, **facts)
+        ranks = (
+            first,
+            LauncherView(1, "n1", running=1, received_at_s=at_s - 4),
+            LauncherView(2, "n2", exited=1, received_at_s=at_s - 40),
+        )
+        session = SessionView("a", 1, layout(3), ranks, (), started_at_s=1.0, revoked=False)
+        record = replace(attempts.RUNNING, phase=phase)
+        self.record(record, session=session, racks=2, placement=PLACED)
 
     def values(self) -> dict[str, float]:
         return scraping.with_values(self.registry, "railwright_job_")
@@ -95,6 +100,39 @@ def test_step_time_starts_over_with_next_attempt() -> None:
     scrape.record(attempts.RECOVERING)
     assert "step_seconds" not in scrape.values()
     assert "step" not in scrape.values()
+
+
+def test_step_time_rises_while_no_step_is_made() -> None:
+    scrape = Scrape()
+    for step, at_s, seconds in (
+        (10, 50, None),
+        (50, 60, 0.25),
+        (51, 61, 0.25),
+        (51, 91, 31),
+        (51, 101, 40),
+    ):
+        scrape.step(step, at_s)
+        assert scrape.values().get("step_seconds") == seconds
+
+
+def test_pre_run_has_no_progress() -> None:
+    """Its steps are none of the job's, on fewer nodes."""
+    scrape = Scrape()
+    for step, at_s in ((1, 10.0), (2, 30.0)):
+        scrape.step(step, at_s, phase=Phase.PROFILING)
+        assert not scrape.values().keys() & {"step", "total_steps", "step_seconds"}
+    assert scrape.values()["nodes"] == 2
+
+
+def test_older_checkpoint_has_no_time_of_commit() -> None:
+    """The newer one was torn, or its commit was refused."""
+    scrape = Scrape()
+    for step in (40, 60):
+        scrape.record(replace(attempts.RUNNING, checkpoints=(ResumePoint("worker", 1, step),)))
+    assert "checkpoint_timestamp_seconds" in scrape.values()
+    scrape.record(replace(attempts.RUNNING, checkpoints=(ResumePoint("worker", 1, 40),)))
+    assert scrape.values()["checkpoint_step"] == 40
+    assert "checkpoint_timestamp_seconds" not in scrape.values()
 
 
 def test_checkpoint_has_time_once_commit_is_seen() -> None:

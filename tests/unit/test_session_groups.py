@@ -186,6 +186,7 @@ def test_progress_is_that_of_the_group_that_trains() -> None:
             exited=0,
             progress=protocol.Progress(step=step),
             committed=committed if rank else None,
+            saved=protocol.Saved(4096, 1.5) if rank else None,
         )
         sessions.heartbeat(beat_of, f"pod-{rank}")
     view = sessions.attempt(JOB, 2)
@@ -193,4 +194,5 @@ def test_progress_is_that_of_the_group_that_trains() -> None:
     master = view.master_of("train")
     assert master is not None
     assert (view.progress, master.committed) == (protocol.Progress(step=7), committed)
+    assert master.saved == protocol.Saved(4096, 1.5)
     assert view.master_of("other") is None

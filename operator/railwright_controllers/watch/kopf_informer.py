@@ -50,6 +50,7 @@ class KopfInformer(Reflector[SiteObject]):
 
     async def run(self) -> None:
         """List every ``RESYNC_S`` and after each list of kopf's, until cancelled."""
+        self._begin()
         failures = 0
         while True:
             self._relisted.clear()

@@ -16,15 +16,20 @@ from railwright_conversion import bounds, times
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report.status import StatusInput
 from railwright_scheduler.attempt import record as records
-from railwright_scheduler.attempt.causes import Cause, CauseCode
+from railwright_scheduler.attempt.causes import NEVER_RAN, Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 
 WAIT_BUCKETS = (1, 3, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 START_BUCKETS = (1, 3, 5, 10, 20, 30, 60, 120, 300, 900, 3600)
 
-ROUTINE = records.STOPPED | {CauseCode.PROFILED}
-"""Causes after which a job does not recover: a user or a finished pre-run ended the attempt."""
+NO_FAILURE = records.STOPPED | NEVER_RAN | {CauseCode.PROFILED}
+"""Causes after which a job does not recover: a user or a finished pre-run ended the attempt, or its
+gang was never bound."""
+
+WAITING = (Phase.QUEUED, Phase.SUSPENDED)
+"""Phases in which a job has no nodes and has failed nowhere. One that is resumed can get nodes in
+the same cycle."""
 
 
 class AttemptMetrics:
@@ -59,7 +64,8 @@ class AttemptMetrics:
         self._recovery_s = histogram(
             "railwright_recovery_seconds",
             "Time from the end of an attempt until every rank of the next one passed the start "
-            "barrier, by the cause of the end. The wait for nodes counts.",
+            "barrier, by the cause of the end. The wait for nodes counts; jobs that were suspended "
+            "meanwhile do not.",
             ("cause",),
             buckets=START_BUCKETS,
         )
@@ -75,16 +81,26 @@ class AttemptMetrics:
             self._ended.labels(_label(cause)).inc()
             sign_s = last_sign_s(given.session, cause)
             if sign_s is not None:
-                self._detection_s.labels(_label(cause)).observe(max(0.0, received_s - sign_s))
-        if after.attempt > before.attempt and before.phase is Phase.QUEUED:
-            self._wait_s.observe(max(0, now_s - _queued_since_s(given.before, submitted_s)))
+                # The write of the status took the time since the end.
+                written_s = max(0, now_s - cause.time_s) if cause.time_s else 0
+                detected_s = received_s - written_s - sign_s
+                self._detection_s.labels(_label(cause)).observe(max(0.0, detected_s))
+        if after.live and after.attempt > before.attempt and before.phase in WAITING:
+            waited_s = now_s - _queued_since_s(given.before, submitted_s)
+            self._wait_s.observe(max(0, waited_s) if before.phase is Phase.QUEUED else 0)
         if after.phase is Phase.RUNNING and before.phase is Phase.STARTING:
-            placed_s = _since_s(given.before, "Scheduled", "True")
-            if placed_s is not None:
-                self._start_s.observe(max(0, now_s - placed_s))
-            ended = after.last_termination
-            if ended is not None and ended.time_s and ended.code not in ROUTINE:
-                self._recovery_s.labels(_label(ended)).observe(max(0, now_s - ended.time_s))
+            self._record_start(given, now_s)
+
+    def _record_start(self, given: StatusInput, now_s: int) -> None:
+        placed_s = _since_s(given.before, "Scheduled", "True")
+        if placed_s is not None:
+            self._start_s.observe(max(0, now_s - placed_s))
+        ended = given.record.last_termination
+        if ended is None or not ended.time_s or ended.code in NO_FAILURE:
+            return
+        resumed_s = _since_s(given.before, "Suspended", "False")
+        if resumed_s is None or resumed_s <= ended.time_s:
+            self._recovery_s.labels(_label(ended)).observe(max(0, now_s - ended.time_s))
 
 
 def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
@@ -97,9 +113,10 @@ def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
         signs = [rank.received_at_s for rank in session.ranks if rank.node in lost]
     elif cause.code is CauseCode.HUNG:
         signs = [
-            rank.received_at_s - rank.steps.lag_s
+            rank.received_at_s - (rank.steps.lag_s or rank.steps.still_s)
             for rank in session.ranks
             if rank.steps is not None and rank.received_at_s is not None
+            if rank.running and session.layout.trains(rank.node_rank)
         ]
     else:
         signs = [rank.failed_at_s for rank in session.ranks]
@@ -107,8 +124,13 @@ def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
 
 
 def _queued_since_s(status: Mapping[str, Any], submitted_s: int) -> int:
-    """Since when a queued job has waited: since it ended, resumed or was created."""
-    ends = [_since_s(status, name, "False") for name in ("Scheduled", "Suspended")]
+    """Since when a queued job has waited: it was created, lost its nodes, was resumed, or is no
+    longer Recovering, in which phase it is not Healthy."""
+    ends = [
+        _since_s(status, "Scheduled", "False"),
+        _since_s(status, "Suspended", "False"),
+        _since_s(status, "Healthy", "True"),
+    ]
     return max(submitted_s, *filter(None, ends), 0)
 
 

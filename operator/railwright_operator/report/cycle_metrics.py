@@ -8,7 +8,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from railwright_scheduler.attempt.breaker import Breaker
-from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.model import reasons
 from railwright_scheduler.plan import Plan
@@ -53,7 +53,8 @@ class CycleMetrics:
         )
         self._bind_s = Histogram(
             "railwright_gang_bind_seconds",
-            "Time from the entry of an attempt in the ledger until all of its pods were bound.",
+            "Time from the entry of an attempt in the ledger until all of its pods were bound and "
+            "the job's status had that.",
             buckets=BIND_BUCKETS,
             registry=registry,
         )
@@ -77,13 +78,14 @@ class CycleMetrics:
             "Nodes whose pods, of several attempts, hold more than the node has.",
         )
 
-        self._waits: dict[str, str] = {}
-        self._committing: dict[AttemptKey, float] = {}
+        self._waits: dict[str, str] | None = None
+        self._committing: dict[AttemptKey, float | None] = {}
+        self._is_first = True
 
     def record(self, plan: Plan, now_s: float) -> None:
         """Take in a finished cycle; ``now_s`` is monotonic."""
         self._record_decisions(plan)
-        self._record_commits(plan.ledger, now_s)
+        self._record_commits(plan, now_s)
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:
             self._jobs.labels(phase.value).set(phases[phase])
@@ -99,20 +101,34 @@ class CycleMetrics:
         self._breaker_open.set(breaker.is_open)
 
     def _record_decisions(self, plan: Plan) -> None:
-        """Count the jobs whose reason to wait changed."""
+        """Count the jobs whose reason to wait changed, and those that were admitted. What a new
+        leader finds in its first cycle was decided before."""
         waits = {uid: reasons.code(reason) for uid, reason in plan.waits.items()}
-        for uid, code in waits.items():
-            if self._waits.get(uid) != code:
-                self._decisions.labels(code).inc()
+        committing = {
+            entry.key for entry in plan.ledger.entries if entry.state is EntryState.COMMITTING
+        }
+        if self._waits is not None:
+            for uid, code in waits.items():
+                if self._waits.get(uid) != code:
+                    self._decisions.labels(code).inc()
+            self._decisions.labels(ADMITTED).inc(len(committing - self._committing.keys()))
         self._waits = waits
 
-    def _record_commits(self, ledger: Ledger, now_s: float) -> None:
-        """Measure how long attempts took from their first entry until all pods were bound."""
-        states = {entry.key: entry.state for entry in ledger.entries}
-        for key, since_s in self._committing.items():
-            if key not in states:
+    def _record_commits(self, plan: Plan, now_s: float) -> None:
+        """Measure how long gangs took to be bound. A gang that is rolled back is no longer live
+        when its entry leaves the ledger."""
+        states = {entry.key: entry.state for entry in plan.ledger.entries}
+        for (uid, attempt), since_s in self._committing.items():
+            record = plan.records.get(uid)
+            if (uid, attempt) in states or record is None or since_s is None:
+                continue
+            if record.attempt >= attempt > record.ended or record.phase is Phase.SUCCEEDED:
                 self._bind_s.observe(now_s - since_s)
-        committing = [key for key, state in states.items() if state is EntryState.COMMITTING]
-        admitted = len(set(committing) - self._committing.keys())
-        self._decisions.labels(ADMITTED).inc(admitted)
-        self._committing = {key: self._committing.get(key, now_s) for key in committing}
+        # That of a gang that a new leader finds began before.
+        begun_s = None if self._is_first else now_s
+        self._is_first = False
+        self._committing = {
+            key: self._committing.get(key, begun_s)
+            for key, state in states.items()
+            if state is EntryState.COMMITTING
+        }

@@ -12,7 +12,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from railwright_scheduler import assume
+from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.model.snapshot import Node, Unavailable, is_device
+from railwright_scheduler.plan import Plan
 
 RESOURCES_MAX = 32
 """Kinds of devices with series of their own, the most frequent first."""
@@ -24,15 +27,15 @@ class FleetMetrics(Collector):
     """Collects the series."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._nodes: Sequence[Node] = ()
+        self._cycle: tuple[ClusterState, Plan] | None = None
         registry.register(self)
 
     def __repr__(self) -> str:
-        return f"<FleetMetrics nodes={len(self._nodes)}>"
+        return "<FleetMetrics>"
 
-    def record(self, nodes: Sequence[Node]) -> None:
-        """Take in the nodes of a cycle."""
-        self._nodes = nodes
+    def record(self, state: ClusterState, plan: Plan) -> None:
+        """Take in a cycle."""
+        self._cycle = state, plan
 
     def describe(self) -> Iterable[Metric]:
         """The names of the series, which the registry checks for duplicates."""
@@ -40,9 +43,9 @@ class FleetMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
-        nodes, families = self._nodes, _families()
+        nodes, families = _nodes(self._cycle), _families()
         states = collections.Counter(node.unavailable for node in nodes)
-        for unavailable in (None, *Unavailable):
+        for unavailable in (None, *Unavailable) if nodes else ():
             families["nodes"].add_metric((_state(unavailable),), states[unavailable])
         all_devices = _devices(node.allocatable for node in nodes)
         used = _devices(node.used for node in nodes)
@@ -52,6 +55,15 @@ class FleetMetrics(Collector):
             families["devices_used"].add_metric((resource,), used[resource])
             families["devices_unavailable"].add_metric((resource,), lost[resource])
         return families.values()
+
+
+def _nodes(cycle: tuple[ClusterState, Plan] | None) -> Sequence[Node]:
+    """The nodes once the plan of the cycle is carried out."""
+    if cycle is None:
+        return ()
+    state, plan = cycle
+    double_booked = frozenset(booking.node for booking in plan.double_bookings)
+    return assume.subtract_assumed(state, plan.ledger.entries, double_booked)
 
 
 def _families() -> dict[str, GaugeMetricFamily]:

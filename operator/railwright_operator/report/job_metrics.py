@@ -21,7 +21,7 @@ from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
-from railwright_scheduler.attempt.phases import FINAL
+from railwright_scheduler.attempt.phases import FINAL, Phase
 
 JOBS_MAX = 1_000
 """With 17 series each a process stays below 20,000, at which a scrape takes some 0.2 s of CPU."""
@@ -41,21 +41,32 @@ class _StepTimer:
     """The mean time of a step over at least ``STEP_WINDOW_S``; None before it is measured."""
 
     since: tuple[int, float] | None = None
-    step_s: float | None = None
+    newest: tuple[int, float] = (0, 0.0)
+    mean_s: float | None = None
+    still_s: float = 0.0
 
     def record(self, step: int, at_s: float) -> None:
         """Take in that this step was reported at this time."""
         if self.since is None or step < self.since[0]:
-            self.since, self.step_s = (step, at_s), None
+            self.since, self.newest, self.mean_s = (step, at_s), (step, at_s), None
+        if step > self.newest[0]:
+            self.newest = step, at_s
+        self.still_s = at_s - self.newest[1]
         first, since_s = self.since
         if step > first and at_s - since_s >= STEP_WINDOW_S:
-            self.since, self.step_s = (step, at_s), (at_s - since_s) / (step - first)
+            self.since, self.mean_s = (step, at_s), (at_s - since_s) / (step - first)
+
+    @property
+    def step_s(self) -> float | None:
+        """The mean, or the time since the newest step if that is longer."""
+        return None if self.mean_s is None else max(self.mean_s, self.still_s)
 
 
 @dataclass(slots=True)
 class _JobSeries:
-    """What the operator knows of one job. ``committed_s`` is the Unix time at which this process
-    saw its newest checkpoint become ``committed``; None if it was committed before."""
+    """The last cycle of one job. ``silent_s`` is how long its most silent launcher was. This
+    process saw the newest checkpoint, ``committed``, come at ``committed_s``, Unix time; None if it
+    did not."""
 
     name: tuple[str, str]
     given: StatusInput
@@ -63,6 +74,15 @@ class _JobSeries:
     timer: _StepTimer = field(default_factory=_StepTimer)
     committed: tuple[int, int] | None = None
     committed_s: float | None = None
+    silent_s: float | None = None
+
+    def record_checkpoint(self, newest: tuple[int, int] | None, now_s: float) -> None:
+        """Take in the newest checkpoint. One that is older than that before is what was left when
+        that was lost: when it was committed is not known."""
+        if newest == self.committed:
+            return
+        is_later = newest is not None and (self.committed is None or newest > self.committed)
+        self.committed, self.committed_s = newest, now_s if is_later else None
 
 
 class JobMetrics(Collector):
@@ -100,10 +120,10 @@ class JobMetrics(Collector):
             self._jobs[uid] = series
         series.given = given
         series.predicted_step_s = None if placement is None else placement.predicted_step_s
-        if (newest := _newest_checkpoint(given)) != series.committed:
-            series.committed, series.committed_s = newest, self._wall_clock()
-        reporting = _reporting(given.session)
-        if reporting is None or not given.record.live:
+        series.record_checkpoint(_newest_checkpoint(given), self._wall_clock())
+        series.silent_s = _silent_s(given.session, self.reception_clock())
+        reporting = _reporting(given)
+        if reporting is None:
             series.timer = _StepTimer()
         elif reporting.progress is not None and reporting.received_at_s is not None:
             series.timer.record(reporting.progress.step, reporting.received_at_s)
@@ -119,13 +139,13 @@ class JobMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
         families = self._families()
-        jobs = list(self._jobs.values())
-        live = (each for each in jobs if each.given.record.live)
-        waiting = (each for each in jobs if not each.given.record.live)
-        now_s = self.reception_clock()
-        for each in itertools.islice(itertools.chain(live, waiting), JOBS_MAX):
-            for name, value, labels in _samples(each, now_s):
-                families[name].add_metric((*each.name, *labels), value)
+        # All of one moment: a job must not be in both groups.
+        jobs = [(each, each.given) for each in list(self._jobs.values())]
+        live = (each for each in jobs if each[1].record.live)
+        waiting = (each for each in jobs if not each[1].record.live)
+        for series, given in itertools.islice(itertools.chain(live, waiting), JOBS_MAX):
+            for name, value, labels in _samples(series, given):
+                families[name].add_metric((*series.name, *labels), value)
         families["without_series"].add_metric((), max(0, len(jobs) - JOBS_MAX))
         return families.values()
 
@@ -150,16 +170,21 @@ GAUGES: dict[str, tuple[str, ...]] = {
     "step": ("Optimizer steps that are done, as reported by the group that trains.",),
     "total_steps": ("Optimizer steps of the whole run, if the script reports them.",),
     "samples_per_second": ("Samples trained per second over all ranks, if the script reports it.",),
-    "step_seconds": (f"Mean time of a step, measured over {STEP_WINDOW_S:.0f} s or more.",),
+    "step_seconds": (
+        f"Mean time of a step, measured over {STEP_WINDOW_S:.0f} s or more; the time since the "
+        "newest step if that is longer.",
+    ),
     "predicted_step_seconds": (
         "Time of a step that the cost model predicted for the live attempt.",
     ),
     "heartbeat_age_seconds": (
-        "Time since the last heartbeat of the launcher that has been silent for the longest time.",
+        "Time since the last heartbeat of the launcher that has been silent for the longest time, "
+        "of those with a running rank.",
     ),
     "checkpoint_step": ("Step of the newest committed checkpoint of the group that trains.",),
     "checkpoint_timestamp_seconds": (
-        "Unix time of that commit. No value until the operator, once it leads, has seen one.",
+        "Unix time of that commit. No value until an operator, once it leads, has seen one, nor "
+        "after a newer checkpoint was lost.",
     ),
     "checkpoint_size_bytes": ("Size of the files of that checkpoint, as its rank 0 reported it.",),
     "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
@@ -171,9 +196,8 @@ GAUGES: dict[str, tuple[str, ...]] = {
 """The gauges of a job, without their prefix: what each is, and its labels besides the job's."""
 
 
-def _samples(series: _JobSeries, now_s: float) -> Iterator[Sample]:
-    given = series.given
-    record, session = given.record, given.session
+def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
+    record = given.record
     yield "phase", 1, (record.phase.value,)
     yield "attempt", record.attempt, ()
     yield "restarts", record.restarts, ()
@@ -183,22 +207,21 @@ def _samples(series: _JobSeries, now_s: float) -> Iterator[Sample]:
         yield "last_termination_timestamp_seconds", cause.time_s, (code,)
     if (newest := _newest_checkpoint(given)) is not None:
         yield "checkpoint_step", newest[1], ()
-    if series.committed_s is not None:
-        yield "checkpoint_timestamp_seconds", series.committed_s, ()
+    values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
     if record.live:
-        yield "nodes", len(set(record.nodes)), ()
-        values = {"racks": given.racks, "predicted_step_seconds": series.predicted_step_s}
-        values |= {"step_seconds": series.timer.step_s}
-        values |= {} if session is None else _session_values(session, given.training_group, now_s)
-        yield from ((name, value, ()) for name, value in values.items() if value is not None)
+        values["nodes"] = len(set(record.nodes))
+        values["racks"] = given.racks
+        values["predicted_step_seconds"] = series.predicted_step_s
+        values["heartbeat_age_seconds"] = series.silent_s
+    if record.live and record.phase is not Phase.PROFILING:
+        values["step_seconds"] = series.timer.step_s
+        values |= {} if given.session is None else _reported(given.session, given.training_group)
+    yield from ((name, value, ()) for name, value in values.items() if value is not None)
 
 
-def _session_values(session: SessionView, group: str, now_s: float) -> dict[str, float | None]:
-    """The values that launchers reported. ``now_s`` is on their clock."""
+def _reported(session: SessionView, group: str) -> dict[str, float | None]:
+    """The values that launchers reported."""
     values: dict[str, float | None] = {}
-    received = [rank.received_at_s for rank in session.ranks if rank.received_at_s is not None]
-    if received:
-        values["heartbeat_age_seconds"] = max(0.0, now_s - min(received))
     if (progress := session.progress) is not None:
         values["step"], values["total_steps"] = progress.step, progress.total_steps
         values["samples_per_second"] = progress.samples_per_s
@@ -209,15 +232,26 @@ def _session_values(session: SessionView, group: str, now_s: float) -> dict[str,
     return values
 
 
+def _silent_s(session: SessionView | None, now_s: float) -> float | None:
+    """The time since the last heartbeat of the most silent launcher with a running rank."""
+    received = [
+        rank.received_at_s
+        for rank in (() if session is None else session.ranks)
+        if rank.received_at_s is not None and rank.running
+    ]
+    return max(0.0, now_s - min(received)) if received else None
+
+
 def _newest_checkpoint(given: StatusInput) -> tuple[int, int] | None:
     """Attempt and step of the newest checkpoint of the group that trains."""
     newest = resume_points.newest(given.record.checkpoints, given.training_group)
     return None if newest is None else (newest.attempt, newest.step)
 
 
-def _reporting(session: SessionView | None) -> LauncherView | None:
-    """The launcher whose progress is that of the job."""
-    if session is None:
+def _reporting(given: StatusInput) -> LauncherView | None:
+    """The launcher whose progress is that of the job. A pre-run has none that counts."""
+    session, record = given.session, given.record
+    if session is None or not record.live or record.phase is Phase.PROFILING:
         return None
     training = (rank for rank in session.ranks if session.layout.trains(rank.node_rank))
     return next((rank for rank in training if rank.progress is not None), None)
