@@ -199,6 +199,10 @@ bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000
 bench-install: binaries ## from nothing to a job's first step with the chart, and back; about 4 minutes, needs root
 	@cd tests && ../$(PYTHON) -m bench.bench_install
 
+.PHONY: check-observability
+check-observability: binaries ## every query and alert in a real Prometheus, and series with 100,000 jobs; a minute
+	@cd tests && ../$(PYTHON) -m bench.check_observability
+
 .PHONY: bench-bulk
 bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk

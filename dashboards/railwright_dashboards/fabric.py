@@ -46,7 +46,7 @@ DASHBOARD = Dashboard(
             "Cabling faults",
             {"{{source}}": "max by (source) (railwright_fabric_cabling_faults)"},
             "Faults in the cables that each source reports.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Nodes with faults",
@@ -55,6 +55,7 @@ DASHBOARD = Dashboard(
                 "slow devices": "max(railwright_fabric_slow_devices)",
             },
             "Nodes whose rails lead to a wrong switch, and devices that are slower than most.",
+            may_be_empty=True,
         ),
         lines(
             "Node agents",
@@ -67,7 +68,7 @@ DASHBOARD = Dashboard(
             "time() - max by (source) (railwright_fabric_source_timestamp_seconds)",
             "Time since the last write to the file of a source, or since its oldest measurement.",
             Unit.DURATION,
-            faults_only=True,
+            may_be_empty=True,
         ),
         number(
             "Age of the oldest report",
@@ -98,14 +99,14 @@ DASHBOARD = Dashboard(
                 "probes {{outcome}}": "sum by (outcome) (increase(railwright_probes_total[1h]))",
             },
             "Surveys of the network, and the probes of node agents that they consist of.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Time of a survey",
             quantiles("railwright_survey_seconds", 0.5, 0.95),
             "Time from the first probe of a survey to its end.",
             Unit.SECONDS,
-            faults_only=True,
+            may_be_empty=True,
         ),
     ),
 )

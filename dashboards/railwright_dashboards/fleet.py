@@ -57,7 +57,7 @@ DASHBOARD = Dashboard(
             "Attempts ended, per hour",
             {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
             "Attempts that were ended before they succeeded, by cause.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Silent nodes",
@@ -74,7 +74,7 @@ DASHBOARD = Dashboard(
             "Speed of the slowest device of a node over that of most devices of its kind. The "
             "scheduler places jobs elsewhere if it can.",
             Unit.SHARE,
-            faults_only=True,
+            may_be_empty=True,
         ),
         number(
             "Slow devices",
@@ -87,6 +87,7 @@ DASHBOARD = Dashboard(
             "max(railwright_fabric_miscabled_nodes)",
             "Nodes with a rail that leads to a switch of another rail.",
             alarm=1,
+            may_be_empty=True,
         ),
         number(
             "Silent node agents",

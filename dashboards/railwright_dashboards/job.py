@@ -43,6 +43,7 @@ DASHBOARD = Dashboard(
             f"{of_job('step')} / {of_job('total_steps')}",
             "Share of the steps that is done. Empty if the script does not report their number.",
             Unit.SHARE,
+            may_be_empty=True,
         ),
         number(
             "Remaining time",
@@ -50,6 +51,7 @@ DASHBOARD = Dashboard(
             "Steps that are left, at the present time of a step. Checkpoints and restarts are not "
             "part of it.",
             Unit.DURATION,
+            may_be_empty=True,
         ),
         number(
             "Restarts", of_job("restarts_total"), "Attempts that another one followed.", alarm=3
@@ -74,12 +76,14 @@ DASHBOARD = Dashboard(
             "Measured over ten seconds or more, and predicted by the cost model. Empty if the job "
             "does not say what it trains.",
             Unit.SECONDS,
+            may_be_empty=True,
         ),
         lines(
             "Samples per second",
             {"samples": of_job("samples_per_second")},
             "Over all ranks, if the script reports it.",
             Unit.PER_SECOND,
+            may_be_empty=True,
         ),
         lines(
             "Steps",
@@ -110,7 +114,7 @@ DASHBOARD = Dashboard(
             "Time since then, by cause. `kubectl describe tj` has the node, the rank and its last "
             "lines.",
             Unit.DURATION,
-            faults_only=True,
+            may_be_empty=True,
         ),
     ),
     (

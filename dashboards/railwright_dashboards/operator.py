@@ -67,7 +67,7 @@ DASHBOARD = Dashboard(
             },
             "429: the API server asks to wait. 401: the token had expired.",
             Unit.REQUESTS,
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Silence of watches",
@@ -93,7 +93,7 @@ DASHBOARD = Dashboard(
                 "(increase(railwright_watch_errors_total[1h]))"
             },
             "They start again by themselves.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Memory",

@@ -47,8 +47,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel. ``alarm`` is the value from which a number is red. ``faults_only``: the series
-    exist only once something has failed."""
+    """One panel. ``alarm`` is the value from which a number is red. ``may_be_empty``: the series
+    of a query do not exist in every cluster, or not at all times."""
 
     title: str
     description: str
@@ -58,7 +58,7 @@ class Panel:
     _: KW_ONLY
     width: int = ROW_WIDTH // 2
     alarm: float | None = None
-    faults_only: bool = False
+    may_be_empty: bool = False
 
     @property
     def height(self) -> int:
@@ -99,7 +99,7 @@ def number(
     *,
     legend: str = "",
     alarm: float | None = None,
-    faults_only: bool = False,
+    may_be_empty: bool = False,
 ) -> Panel:
     """A quarter of a row with one number, red from ``alarm`` on."""
     return Panel(
@@ -110,7 +110,7 @@ def number(
         (Query(expr, legend or title),),
         width=ROW_WIDTH // 4,
         alarm=alarm,
-        faults_only=faults_only,
+        may_be_empty=may_be_empty,
     )
 
 
@@ -120,16 +120,19 @@ def lines(
     description: str,
     unit: Unit = Unit.COUNT,
     *,
-    faults_only: bool = False,
+    may_be_empty: bool = False,
 ) -> Panel:
     """Half a row with the course of some series: their legends, and what they show."""
     found = tuple(Query(expr, legend) for legend, expr in queries.items())
-    return Panel(title, description, Kind.LINES, unit, found, faults_only=faults_only)
+    return Panel(title, description, Kind.LINES, unit, found, may_be_empty=may_be_empty)
 
 
-def areas(title: str, expr: str, legend: str, description: str) -> Panel:
+def areas(
+    title: str, expr: str, legend: str, description: str, *, may_be_empty: bool = False
+) -> Panel:
     """Half a row with series that add up."""
-    return Panel(title, description, Kind.AREAS, Unit.COUNT, (Query(expr, legend),))
+    query = Query(expr, legend)
+    return Panel(title, description, Kind.AREAS, Unit.COUNT, (query,), may_be_empty=may_be_empty)
 
 
 def bars(title: str, expr: str, legend: str, description: str, unit: Unit = Unit.COUNT) -> Panel:
@@ -143,11 +146,11 @@ def table(
     description: str,
     unit: Unit = Unit.COUNT,
     *,
-    faults_only: bool = False,
+    may_be_empty: bool = False,
 ) -> Panel:
     """Half a row with the newest values and all labels."""
     query = Query(expr, "")
-    return Panel(title, description, Kind.TABLE, unit, (query,), faults_only=faults_only)
+    return Panel(title, description, Kind.TABLE, unit, (query,), may_be_empty=may_be_empty)
 
 
 def quantiles(series: str, *shares: float, by: str = "") -> dict[str, str]:

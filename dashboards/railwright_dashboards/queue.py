@@ -44,6 +44,7 @@ DASHBOARD = Dashboard(
             "max by (reason) (railwright_jobs_waiting) > 0",
             "{{reason}}",
             "Why jobs wait. The glossary explains each reason and what to do about it.",
+            may_be_empty=True,
         ),
         areas(
             "Jobs by phase",
@@ -68,6 +69,7 @@ DASHBOARD = Dashboard(
             "Decisions, per minute",
             {"{{outcome}}": "sum by (outcome) (increase(railwright_decisions_total[1m])) > 0"},
             "Jobs that were admitted, and jobs whose reason to wait changed.",
+            may_be_empty=True,
         ),
         lines(
             "Binding of a gang",
@@ -79,20 +81,20 @@ DASHBOARD = Dashboard(
             "Mappings of ranks, per minute",
             {"{{outcome}}": "sum by (outcome) (increase(railwright_mappings_total[1m]))"},
             "Orders of ranks that were computed. All but Mapped start in the order of the network.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Time of a mapping",
             quantiles("railwright_mapping_seconds", 0.5, 0.95),
             "A gang waits two seconds for its own at most.",
             Unit.SECONDS,
-            faults_only=True,
+            may_be_empty=True,
         ),
         table(
             "Jobs that wait",
             'max by (job_namespace, job_name) (railwright_job_phase{phase=~"Queued|Recovering"})',
             "At most a thousand jobs have series of their own; jobs that run come first.",
-            faults_only=True,
+            may_be_empty=True,
         ),
     ),
 )

@@ -19,7 +19,7 @@ DASHBOARD = Dashboard(
             "Attempts ended in a day",
             "sum(increase(railwright_attempts_ended_total[1d]))",
             "Attempts that were ended before they succeeded.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         number(
             "Silent nodes",
@@ -37,21 +37,21 @@ DASHBOARD = Dashboard(
             "Attempts ended, per hour",
             {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
             "By cause. The glossary explains each.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Time to detect",
             quantiles("railwright_detection_seconds", 0.95, by="cause"),
             "From the last sign of a failed node or rank until the operator ended the attempt.",
             Unit.SECONDS,
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Time to recover",
             quantiles("railwright_recovery_seconds", 0.5, 0.95, by="cause"),
             "From the end of an attempt until every rank of the next one passed the start barrier.",
             Unit.SECONDS,
-            faults_only=True,
+            may_be_empty=True,
         ),
         lines(
             "Jobs that run and recover",
@@ -62,7 +62,7 @@ DASHBOARD = Dashboard(
             "Restarts by job",
             "topk(20, max by (job_namespace, job_name) (railwright_job_restarts_total) > 0)",
             "The jobs with the most restarts.",
-            faults_only=True,
+            may_be_empty=True,
         ),
         table(
             "Oldest checkpoints",
@@ -70,7 +70,7 @@ DASHBOARD = Dashboard(
             "(railwright_job_checkpoint_timestamp_seconds))",
             "Jobs that would repeat the most work.",
             Unit.DURATION,
-            faults_only=True,
+            may_be_empty=True,
         ),
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, scraping
+from fixtures import attempts, scraped_processes, scraping
 from fixtures.jobs import layout
 from railwright import protocol
 from railwright_operator.heartbeats.views import LauncherView, SessionView
@@ -23,8 +23,6 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 
 SERIES_MAX = 20_000
-HOSTILE = ('a"b', "a\\", "a\nb", "a}b", "ü" * 60)
-QUEUED = JobRecord()
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", predicted_step_s=0.25)
 
 
@@ -175,24 +173,12 @@ def test_series_of_job_end_with_it() -> None:
 
 def test_hundred_thousand_names_have_bounded_series() -> None:
     """Jobs with a live attempt are not displaced by those that wait."""
-    scrape = Scrape()
-    for index in range(100_000):
-        scrape.record(QUEUED, name=f"{HOSTILE[index % len(HOSTILE)]}-{index}")
-    saved, committed = protocol.Saved(1, 1.0), (ResumePoint("worker", 1, 1),)
-    ranks = (
-        LauncherView(0, "n0", received_at_s=1.0, progress=protocol.Progress(1, 9, 1.0, 1.0)),
-        LauncherView(1, "n1", received_at_s=1.0, saved=saved),
-    )
-    for index in range(2 * job_metrics.JOBS_MAX):
-        session = SessionView("", 1, layout(2), ranks, (), started_at_s=1.0, revoked=False)
-        cause = replace(attempts.LOST, time_s=77)
-        record = replace(attempts.RUNNING, last_termination=cause, checkpoints=committed)
-        scrape.record(record, name=f"live-{index}", session=session, racks=1, placement=PLACED)
-    found = scraping.scraped(scrape.registry)
+    registry = scraped_processes.crowded(100_000)
+    found = scraping.scraped(registry)
     assert len(found) < SERIES_MAX
     names = {dict(labels).get("job_name") for _, labels in found} - {None}
     assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
-    unseen = scraping.value(scrape.registry, "railwright_jobs_without_series")
+    unseen = scraping.value(registry, "railwright_jobs_without_series")
     assert unseen == 100_000 + job_metrics.JOBS_MAX
 
 

@@ -235,7 +235,7 @@ def test_cause_of_later_version_has_one_label() -> None:
         each.labels["cause"]: each.value
         for family in registry.collect()
         for each in family.samples
-        if each.name == "railwright_attempts_ended_total"
+        if each.name == "railwright_attempts_ended_total" and each.value
     }
     assert found == {"Unknown": 2.0, "NodeLost": 1.0}
 

@@ -43,6 +43,9 @@ class AttemptMetrics:
             ("cause",),
             registry=registry,
         )
+        for code in CauseCode:
+            # A series that begins with its first event has no increase for that.
+            self._ended.labels(code.value)
         self._wait_s = histogram(
             "railwright_queue_wait_seconds",
             "Time that a job waited in the phase Queued until it got nodes. The time in which it "

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.isolation import Stage
 from railwright_scheduler.model import reasons
 from railwright_scheduler.plan import Plan
 
@@ -44,6 +45,9 @@ class CycleMetrics:
             "Exceptions in the handling of one job, by stage.",
             ("stage",),
         )
+        for stage in Stage:
+            # A series that begins with its first event has no increase for that.
+            self.job_faults.labels(stage.value)
         self._jobs = gauge("railwright_jobs", "Jobs, by phase.", ("phase",))
         self._waiting = gauge("railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",))
         self._decisions = counter(
