@@ -18,8 +18,7 @@ TYPED := operator/railwright_api operator/railwright_cli operator/railwright_con
 	operator/railwright_operator operator/railwright_process operator/railwright_watch \
 	operator/railwright_conversion operator/railwright_kube operator/railwright_mapper \
 	scheduler/railwright_scheduler topology/railwright_agent topology/railwright_topology \
-	worker/railwright dashboards/railwright_dashboards \
-	$(wildcard testbed/railwright_testbed testbed/railwright_demo) tests
+	worker/railwright $(wildcard testbed/railwright_*) tests
 
 say = @echo "== $(1)" >&2
 
@@ -140,7 +139,7 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 generate: $(SETUP) ## write crds/, dashboards/ and docs/metrics.md from the code
 	@$(PYTHON) -m railwright_api.generate crds
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
-	@cd dashboards && ../$(PYTHON) -m railwright_dashboards.generate
+	@$(PYTHON) -m railwright_dashboards.generate
 
 .PHONY: demo
 demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root

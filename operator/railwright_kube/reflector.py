@@ -200,7 +200,6 @@ class Reflector(Generic[R]):
 
     def _begin(self) -> None:
         """Publish the series. A process that does not lead constructs watches that never run."""
-        self._received_s = self._clock()
         self._metrics.records.labels(self._kind).set_function(lambda: len(self._records))
         self._metrics.receive_age_s.labels(self._kind).set_function(self.receive_age_s)
 
@@ -290,6 +289,8 @@ class Reflector(Generic[R]):
             async for line in lines:
                 self._received_s = self._clock()
                 self._apply(projections.event(line))
+        # The server ended the stream: it has nothing else to say.
+        self._received_s = self._clock()
 
     def _apply(self, event: Event) -> None:
         kind = event.type

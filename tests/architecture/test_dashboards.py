@@ -16,6 +16,10 @@ from railwright_dashboards.panels import PANELS_MAX, ROW_WIDTH, Dashboard, Kind,
 SERIES = re.compile(r"\b(?:railwright|process)_[a-z_]+")
 COUNTER = re.compile(r"\b(rate|increase)\(([a-z_]+)")
 SUFFIXES = ("_bucket", "_sum", "_count")
+GROUPED = re.compile(r"\b(?:by|on) \(([a-z_, ]*)\)")
+SELECTED = re.compile(r"([a-z_]+)(?:=~|!=|=)\"")
+SHOWN = re.compile(r"{{ ?(?:\$labels\.)?([a-z_]+) ?}}")
+OF_TARGETS = {"instance"}
 OF_THE_CLIENT = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 FORBIDDEN = re.compile(r"\b(irate|quantile_over_time|label_replace)\(")
@@ -80,15 +84,40 @@ def test_file_follows_the_rules_of_grafana(dashboard: Dashboard) -> None:
 
 
 def test_series_of_every_expression_exist() -> None:
-    known = {*types(), *OF_THE_CLIENT}
+    defined = {*types(), *OF_THE_CLIENT}
     for expr in expressions():
         assert not FORBIDDEN.search(expr), expr
         for name in SERIES.findall(expr):
             base = name
             for suffix in SUFFIXES:
-                if name not in known:
+                if name not in defined:
                     base = base.removesuffix(suffix)
-            assert base in known, f"{name} in {expr}"
+            assert base in defined, f"{name} in {expr}"
+
+
+def test_labels_of_every_expression_exist() -> None:
+    """Those that are grouped by, matched, selected, or in a legend: an unknown one is empty."""
+    found = (*metrics_page.operator(), *metrics_page.controllers())
+    labels = {each.name: {*each.labels, *OF_TARGETS} for each in found}
+    queries = [query for dashboard in DASHBOARDS for _, query in dashboard.queries]
+    texts = [(query.expr, query.legend) for query in queries]
+    texts += [(alert.expr, alert.summary + alert.description) for alert in rules.ALERTS]
+    texts += [(expr, "") for expr in rules.RECORDINGS.values()]
+    for expr, text in texts:
+        series = [next(s for s in _bare(name) if s in labels) for name in _of_ours(expr)]
+        allowed = {"le"}.union(*(labels[name] for name in series))
+        grouped = {label for group in GROUPED.findall(expr) for label in group.split(", ") if label}
+        used = grouped | {*SELECTED.findall(expr)} | {*SHOWN.findall(text)}
+        assert used <= allowed, (expr, text, used - allowed)
+
+
+def _bare(name: str) -> list[str]:
+    """A series, and the histogram that it may be a part of."""
+    return [name, *(name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix))]
+
+
+def _of_ours(expr: str) -> list[str]:
+    return [name for name in SERIES.findall(expr) if name.startswith("railwright_")]
 
 
 def test_rates_are_of_counters() -> None:

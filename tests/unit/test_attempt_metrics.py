@@ -118,7 +118,7 @@ def test_job_that_was_suspended_meanwhile_does_not_recover() -> None:
     ended = replace(attempts.LOST, time_s=MIDNIGHT_S + 20)
     before = replace(STARTING, attempt=2, ended=1, last_termination=ended)
     after = replace(before, phase=Phase.RUNNING)
-    for resumed_s, count in ((10, 1), (40, None)):
+    for resumed_s, count in ((10, 1), (40, 0)):
         registry = recorded(before, after, condition("Suspended", "False", resumed_s), now_s=50)
         found = scraping.value(registry, "railwright_recovery_seconds_count", cause="NodeLost")
         assert found == count
@@ -176,7 +176,7 @@ def test_detection_counts_since_last_sign(
     registry = recorded(RUNNING, ended, now_s=9, session=view(*ranks), received_s=100.0)
     assert scraping.value(registry, "railwright_attempts_ended_total", cause=code) == 1
     seconds = scraping.value(registry, "railwright_detection_seconds_sum", cause=code)
-    assert seconds == (None if sign_s is None else 98 - sign_s), "2 s passed since the end"
+    assert seconds == (0 if sign_s is None else 98 - sign_s), "2 s passed since the end"
 
 
 def plan(*entries: Entry, records: dict[str, JobRecord] | None = None, **waits: Reason) -> Plan:

@@ -97,9 +97,9 @@ def test_slowest_nodes_have_series() -> None:
     memory = health("memory", RelativeSpeed(memory=0.25))
     registry = registry_of({}, [health("even", EVEN), *slow, memory])
     found = scraping.scraped(registry)
-    nodes = {dict(labels)["node"] for _, labels in found}
+    nodes = {dict(labels)["node_name"] for _, labels in found}
     assert nodes == {"memory", *(each.name for each in slow[: fabric_metrics.NODES_MAX - 1])}
     assert len(found) == 2 * fabric_metrics.NODES_MAX
     name = "railwright_node_relative_speed"
-    assert scraping.value(registry, name, node="memory", measure="memory") == 0.25
-    assert scraping.value(registry, name, node="memory", measure="products") == 1
+    assert scraping.value(registry, name, node_name="memory", measure="memory") == 0.25
+    assert scraping.value(registry, name, node_name="memory", measure="products") == 1

@@ -52,9 +52,9 @@ class Request:
 
     commit_step: protocol.Step | None = None
     committed: protocol.Checkpoint | None = None
-    saved: protocol.Saved | None = None
     resumed_from: protocol.Checkpoint | None = None
     skipped: Annotated[tuple[protocol.Name, ...], protocol.AtMost(protocol.SKIPPED_MAX)] = ()
+    saved: protocol.Saved | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,12 +281,12 @@ class Heartbeat:
     failure: Failure | None = None
     resumed_from: Checkpoint | None = None
     committed: Checkpoint | None = None
-    saved: Saved | None = None
     skipped: Annotated[tuple[Name, ...], AtMost(SKIPPED_MAX)] = ()
     master_address: Name = ""
     master_port: Annotated[int, Between(0, 65_535)] = 0
     steps: Steps | None = None
     stacks: Annotated[tuple[Stack, ...], AtMost(STACKS_MAX)] | None = None
+    saved: Saved | None = None
 
 
 @dataclass(frozen=True, slots=True)

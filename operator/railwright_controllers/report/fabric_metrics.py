@@ -55,7 +55,7 @@ GAUGES: dict[str, tuple[str, ...]] = {
         "Speed of the slowest device of a node over that of most devices of its kind, in matrix "
         "products and in memory copies. Only nodes that are slower than most have "
         f"it, at most {NODES_MAX}.",
-        "node",
+        "node_name",
         "measure",
     ),
 }

@@ -43,9 +43,6 @@ class AttemptMetrics:
             ("cause",),
             registry=registry,
         )
-        for code in CauseCode:
-            # A series that begins with its first event has no increase for that.
-            self._ended.labels(code.value)
         self._wait_s = histogram(
             "railwright_queue_wait_seconds",
             "Time that a job waited in the phase Queued until it got nodes. The time in which it "
@@ -72,6 +69,12 @@ class AttemptMetrics:
             ("cause",),
             buckets=START_BUCKETS,
         )
+        # A series that begins with its first event has no increase for that.
+        for code in CauseCode:
+            self._ended.labels(code.value)
+            if code not in NO_FAILURE:
+                self._detection_s.labels(code.value)
+                self._recovery_s.labels(code.value)
 
     def record(
         self, before: JobRecord, given: StatusInput, *, submitted_s: int, received_s: float

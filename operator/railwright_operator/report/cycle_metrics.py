@@ -18,6 +18,8 @@ CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 BIND_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 ADMITTED = "Admitted"
+VERIFIED = ("I2", "I3", "I17")
+"""The invariants that ``verification`` compares with fresh lists."""
 
 
 class CycleMetrics:
@@ -45,23 +47,8 @@ class CycleMetrics:
             "Exceptions in the handling of one job, by stage.",
             ("stage",),
         )
-        for stage in Stage:
-            # A series that begins with its first event has no increase for that.
-            self.job_faults.labels(stage.value)
         self._jobs = gauge("railwright_jobs", "Jobs, by phase.", ("phase",))
         self._waiting = gauge("railwright_jobs_waiting", "Waiting jobs, by reason.", ("reason",))
-        self._decisions = counter(
-            "railwright_decisions_total",
-            "Changed decisions about jobs, by outcome: Admitted, or the reason why the job waits.",
-            ("outcome",),
-        )
-        self._bind_s = Histogram(
-            "railwright_gang_bind_seconds",
-            "Time from the entry of an attempt in the ledger until all of its pods were bound and "
-            "the job's status had that.",
-            buckets=BIND_BUCKETS,
-            registry=registry,
-        )
         self._in_flight = gauge("railwright_attempts_in_flight", "Entries of the ledger.")
         self._silent_nodes = gauge(
             "railwright_silent_nodes",
@@ -82,9 +69,31 @@ class CycleMetrics:
             "Nodes whose pods, of several attempts, hold more than the node has.",
         )
 
+        self._construct_decisions(registry)
+        # A series that begins with its first event has no increase for that.
+        for stage in Stage:
+            self.job_faults.labels(stage.value)
+        for invariant in VERIFIED:
+            self.violations.labels(invariant)
         self._waits: dict[str, str] | None = None
         self._committing: dict[AttemptKey, float | None] = {}
         self._is_first = True
+
+    def _construct_decisions(self, registry: CollectorRegistry) -> None:
+        """The series that compare a cycle with the one before."""
+        self._decisions = Counter(
+            "railwright_decisions_total",
+            "Changed decisions about jobs, by outcome: Admitted, or the reason why the job waits.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._bind_s = Histogram(
+            "railwright_gang_bind_seconds",
+            "Time from the entry of an attempt in the ledger until all of its pods were bound and "
+            "the job's status had that.",
+            buckets=BIND_BUCKETS,
+            registry=registry,
+        )
 
     def record(self, plan: Plan, now_s: float) -> None:
         """Take in a finished cycle; ``now_s`` is monotonic."""

@@ -72,7 +72,7 @@ DASHBOARD = Dashboard(
         lines(
             "Silence of watches",
             {"{{kind}}": "max by (kind) (railwright_watch_receive_age_seconds)"},
-            "Time since the API server last sent anything. It sends a bookmark once a minute.",
+            "Time since the API server last sent anything, or ended a stream.",
             Unit.SECONDS,
         ),
         lines(

@@ -33,6 +33,7 @@ DASHBOARD = Dashboard(
             f"{DEVICES} - {USED} - {LOST}",
             "Devices that no pod holds, on available nodes. Devices in use on nodes that are not "
             "available count twice, so there may be more.",
+            legend="{{resource}}",
         ),
         number(
             "Gangs being bound",
@@ -54,20 +55,23 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Wait in the queue",
-            quantiles("railwright_queue_wait_seconds", 0.5, 0.95),
+            quantiles("railwright_queue_wait_seconds", 0.5, 0.95, window="1h"),
             "Time that jobs had waited when they got nodes.",
             Unit.SECONDS,
         ),
         lines(
             "Start of a gang",
-            quantiles("railwright_start_seconds", 0.5, 0.95),
+            quantiles("railwright_start_seconds", 0.5, 0.95, window="1h"),
             "Time from the choice of nodes until every rank passed the start barrier. Most of it "
             "is the pull of images.",
             Unit.SECONDS,
         ),
         lines(
             "Decisions, per minute",
-            {"{{outcome}}": "sum by (outcome) (increase(railwright_decisions_total[1m])) > 0"},
+            {
+                "{{outcome}}": "sum by (outcome) "
+                "(rate(railwright_decisions_total[$__rate_interval])) * 60 > 0"
+            },
             "Jobs that were admitted, and jobs whose reason to wait changed.",
             may_be_empty=True,
         ),
@@ -79,7 +83,10 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Mappings of ranks, per minute",
-            {"{{outcome}}": "sum by (outcome) (increase(railwright_mappings_total[1m]))"},
+            {
+                "{{outcome}}": "sum by (outcome) "
+                "(rate(railwright_mappings_total[$__rate_interval])) * 60"
+            },
             "Orders of ranks that were computed. All but Mapped start in the order of the network.",
             may_be_empty=True,
         ),
@@ -92,7 +99,8 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Jobs that wait",
-            'max by (job_namespace, job_name) (railwright_job_phase{phase=~"Queued|Recovering"})',
+            "max by (job_namespace, job_name, phase) "
+            '(railwright_job_phase{phase=~"Queued|Recovering"})',
             "At most a thousand jobs have series of their own; jobs that run come first.",
             may_be_empty=True,
         ),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from railwright_dashboards.panels import Dashboard, Unit, areas, lines, number, table
 
-DEVICES = "sum(max by (resource) (railwright_devices))"
-USED = "sum(max by (resource) (railwright_devices_used))"
-LOST = "sum(max by (resource) (railwright_devices_unavailable))"
+DEVICES = "max by (resource) (railwright_devices)"
+USED = "max by (resource) (railwright_devices_used)"
+LOST = "max by (resource) (railwright_devices_unavailable)"
+"""Of each kind: plugins count other things than accelerators too, some by the thousand."""
 
 DASHBOARD = Dashboard(
     "railwright-fleet",
@@ -16,14 +17,16 @@ DASHBOARD = Dashboard(
         number(
             "Devices in use",
             f"{USED} / {DEVICES}",
-            "Share of all devices that pods hold, whoever owns the pods.",
+            "Share of the devices that pods hold, whoever owns the pods.",
             Unit.SHARE,
+            legend="{{resource}}",
         ),
-        number("Devices", DEVICES, "Devices of all nodes, of every kind."),
+        number("Devices", DEVICES, "Devices of all nodes.", legend="{{resource}}"),
         number(
             "Devices not available",
             LOST,
             "Devices of nodes that are not ready, cordoned or lost. They are part of all devices.",
+            legend="{{resource}}",
             alarm=1,
         ),
         number(
@@ -70,7 +73,7 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Slow nodes",
-            "min by (node, measure) (railwright_node_relative_speed)",
+            "min by (node_name, measure) (railwright_node_relative_speed)",
             "Speed of the slowest device of a node over that of most devices of its kind. The "
             "scheduler places jobs elsewhere if it can.",
             Unit.SHARE,

@@ -13,12 +13,6 @@ RUNBOOKS = "docs/runbooks"
 """In the repository of this version."""
 
 
-def added(counter: str, window: str, *, by: str) -> str:
-    """How much a counter rose in a window. Unlike ``increase``, this counts the first event of a
-    series, which begins with it."""
-    return f"sum by ({by}) ({counter} - ({counter} offset {window} or {counter} * 0))"
-
-
 class Severity(StrEnum):
     """How soon somebody must look: now, today, or when there is time."""
 
@@ -48,9 +42,9 @@ class Alert:
 
 RECORDINGS = {
     "railwright:devices_in_use:ratio": f"{USED} / {DEVICES}",
-    "railwright:recovery_seconds:p95_1d": quantiles("railwright_recovery_seconds", 0.95)[
-        "p95"
-    ].replace("$__rate_interval", "1d"),
+    "railwright:recovery_seconds:p95_1d": quantiles(
+        "railwright_recovery_seconds", 0.95, window="1d"
+    )["p95"],
 }
 """Series for long times, by their names."""
 
@@ -67,8 +61,8 @@ ALERTS = (
     Alert(
         "RailwrightCyclesFail",
         Severity.CRITICAL,
-        added("railwright_cycles_failed_total", "10m", by="error") + " > 3",
-        "5m",
+        "sum by (error) (increase(railwright_cycles_failed_total[10m])) > 3",
+        "1m",
         summary="Scheduling cycles fail: {{ $labels.error }}",
         description="{{ $value | humanize }} cycles ended early in ten minutes. Jobs start and "
         "recover late or not at all.",
@@ -84,7 +78,7 @@ ALERTS = (
     Alert(
         "RailwrightJobFault",
         Severity.WARNING,
-        added("railwright_job_faults_total", "15m", by="stage") + " > 0",
+        "sum by (stage) (increase(railwright_job_faults_total[15m])) > 0",
         "0m",
         summary="The handling of a job raised an exception in the stage {{ $labels.stage }}",
         description="The job waits with the reason InternalError or goes on as it is; other jobs "
@@ -93,7 +87,7 @@ ALERTS = (
     Alert(
         "RailwrightInvariantViolated",
         Severity.CRITICAL,
-        added("railwright_invariant_violations_total", "15m", by="invariant") + " > 0",
+        "sum by (invariant) (increase(railwright_invariant_violations_total[15m])) > 0",
         "0m",
         summary="Invariant {{ $labels.invariant }} is violated",
         description="A comparison of the operator's caches with fresh lists found a contradiction.",
@@ -147,9 +141,10 @@ ALERTS = (
     Alert(
         "RailwrightFabricStale",
         Severity.WARNING,
-        "time() - max(railwright_fabric_checked_timestamp_seconds) > 300",
+        "time() - max(railwright_fabric_checked_timestamp_seconds) > 300 "
+        "or absent(railwright_fabric_checked_timestamp_seconds)",
         "2m",
-        summary="The topology has not been checked for {{ $value | humanizeDuration }}",
+        summary="The topology is not compared with its sources",
         description="The controllers are down, or wait for a list or a file. Jobs are placed by "
         "the last topology.",
     ),
@@ -158,7 +153,7 @@ ALERTS = (
         Severity.INFO,
         "max(railwright_fabric_problems) > 0",
         "15m",
-        summary="{{ $value }} errors in topology files and nodes",
+        summary="The topology has {{ $value }} problems",
         description="`kubectl get fabric default -o jsonpath='{.status.problems}'` names them.",
     ),
     Alert(
@@ -189,7 +184,8 @@ ALERTS = (
     Alert(
         "RailwrightJobRestarts",
         Severity.WARNING,
-        "max by (job_namespace, job_name) (increase(railwright_job_restarts_total[1h])) > 3",
+        "max by (job_namespace, job_name) (railwright_job_restarts_total) "
+        "- min by (job_namespace, job_name) (min_over_time(railwright_job_restarts_total[1h])) > 3",
         "0m",
         summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} restarts again and again",
         description="{{ $value | humanize }} restarts in an hour.",
@@ -205,12 +201,13 @@ ALERTS = (
     Alert(
         "RailwrightCheckpointOld",
         Severity.WARNING,
-        "time() - max by (job_namespace, job_name) "
-        "(railwright_job_checkpoint_timestamp_seconds) > 7200 "
-        'and on (job_namespace, job_name) railwright_job_phase{phase="Running"}',
-        "5m",
+        'max by (job_namespace, job_name) (railwright_job_phase{phase="Running"}) '
+        "unless on (job_namespace, job_name) "
+        "(time() - max by (job_namespace, job_name) "
+        "(railwright_job_checkpoint_timestamp_seconds) < 3600)",
+        "2h",
         summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} has not committed a "
-        "checkpoint for {{ $value | humanizeDuration }}",
+        "checkpoint for two hours",
         description="A failure would repeat all that it trained since.",
     ),
 )

@@ -10,7 +10,7 @@ import yaml
 from railwright_dashboards import fabric, fleet, job, operator, queue, recovery, render, rules
 from railwright_dashboards.panels import Dashboard
 
-FOLDER = Path(__file__).parents[1]
+FOLDER = Path(__file__).resolve().parents[2] / "dashboards"
 
 DASHBOARDS: tuple[Dashboard, ...] = tuple(
     module.DASHBOARD for module in (fleet, fabric, queue, job, recovery, operator)

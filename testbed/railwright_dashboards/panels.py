@@ -153,8 +153,13 @@ def table(
     return Panel(title, description, Kind.TABLE, unit, (query,), may_be_empty=may_be_empty)
 
 
-def quantiles(series: str, *shares: float, by: str = "") -> dict[str, str]:
-    """Quantiles of a histogram by their legends."""
+def quantiles(
+    series: str, *shares: float, by: str = "", window: str = "$__rate_interval"
+) -> dict[str, str]:
+    """Quantiles of a histogram by their legends. What happens a few times a day needs a window of
+    an hour: in most shorter ones there is nothing."""
     labels, legend = (f"le, {by}", f" {{{{{by}}}}}") if by else ("le", "")
-    rate = f"sum by ({labels}) (rate({series}_bucket[$__rate_interval]))"
-    return {f"p{share * 100:g}{legend}": f"histogram_quantile({share}, {rate})" for share in shares}
+    buckets = f"sum by ({labels}) (rate({series}_bucket[{window}]))"
+    return {
+        f"p{share * 100:g}{legend}": f"histogram_quantile({share}, {buckets})" for share in shares
+    }

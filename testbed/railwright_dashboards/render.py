@@ -124,7 +124,7 @@ def _panel(panel: Panel, position: parts.GridPos) -> Any:
     if panel.kind is Kind.STATES:
         found = found.show_value(values.VisibilityMode.NEVER)
     if panel.kind in (Kind.LINES, Kind.AREAS):
-        found = found.legend(_legend()).min(0).show_points(values.VisibilityMode.NEVER)
+        found = found.legend(_legend()).min(0).show_points(values.VisibilityMode.AUTO)
     if panel.kind is Kind.AREAS:
         stacking = common.StackingConfig().mode(values.StackingMode.NORMAL)
         found = found.stacking(stacking).fill_opacity(40)
@@ -137,7 +137,8 @@ def _query(panel: Panel, query: Query) -> prometheus.Dataquery:
         found = found.legend_format(query.legend)
     if panel.kind is Kind.TABLE:
         return found.instant().format(PromQueryFormat.TABLE)
-    return found.instant() if panel.kind is Kind.BARS else found.range()
+    # The newest value of a range may be hours old: its series may have ended.
+    return found.instant() if panel.kind in (Kind.BARS, Kind.NUMBER) else found.range()
 
 
 def _legend() -> common.VizLegendOptions:

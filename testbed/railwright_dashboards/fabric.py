@@ -103,7 +103,7 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Time of a survey",
-            quantiles("railwright_survey_seconds", 0.5, 0.95),
+            quantiles("railwright_survey_seconds", 0.5, 0.95, window="1h"),
             "Time from the first probe of a survey to its end.",
             Unit.SECONDS,
             may_be_empty=True,

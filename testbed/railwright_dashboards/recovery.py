@@ -41,14 +41,14 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Time to detect",
-            quantiles("railwright_detection_seconds", 0.95, by="cause"),
+            quantiles("railwright_detection_seconds", 0.95, by="cause", window="1h"),
             "From the last sign of a failed node or rank until the operator ended the attempt.",
             Unit.SECONDS,
             may_be_empty=True,
         ),
         lines(
             "Time to recover",
-            quantiles("railwright_recovery_seconds", 0.5, 0.95, by="cause"),
+            quantiles("railwright_recovery_seconds", 0.5, 0.95, by="cause", window="1h"),
             "From the end of an attempt until every rank of the next one passed the start barrier.",
             Unit.SECONDS,
             may_be_empty=True,
