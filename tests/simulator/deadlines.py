@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from history.invariants import ViolationError
+from railwright_conversion import times
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from simulator.simulated_cluster import SimulatedCluster
 
@@ -14,12 +15,25 @@ SLACK_S = 30.0
 the status, each of which is tried again after up to 10 s, and the round in which this is checked.
 A start that an earlier leader dated later counts as now once a leader has read it."""
 
+WINDOW_S = 86_400
+"""The default of ``failurePolicy.windowSeconds``."""
+
 
 def is_active(status: Mapping[str, Any]) -> bool:
     """Whether the time runs that the deadline of a job bounds: it has started, and is not over."""
     phase = status.get("phase")
     has_started = "startedAt" in status or phase == Phase.RUNNING
     return has_started and phase not in {Phase.SUSPENDED, *FINAL}
+
+
+def has_expiring_failure(
+    spec: Mapping[str, Any], status: Mapping[str, Any], *, now_s: float, within_s: float
+) -> bool:
+    """Whether a failure leaves the window of ``failurePolicy`` soon, by the leader's clock: the
+    status has the number of those in it."""
+    window_s = (spec.get("failurePolicy") or {}).get("windowSeconds", WINDOW_S)
+    ends = [times.parse(each) + window_s for each in status.get("failureTimes", ())]
+    return any(now_s - SLACK_S <= end_s <= now_s + within_s + SLACK_S for end_s in ends)
 
 
 class Deadlines:

@@ -16,7 +16,7 @@ from history.stored import Job
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from simulator import virtual_loop
-from simulator.deadlines import Deadlines, is_active
+from simulator.deadlines import Deadlines, has_expiring_failure, is_active
 from simulator.disturbances import Disturbances
 from simulator.emphasis import EMPHASES, Emphasis, of_seed
 from simulator.error_log import errors_end
@@ -217,6 +217,13 @@ class _Run:
                     stuck.append(f"{job.name} waits without a reason")
             else:
                 stuck.append(f"{job.name} is {phase}")
+            if cluster.leader is not None and has_expiring_failure(
+                spec,
+                job.status,
+                now_s=cluster.leader.parts.runtime.wall_clock(),
+                within_s=self._rest_s,
+            ):
+                stuck.append(f"a failure of {job.name} leaves its window soon")
             if job.observed != job.generation and phase not in FINAL:
                 stuck.append(f"{job.name} was changed, and its status is of before")
         if cluster.leader is not None:
