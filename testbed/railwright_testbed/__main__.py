@@ -50,9 +50,9 @@ def _run(options: argparse.Namespace) -> int:
             requirements.prepare()
             every = [*binaries.CONTROL_PLANE, *binaries.SIMULATED_NODES, *binaries.REAL_NODES]
             every += binaries.CLIENTS
-            programs = binaries.find(every) | prometheus.programs()
-            for name, path in programs.items():
+            for name, path in binaries.find(every).items():
                 print(f"{name}\t{path}")
+            prometheus.prepare()
             return 0
         case "check":
             return _check()

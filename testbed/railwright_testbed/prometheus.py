@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 import urllib.error
 import urllib.parse
@@ -46,6 +47,15 @@ def programs() -> dict[str, Path]:
         if not folder.exists():
             _unpack(folder)
     return {name: folder / "usr/bin" / name for name in PROGRAMS}
+
+
+def prepare() -> None:
+    """Unpack the package now, if it is to be had. If not, that is reported when it is needed."""
+    try:
+        for name, path in programs().items():
+            print(f"{name}\t{path}")
+    except (TestbedError, OSError) as error:
+        print(f"not unpacked: {error}", file=sys.stderr)
 
 
 def _unpack(folder: Path) -> None:
