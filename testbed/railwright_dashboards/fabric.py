@@ -76,6 +76,7 @@ DASHBOARD = Dashboard(
             "Time since the agent that has been silent for the longest time reported.",
             Unit.DURATION,
             alarm=900,
+            may_be_empty=True,
         ),
         number(
             "Measured nodes",

@@ -85,6 +85,7 @@ DASHBOARD = Dashboard(
             },
             "By HTTP status.",
             Unit.REQUESTS,
+            may_be_empty=True,
         ),
         lines(
             "Lists and watches that failed, per hour",
