@@ -31,7 +31,7 @@ class ApiMetrics:
         )
         self.retries = counter(
             "railwright_api_retries_total",
-            "Requests sent again because the server asked to wait or the token had expired.",
+            "Requests sent again because the server throttled them or the token had expired.",
             ("verb", "code"),
         )
 

@@ -65,7 +65,7 @@ DASHBOARD = Dashboard(
                 "{{verb}} {{code}}": "sum by (verb, code) "
                 "(rate(railwright_api_retries_total[$__rate_interval]))"
             },
-            "429: the API server asks to wait. 401: the token had expired.",
+            "429: the API server throttles. 401: the token had expired.",
             Unit.REQUESTS,
             may_be_empty=True,
         ),

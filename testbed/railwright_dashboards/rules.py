@@ -124,7 +124,7 @@ ALERTS = (
         Severity.WARNING,
         'sum(rate(railwright_api_retries_total{code="429"}[10m])) > 0.1',
         "10m",
-        summary="The API server asks Railwright to wait",
+        summary="The API server throttles Railwright",
         description="{{ $value | humanize }} requests a second were answered with 429. Gangs are "
         "bound late.",
     ),

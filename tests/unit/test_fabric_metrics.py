@@ -23,7 +23,10 @@ STATUS = {
         {"level": "rack", "source": "labels", "count": 8, "smallest": 8, "largest": 8},
     ],
     "rails": {"nodes": 60, "aligned": 57},
-    "networks": [{"source": "ibnetdiscover", "hosts": 64, "rails": 8, "faultCount": 3}],
+    "networks": [
+        {"source": "ibnetdiscover", "hosts": 64, "rails": 8, "faultCount": 2},
+        {"source": "ibnetdiscover", "hosts": 64, "rails": 0, "faultCount": 1},
+    ],
     "sources": [
         {"source": "labels", "provenance": "Imported", "nodes": 64},
         {

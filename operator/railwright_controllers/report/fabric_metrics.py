@@ -6,6 +6,7 @@ bounded by that of sources, levels, and ``NODES_MAX`` slow nodes.
 
 from __future__ import annotations
 
+import collections
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
@@ -87,7 +88,8 @@ class FabricMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
         families = _families()
-        samples = [*_fabric(self._cache.published), *_slow(list(self._healths()))]
+        published = self._cache.published
+        samples = [*_fabric(published), *_sources(published), *_slow(list(self._healths()))]
         for name, value, labels in samples:
             families[name].add_metric(labels, value)
         return families.values()
@@ -118,17 +120,24 @@ def _fabric(status: Mapping[str, Any]) -> Iterator[Sample]:
     yield from ((name, value, ()) for name, value in numbers.items() if value is not None)
     for level in status.get("domains") or ():
         yield "fabric_domains", level["count"], (level["level"],)
-    for network in status.get("networks") or ():
-        yield "fabric_cabling_faults", network.get("faultCount", 0), (network["source"],)
-    for source in status.get("sources") or ():
-        yield "fabric_source_nodes", source["nodes"], (source["source"],)
-        if "time" in source:
-            time_s = times.parse(source["time"])
-            yield "fabric_source_timestamp_seconds", time_s, (source["source"],)
     if agents := status.get("agents"):
         silent = agents.get("silent", 0)
         yield "fabric_agents", agents["nodes"] - silent, ("Reporting",)
         yield "fabric_agents", silent, ("Silent",)
+
+
+def _sources(status: Mapping[str, Any]) -> Iterator[Sample]:
+    """The samples of each source, which may report several networks."""
+    faults: collections.Counter[str] = collections.Counter()
+    for network in status.get("networks") or ():
+        faults[network["source"]] += network.get("faultCount", 0)
+    for source, count in faults.items():
+        yield "fabric_cabling_faults", count, (source,)
+    for each in status.get("sources") or ():
+        yield "fabric_source_nodes", each["nodes"], (each["source"],)
+        if "time" in each:
+            time_s = times.parse(each["time"])
+            yield "fabric_source_timestamp_seconds", time_s, (each["source"],)
 
 
 def _slow(healths: Iterable[HealthRecord]) -> Iterator[Sample]:

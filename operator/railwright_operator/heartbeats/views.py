@@ -68,9 +68,14 @@ class SessionView:
 
     @property
     def progress(self) -> protocol.Progress | None:
-        """The progress of the first pod of the group that trains that reports any."""
-        training = (rank.progress for rank in self.ranks if self.layout.trains(rank.node_rank))
-        return next((progress for progress in training if progress is not None), None)
+        """The progress of the job."""
+        return None if self.reporting is None else self.reporting.progress
+
+    @property
+    def reporting(self) -> LauncherView | None:
+        """The first launcher of the group that trains that reports any progress."""
+        training = (rank for rank in self.ranks if self.layout.trains(rank.node_rank))
+        return next((rank for rank in training if rank.progress is not None), None)
 
     def master_of(self, group: str) -> LauncherView | None:
         """The launcher that reports the checkpoints of a group."""

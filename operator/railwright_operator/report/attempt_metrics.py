@@ -84,13 +84,13 @@ class AttemptMetrics:
         after, now_s = given.record, times.parse(given.now)
         cause = records.ending(before, after)
         if cause is not None:
-            self._ended.labels(_label(cause)).inc()
+            self._ended.labels(cause_label(cause)).inc()
             sign_s = last_sign_s(given.session, cause)
             if sign_s is not None:
                 # The write of the status took the time since the end.
                 written_s = max(0, now_s - cause.time_s) if cause.time_s else 0
                 detected_s = received_s - written_s - sign_s
-                self._detection_s.labels(_label(cause)).observe(max(0.0, detected_s))
+                self._detection_s.labels(cause_label(cause)).observe(max(0.0, detected_s))
         if after.live and after.attempt > before.attempt and before.phase in WAITING:
             waited_s = now_s - _queued_since_s(given.before, submitted_s)
             self._wait_s.observe(max(0, waited_s) if before.phase is Phase.QUEUED else 0)
@@ -106,7 +106,7 @@ class AttemptMetrics:
             return
         resumed_s = _since_s(given.before, "Suspended", "False")
         if resumed_s is None or resumed_s <= ended.time_s:
-            self._recovery_s.labels(_label(ended)).observe(max(0, now_s - ended.time_s))
+            self._recovery_s.labels(cause_label(ended)).observe(max(0, now_s - ended.time_s))
 
 
 def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
@@ -148,5 +148,6 @@ def _since_s(status: Mapping[str, Any], condition: str, value: str) -> int | Non
     return None
 
 
-def _label(cause: Cause) -> str:
+def cause_label(cause: Cause) -> str:
+    """The code of a cause as a label: those of later versions have one together."""
     return cause.code.value if cause.code.is_known else bounds.UNNAMED

@@ -77,7 +77,6 @@ class CycleMetrics:
             self.violations.labels(invariant)
         self._waits: dict[str, str] | None = None
         self._committing: dict[AttemptKey, float | None] = {}
-        self._is_first = True
 
     def _construct_decisions(self, registry: CollectorRegistry) -> None:
         """The series that compare a cycle with the one before."""
@@ -97,8 +96,10 @@ class CycleMetrics:
 
     def record(self, plan: Plan, now_s: float) -> None:
         """Take in a finished cycle; ``now_s`` is monotonic."""
+        is_first = self._waits is None
         self._record_decisions(plan)
-        self._record_commits(plan, now_s)
+        # A gang that a new leader finds began before.
+        self._record_commits(plan, now_s, begun_s=None if is_first else now_s)
         phases = collections.Counter(record.phase for record in plan.records.values())
         for phase in Phase:
             self._jobs.labels(phase.value).set(phases[phase])
@@ -127,7 +128,7 @@ class CycleMetrics:
             self._decisions.labels(ADMITTED).inc(len(committing - self._committing.keys()))
         self._waits = waits
 
-    def _record_commits(self, plan: Plan, now_s: float) -> None:
+    def _record_commits(self, plan: Plan, now_s: float, *, begun_s: float | None) -> None:
         """Measure how long gangs took to be bound. A gang that is rolled back is no longer live
         when its entry leaves the ledger."""
         states = {entry.key: entry.state for entry in plan.ledger.entries}
@@ -137,9 +138,6 @@ class CycleMetrics:
                 continue
             if record.attempt >= attempt > record.ended or record.phase is Phase.SUCCEEDED:
                 self._bind_s.observe(now_s - since_s)
-        # That of a gang that a new leader finds began before.
-        begun_s = None if self._is_first else now_s
-        self._is_first = False
         self._committing = {
             key: self._committing.get(key, begun_s)
             for key, state in states.items()

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from railwright_conversion import bounds
 from railwright_operator.heartbeats.views import LauncherView, SessionView
+from railwright_operator.report.attempt_metrics import cause_label
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
@@ -203,8 +203,7 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     yield "restarts", record.restarts, ()
     cause = record.last_termination
     if cause is not None and cause.time_s:
-        code = cause.code.value if cause.code.is_known else bounds.UNNAMED
-        yield "last_termination_timestamp_seconds", cause.time_s, (code,)
+        yield "last_termination_timestamp_seconds", cause.time_s, (cause_label(cause),)
     if (newest := _newest_checkpoint(given)) is not None:
         yield "checkpoint_step", newest[1], ()
     values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
@@ -253,5 +252,4 @@ def _reporting(given: StatusInput) -> LauncherView | None:
     session, record = given.session, given.record
     if session is None or not record.live or record.phase is Phase.PROFILING:
         return None
-    training = (rank for rank in session.ranks if session.layout.trains(rank.node_rank))
-    return next((rank for rank in training if rank.progress is not None), None)
+    return session.reporting
