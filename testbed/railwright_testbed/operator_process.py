@@ -49,13 +49,15 @@ class OperatorProcess(ServiceProcess):
     def mapper_pids(self) -> list[int]:
         """The processes of its mapper that run."""
         threads = Path(f"/proc/{self.pid}/task").iterdir()
-        children = {int(pid) for each in threads for pid in (each / "children").read_text().split()}
-        return sorted(pid for pid in children if b"railwright_mapper" in _command_line(pid))
+        children = {int(pid) for each in threads for pid in _read(each / "children").split()}
+        return sorted(
+            pid for pid in children if b"railwright_mapper" in _read(Path(f"/proc/{pid}/cmdline"))
+        )
 
 
-def _command_line(pid: int) -> bytes:
-    """That of a process; empty if it is gone."""
+def _read(path: Path) -> bytes:
+    """A file of a process or a thread; empty if that is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return path.read_bytes()
     except OSError:
         return b""

@@ -41,10 +41,11 @@ def floor(site: Site) -> Iterator[Floor]:
 
 
 def until_all_run(site: Site) -> list[int]:
-    waiting.until(
-        lambda: len(site.operator.mapper_pids()) == PROCESSES, "all processes", deadline_s=30
-    )
-    return site.operator.mapper_pids()
+    def all_run() -> list[int] | None:
+        pids = site.operator.mapper_pids()
+        return pids if len(pids) == PROCESSES else None
+
+    return waiting.until(all_run, "all processes", deadline_s=30)
 
 
 def truncated(floor: Floor, name: str) -> str | None:
