@@ -1,34 +1,80 @@
-"""``railwright``: one command, with a subcommand for each question."""
+"""``railwright``: one command, with a subcommand for each question.
+
+A subcommand is imported when it is used: those that compute import numpy and networkx, and those
+that a user runs every minute do not wait for that.
+"""
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+from pydantic import ValidationError
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from railwright_cli.arguments import UsageError
-from railwright_cli.cluster import FAILED
-from railwright_cli.explain import explain
-from railwright_cli.profiles import profile
-from railwright_cli.topology import topology
+from railwright_cli.errors import CommandError, UsageError
 from railwright_topology.wiring import WiringError
 
+COMMANDS = {
+    "submit": "railwright_cli.submit",
+    "queue": "railwright_cli.queue",
+    "status": "railwright_cli.status",
+    "why": "railwright_cli.why",
+    "logs": "railwright_cli.logs",
+    "cancel": "railwright_cli.lifecycle",
+    "suspend": "railwright_cli.lifecycle",
+    "resume": "railwright_cli.lifecycle",
+    "info": "railwright_cli.info",
+    "nodes": "railwright_cli.nodes",
+    "topology": "railwright_cli.topology",
+    "explain": "railwright_cli.explain",
+    "profile": "railwright_cli.profiles",
+}
+"""The module of each subcommand, in the order of the help."""
+
+
+class Subcommands(TyperGroup):
+    """The subcommands, imported one by one."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them. Raises UsageError with the nearest name."""
+        if cmd_name not in COMMANDS:
+            (nearest,) = difflib.get_close_matches(cmd_name, COMMANDS, n=1, cutoff=0)
+            raise UsageError(f"there is no command {cmd_name!r}; the nearest is {nearest!r}")
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        function: Any = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        alone.command(name=cmd_name)(function)
+        return get_command(alone)
+
+
 app = typer.Typer(
-    help="Inspect networks, jobs and workloads.",
+    cls=Subcommands,
+    help="Submit, follow and explain training jobs; inspect nodes and networks.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (explain, profile, topology):
-    app.command()(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0, or 2 with the reason on stderr."""
+@app.callback()
+def railwright() -> None:
+    """Without options of its own."""
+
+
+def main(arguments: Sequence[str] | None = None, prog_name: str = "railwright") -> None:
+    """Run a command and exit: 0; 1 if the job failed; 2 with the reason on stderr."""
     try:
-        app(arguments, prog_name="railwright")
-    except (UsageError, WiringError, OSError, UnicodeDecodeError, *FAILED) as error:
+        app(arguments, prog_name=prog_name)
+    except (CommandError, WiringError, OSError, ValidationError, UnicodeDecodeError) as error:
         typer.echo(f"railwright: {error}", err=True)
         sys.exit(2)
 

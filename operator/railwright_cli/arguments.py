@@ -11,10 +11,6 @@ import typer
 Value = TypeVar("Value")
 
 
-class UsageError(ValueError):
-    """An argument, or what a file holds, has no meaning here."""
-
-
 def one_of(table: Mapping[str, Value], option: str, description: str) -> Any:
     """An option that takes a name and becomes its value; a wrong name gets the nearest one."""
 

@@ -18,7 +18,8 @@ from rich.table import Table
 from railwright_api import workload as api
 from railwright_api.schema import RANKS_MAX
 from railwright_cli import amounts, profiles, yaml_files
-from railwright_cli.arguments import UsageError, one_of
+from railwright_cli.arguments import one_of
+from railwright_cli.errors import UsageError
 from railwright_cli.terminal import show
 from railwright_conversion import workloads
 from railwright_scheduler.communication import graph, measured

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from railwright import profile as recorded
-from railwright_cli.arguments import UsageError
+from railwright_cli.errors import UsageError
 from railwright_conversion import profiles
 from railwright_scheduler.model.profile import Profile
 

@@ -14,8 +14,8 @@ import networkx as nx
 import typer
 from rich.console import RenderableType
 
-from railwright_cli import gang, tree
-from railwright_cli.cluster import ClusterReader
+from railwright_cli import cluster, gang, tree
+from railwright_cli.api_server import ApiServer
 from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
@@ -93,18 +93,18 @@ def _file(given: str) -> File:
 
 
 def _of_the_cluster(job: str) -> View:
-    cluster = ClusterReader()
-    nodes, stored = cluster.labels(), cluster.fabric()
+    server = ApiServer()
+    nodes, stored = cluster.labels(server), cluster.fabric(server)
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
     sources: list[Facts] = list(labels.source_reports(nodes, levels))
     problems = []
-    for file in cluster.files():
+    for file in cluster.files(server):
         try:
             sources += formats.read(file)
         except WiringError as error:
             problems.append(str(error))
     namespace, _, name = job.rpartition("/")
-    its = cluster.gang(namespace or "default", name) if job else NO_JOB
+    its = cluster.placed(server, namespace or server.namespace, name) if job else NO_JOB
     found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
     # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)

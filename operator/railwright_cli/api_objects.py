@@ -1,0 +1,163 @@
+"""The fields of objects that commands show. What a later version adds is skipped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from railwright_api import names
+
+
+class Metadata(Struct, rename="camel", frozen=True):
+    """The metadata of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+
+
+class Named(Struct, frozen=True):
+    """An object of which only the metadata matters."""
+
+    metadata: Metadata
+
+
+class ConfigMap(Struct, rename="camel", frozen=True):
+    """A ConfigMap. The values of ``binary_data`` are in base64."""
+
+    metadata: Metadata
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Condition(Struct, rename="camel", frozen=True):
+    """One fact about an object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class Role(Struct, rename="camel", frozen=True):
+    """A role of a job, or of a Placement."""
+
+    name: str = "worker"
+    group: str | None = None
+    replicas: int = 1
+    processes_per_replica: int = 1
+
+
+class JobSpec(Struct, rename="camel", frozen=True):
+    """What a user wrote of a job."""
+
+    queue: str = names.SINGLETON
+    priority_class_name: str | None = None
+    suspend: bool = False
+    roles: tuple[Role, ...] = ()
+
+
+class JobProgress(Struct, rename="camel", frozen=True):
+    """What the ranks of a job last reported."""
+
+    step: int = 0
+    total_steps: int | None = None
+    percent: str | None = None
+    loss: str | None = None
+    samples_per_second: str | None = None
+    phase: str = ""
+    time: datetime | None = None
+
+
+class JobCheckpoint(Struct, rename="camel", frozen=True):
+    """The newest checkpoint of a group in an attempt."""
+
+    group: str
+    attempt: int
+    step: int
+
+
+class LastTermination(Struct, rename="camel", frozen=True):
+    """How the last attempt that did not succeed ended."""
+
+    attempt: int = 0
+    cause: str = ""
+    message: str = ""
+    node: str | None = None
+    rank: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    last_lines: str | None = None
+    time: datetime | None = None
+
+
+class JobStatus(Struct, rename="camel", frozen=True):
+    """What the operator wrote on a job."""
+
+    phase: str = "Queued"
+    reason: str | None = None
+    message: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    attempt: int = 0
+    ended_attempt: int = 0
+    restarts: int = 0
+    nodes: int | None = None
+    racks: int | None = None
+    progress: JobProgress | None = None
+    checkpoints: tuple[JobCheckpoint, ...] = ()
+    last_termination: LastTermination | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Job(Struct, frozen=True):
+    """A TrainingJob."""
+
+    metadata: Metadata
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+    @property
+    def replicas(self) -> int:
+        """The number of its pods."""
+        return sum(role.replicas for role in self.spec.roles)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue for nodes."""
+        return self.status.phase in ("Queued", "Recovering") and self.status.nodes is None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its phase is final."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    def condition(self, name: str) -> Condition | None:
+        """A condition of its status."""
+        return next((each for each in self.status.conditions if each.type == name), None)
+
+
+class PlacementSpec(Struct, frozen=True):
+    """Who goes where in an attempt."""
+
+    nodes: tuple[str, ...] = ()
+    roles: tuple[Role, ...] = ()
+
+
+class Placement(Struct, frozen=True):
+    """A Placement."""
+
+    spec: PlacementSpec = PlacementSpec()
+
+
+class PriorityClass(Struct, rename="camel", frozen=True):
+    """A PriorityClass."""
+
+    metadata: Metadata
+    value: int = 0
+    global_default: bool = False

@@ -1,0 +1,250 @@
+"""Requests to the API server of a context of the kubeconfig, with the user's own rights.
+
+The `kubernetes` package finds the server and authenticates. Responses are decoded to only the
+fields that a command shows: a list of 10,000 jobs takes as long as in `kubectl get`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from urllib3 import HTTPResponse
+from urllib3.exceptions import HTTPError
+
+from kubernetes import client, config
+from railwright_api import names
+from railwright_cli.errors import ApiError
+from railwright_cli.progress import shown_progress
+
+Read = TypeVar("Read")
+Received = TypeVar("Received")
+Query = Mapping[str, str | int]
+
+PAGE_OBJECTS = 500
+CONNECT_DEADLINE_S = 10
+DEADLINE_S = 60
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+KINDS = f"/apis/{names.API_VERSION}"
+CORE = "/api/v1"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+FORBIDDEN, NOT_FOUND, EXPIRED = 403, 404, 410
+
+
+class _Failure(Struct):
+    message: str = ""
+
+
+class _ListMetadata(Struct):
+    following: str = msgspec.field(default="", name="continue")
+    remaining: int = msgspec.field(default=0, name="remainingItemCount")
+
+
+class _Page(Struct, Generic[Read]):
+    metadata: _ListMetadata
+    items: list[Read] | None = None
+
+
+class _Event(Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class ApiServer:
+    """``context`` and ``namespace`` are those of the kubeconfig if empty.
+
+    Each method raises ApiError.
+    """
+
+    def __init__(self, context: str = "", namespace: str = "") -> None:
+        configuration = _configuration(context)
+        configuration.retries = False
+        self._client = client.ApiClient(configuration)
+        self.namespace = namespace or _namespace(context)
+
+    def get(self, path: str, kind: type[Read], query: Query | None = None) -> Read:
+        """An object, decoded as this type."""
+        return _decoded(self._body("GET", path, query), kind)
+
+    def find(self, path: str, kind: type[Read]) -> Read | None:
+        """The same; None if there is no such object."""
+        try:
+            return self.get(path, kind)
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return None
+
+    def items(self, path: str, kind: type[Read], query: Query | None = None) -> list[Read]:
+        """All objects of a list, page by page. The progress is shown on a terminal."""
+        found: list[Read] = []
+        following = ""
+        with shown_progress(path.rpartition("/")[2]) as show:
+            while True:
+                paged: Query = {"limit": PAGE_OBJECTS, "continue": following}
+                body = self._body("GET", path, {**(query or {}), **paged})
+                page: _Page[Read] = _decoded(body, _Page[kind])  # type: ignore[valid-type]
+                found += page.items or ()
+                following = page.metadata.following
+                if not following:
+                    return found
+                show(len(found), len(found) + page.metadata.remaining)
+
+    def create(self, path: str, body: Any, *, is_dry_run: bool = False) -> Any:
+        """The created object, as the API server completed it."""
+        query = {"dryRun": "All"} if is_dry_run else {}
+        query["fieldValidation"] = "Strict"
+        return json.loads(self._body("POST", path, query, body=body))
+
+    def merge(self, path: str, patch: Any) -> None:
+        """Change an object by a merge patch."""
+        self._body("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, and then what it owns."""
+        self._body("DELETE", path, {"propagationPolicy": "Background"})
+
+    def lines(self, path: str, query: Query, *, silence_s: float) -> Iterator[bytes]:
+        """The lines of a stream, without their ends; the last one also if it has none. A silence
+        of so many seconds is an error."""
+        left = b""
+        with closing(self._open("GET", path, query, deadline_s=silence_s)) as response:
+            pieces = response.stream(amt=None, decode_content=True)
+            while (piece := _received(lambda: next(pieces, None))) is not None:
+                *whole, left = (left + piece).split(b"\n")
+                yield from whole
+        if left:
+            yield left
+
+    def changes(
+        self, path: str, name: str, kind: type[Read], *, silence_s: int
+    ) -> Iterator[Read | None]:
+        """An object as it is now, and after each change; None if it was deleted. Ends after so
+        many seconds; the caller goes on."""
+        query: Query = {
+            "watch": 1,
+            "fieldSelector": f"metadata.name={name}",
+            "timeoutSeconds": silence_s,
+        }
+        for line in self.lines(path, query, silence_s=silence_s + CONNECT_DEADLINE_S):
+            event = _decoded(line, _Event)
+            if event.type == "ERROR":
+                raise ApiError(EXPIRED, _decoded(event.object, _Failure).message)
+            yield None if event.type == "DELETED" else _decoded(event.object, kind)
+
+    def _body(self, method: str, path: str, query: Query | None = None, **request: Any) -> bytes:
+        with closing(self._open(method, path, query, **request)) as response:
+            return _received(lambda: response.read(decode_content=True))
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        *,
+        body: Any = None,
+        content_type: str = JSON,
+        deadline_s: float = DEADLINE_S,
+    ) -> HTTPResponse:
+        headers = {"Accept": f"{JSON}, */*", "Accept-Encoding": "gzip"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        given = {name: value for name, value in (query or {}).items() if value != ""}
+        url = f"{path}?{urllib.parse.urlencode(given)}" if given else path
+        request = self._client.param_serialize(
+            method, url, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        timeouts = (CONNECT_DEADLINE_S, deadline_s)
+        response: HTTPResponse = _received(
+            lambda: self._client.call_api(*request, _request_timeout=timeouts).response
+        )
+        if not 200 <= response.status <= 299:
+            with closing(response):
+                raise _error(response)
+        return response
+
+
+def jobs_path(namespace: str = "") -> str:
+    """TrainingJobs of a namespace, or of all of them."""
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{KINDS}{place}/{names.TRAINING_JOBS}"
+
+
+def kind_path(namespace: str, plural: str, name: str) -> str:
+    """An object of ours in a namespace."""
+    return f"{KINDS}/namespaces/{namespace}/{plural}/{name}"
+
+
+def cluster_path(plural: str, name: str = "") -> str:
+    """An object of ours that is of the whole cluster, or all of them."""
+    return f"{KINDS}/{plural}/{name}" if name else f"{KINDS}/{plural}"
+
+
+def _received(receive: Callable[[], Received]) -> Received:
+    """What is received. Raises ApiError if the connection breaks, or is silent for too long."""
+    try:
+        return receive()
+    except HTTPError as error:
+        raise ApiError(0, f"no response from the API server: {error}") from error
+
+
+def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise ApiError(0, f"the API server sent something else than expected: {error}") from error
+
+
+def _error(response: HTTPResponse) -> ApiError:
+    body = response.read(decode_content=True)
+    try:
+        message = msgspec.json.decode(body, type=_Failure).message
+    except msgspec.DecodeError:
+        message = body.decode(errors="replace").strip()[:500]
+    if response.status == NOT_FOUND and (
+        "page not found" in message or "the server could" in message
+    ):
+        message = "the cluster does not have this kind: is Railwright installed?"
+    return ApiError(response.status, message or f"the API server responded {response.status}")
+
+
+def _configuration(context: str) -> client.Configuration:
+    """Of a context of the kubeconfig; without a kubeconfig, of the pod that this runs in."""
+    configuration = client.Configuration()
+    paths = os.environ.get("KUBECONFIG") or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+    try:
+        if not context and not any(
+            Path(each).expanduser().exists() for each in paths.split(os.pathsep)
+        ):
+            config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        else:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                context=context or None, client_configuration=configuration
+            )
+    except config.ConfigException as error:
+        raise ApiError(0, f"no cluster: {paths}: {error}") from error
+    return configuration
+
+
+def _namespace(context: str) -> str:
+    """The namespace of a context, or of the pod that this runs in."""
+    try:
+        contexts, active = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        if SERVICE_ACCOUNT_NAMESPACE.exists():
+            return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+        return "default"
+    chosen = next((each for each in contexts if each["name"] == context), active)
+    return str(chosen["context"].get("namespace") or "default")

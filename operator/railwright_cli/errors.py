@@ -1,0 +1,25 @@
+"""Why a command cannot do what it was asked for. All of them end it with code 2."""
+
+from __future__ import annotations
+
+
+class CommandError(Exception):
+    """The message is for the user."""
+
+
+class UsageError(CommandError, ValueError):
+    """An argument, or what a file holds, has no meaning here."""
+
+
+class ApiError(CommandError):
+    """The API server refused a request: the code of its response, and its message. The code is 0 if
+    there was no response."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request can succeed later."""
+        return self.code in (0, 410, 429) or self.code >= 500

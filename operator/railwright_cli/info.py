@@ -1,0 +1,94 @@
+"""``railwright info``: how many nodes of each kind there are, and how many of them are free."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import UsageError
+from railwright_cli.inventory import Inventory, NodeUse, read_inventory
+from railwright_cli.jobs import Context
+from railwright_cli.nodes import note_unread
+from railwright_cli.tables import Column, OutputOption, Row, show_rows
+
+COLUMNS = (
+    Column("DEVICES", "devices"),
+    Column("DOMAIN", "domain"),
+    Column("NODES", "nodes"),
+    Column("FREE", "free"),
+    Column("PARTLY", "partly"),
+    Column("FULL", "full"),
+    Column("UNAVAILABLE", "unavailable"),
+    Column("FREE DEVICES", "freeDevices"),
+    Column("ALL DEVICES", "allDevices"),
+)
+
+
+def info(
+    level: Annotated[
+        str, typer.Option("--by", metavar="LEVEL", help="a row for each domain of this level")
+    ] = "",
+    context: Context = "",
+    output: OutputOption = "table",
+) -> None:
+    """Count nodes by their devices: free, partly and fully used, and unavailable.
+
+    Unavailable nodes are not ready, cordoned, or tainted. Devices on them are not free. What you
+    may not read is shown as -.
+    """
+    found = read_inventory(ApiServer(context))
+    at = _level(found, level) if level else None
+    groups: dict[tuple[str, str], list[NodeUse]] = {}
+    for use in found.nodes:
+        key = _kind(use), _domain(use, at)
+        groups.setdefault(key, []).append(use)
+    rows = [_row(*key, uses) for key, uses in groups.items()]
+    shown = [each for each in COLUMNS if level or each.key != "domain"]
+    show_rows(shown, rows, output, "the cluster has no nodes")
+    note_unread(found, output)
+
+
+def _level(found: Inventory, level: str) -> int:
+    if level in found.levels:
+        return found.levels.index(level)
+    if not found.levels:
+        raise UsageError("the network has no levels: see kubectl describe fabric")
+    (nearest,) = difflib.get_close_matches(level, found.levels, n=1, cutoff=0)
+    existing = ", ".join(found.levels)
+    raise UsageError(f"the network has no level {level!r}: it has {existing}; try {nearest}")
+
+
+def _domain(use: NodeUse, at: int | None) -> str:
+    return use.domains[at] if at is not None and at < len(use.domains) else ""
+
+
+def _kind(use: NodeUse) -> str:
+    shown = [f"{count} × {name}" for name, count in sorted(use.devices.items())]
+    return " + ".join(shown) or "none"
+
+
+def _row(kind: str, domain: str, uses: list[NodeUse]) -> Row:
+    ready = [use for use in uses if use.state == "Ready"]
+    counts = Counter(use.use for use in ready)
+    is_known = all(use.used is not None for use in uses)
+    free = sum(
+        max(0, count - use.used[name])
+        for use in ready
+        if use.used is not None
+        for name, count in use.devices.items()
+    )
+    return {
+        "devices": kind,
+        "domain": domain or None,
+        "nodes": len(uses),
+        "free": counts["Free"] if is_known else None,
+        "partly": counts["Partly"] if is_known else None,
+        "full": counts["Full"] if is_known else None,
+        "unavailable": len(uses) - len(ready),
+        "freeDevices": free if is_known else None,
+        "allDevices": sum(sum(use.devices.values()) for use in uses),
+    }

@@ -1,0 +1,278 @@
+"""The nodes of the cluster: their devices and what uses them, their racks, their condition."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
+
+from railwright_api import names, quantities
+from railwright_cli.api_objects import Condition, Metadata
+from railwright_cli.api_server import CORE, FORBIDDEN, ApiServer, Query, Read, cluster_path
+from railwright_cli.errors import ApiError
+from railwright_topology.sources import hostlist
+
+NODES_READ_MAX = 1 << 17
+"""More names of nodes than an object has space for, unless a host list is made to be large."""
+
+LIVE_PODS = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+
+
+class Taint(Struct, frozen=True):
+    """What keeps pods from a node."""
+
+    key: str
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    """What keeps pods from a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Struct, frozen=True):
+    """What a node has, and whether its kubelet works."""
+
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Struct, frozen=True):
+    """A node of the cluster."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Resources(Struct, frozen=True):
+    """What a container requests. Of devices, limits are requests too."""
+
+    limits: dict[str, msgspec.Raw] = {}
+    requests: dict[str, msgspec.Raw] = {}
+
+
+class ResourceContainer(Struct, rename="camel", frozen=True):
+    """A container, as far as it uses devices."""
+
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class ResourcePodSpec(Struct, rename="camel", frozen=True):
+    """A pod, as far as it uses devices of its node."""
+
+    node_name: str = ""
+    containers: tuple[ResourceContainer, ...] = ()
+    init_containers: tuple[ResourceContainer, ...] = ()
+
+
+class ResourcePod(Struct, frozen=True):
+    """A pod that is on a node."""
+
+    metadata: Metadata
+    spec: ResourcePodSpec = ResourcePodSpec()
+
+
+class TopologyLevel(Struct, frozen=True):
+    """A level of the network."""
+
+    level: str
+
+
+class TopologyPlace(Struct, frozen=True):
+    """Nodes that are in the same domains."""
+
+    nodes: str
+    domains: tuple[str, ...] = ()
+
+
+class FabricTopology(Struct, frozen=True):
+    """The domains of all nodes."""
+
+    levels: tuple[TopologyLevel, ...] = ()
+    places: tuple[TopologyPlace, ...] = ()
+
+
+class FabricStatus(Struct, frozen=True):
+    """What was discovered of the network."""
+
+    topology: FabricTopology = FabricTopology()
+
+
+class FabricObject(Struct, frozen=True):
+    """The Fabric."""
+
+    status: FabricStatus = FabricStatus()
+
+
+class RelativeSpeed(Struct, frozen=True):
+    """The speed of a node over that of most of its kind."""
+
+    products: str = ""
+
+
+class NodeHealthSpec(Struct, rename="camel", frozen=True):
+    """The hardware of a node."""
+
+    hardware: str | None = None
+    relative_speed: RelativeSpeed | None = None
+    slow: tuple[str, ...] = ()
+
+
+class NodeHealthObject(Struct, frozen=True):
+    """A NodeHealth."""
+
+    metadata: Metadata
+    spec: NodeHealthSpec = NodeHealthSpec()
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """A node and what uses it. ``used`` counts devices; it is None if the pods are unknown.
+    ``domains`` are those of the levels, the coarsest first."""
+
+    node: Node
+    devices: Mapping[str, int]
+    domains: tuple[str, ...] = ()
+    health: NodeHealthSpec = field(default_factory=NodeHealthSpec)
+    used: Counter[str] | None = None
+    jobs: set[str] = field(default_factory=set)
+
+    @property
+    def state(self) -> str:
+        """Ready, or what keeps pods from it."""
+        ready = next((each for each in self.node.status.conditions if each.type == "Ready"), None)
+        if ready is None or ready.status != "True":
+            return "NotReady"
+        if self.node.spec.unschedulable:
+            return "Cordoned"
+        keeps = [each.key for each in self.node.spec.taints if each.effect != "PreferNoSchedule"]
+        return "Tainted" if keeps else "Ready"
+
+    @property
+    def use(self) -> str | None:
+        """Free, Partly or Full: how many of its devices are used. Without devices, whether a job
+        runs on it."""
+        if self.used is None:
+            return None
+        if not self.devices:
+            return "Full" if self.jobs else "Free"
+        if not any(self.used[name] for name in self.devices):
+            return "Free"
+        is_full = any(self.used[name] >= count for name, count in self.devices.items())
+        return "Full" if is_full else "Partly"
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All nodes by name, the levels of the network, and what the user may not read."""
+
+    nodes: list[NodeUse]
+    levels: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def read_inventory(server: ApiServer) -> Inventory:
+    """Read nodes, pods, the Fabric and NodeHealths. What the user may not read is unknown, but for
+    the nodes themselves: that raises ApiError."""
+    uses = {
+        node.metadata.name: NodeUse(node, _devices(node.status.allocatable))
+        for node in server.items(f"{CORE}/nodes", Node)
+    }
+    unread: list[str] = []
+    levels = _read_fabric(server, uses, unread)
+    for health in _visible(server, cluster_path(names.NODE_HEALTHS), NodeHealthObject, unread):
+        if (use := uses.get(health.metadata.name)) is not None:
+            use.health = health.spec
+    pods = _visible(server, f"{CORE}/pods", ResourcePod, unread, LIVE_PODS)
+    if "pods" not in unread:
+        _count_pods(uses, pods)
+    return Inventory(sorted(uses.values(), key=_name), levels, tuple(unread))
+
+
+def used_devices(spec: ResourcePodSpec) -> Counter[str]:
+    """The devices that a pod holds: those of its containers and sidecars together, or those of an
+    init container if these are more."""
+    total: Counter[str] = Counter()
+    peak: Counter[str] = Counter()
+    for container in spec.init_containers:
+        requested = _requested(container)
+        if container.restart_policy == "Always":
+            total += requested
+        else:
+            peak |= total + requested
+    for container in spec.containers:
+        total += _requested(container)
+    return total | peak
+
+
+def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str]) -> tuple[str, ...]:
+    try:
+        found = server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricObject)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        unread.append(names.FABRICS)
+        return ()
+    topology = found.status.topology if found is not None else FabricTopology()
+    for place in topology.places:
+        for name in hostlist.expand(place.nodes, NODES_READ_MAX):
+            if name in uses:
+                uses[name].domains = place.domains
+    return tuple(each.level for each in topology.levels)
+
+
+def _count_pods(uses: dict[str, NodeUse], pods: Iterable[ResourcePod]) -> None:
+    for use in uses.values():
+        use.used = Counter()
+    for pod in pods:
+        use_of_node = uses.get(pod.spec.node_name)
+        if use_of_node is None or use_of_node.used is None:
+            continue
+        use_of_node.used += used_devices(pod.spec)
+        if job := pod.metadata.labels.get(names.LABEL_JOB_NAME):
+            use_of_node.jobs.add(f"{pod.metadata.namespace}/{job}")
+
+
+def _visible(
+    server: ApiServer,
+    path: str,
+    kind: type[Read],
+    unread: list[str],
+    query: Query | None = None,
+) -> list[Read]:
+    try:
+        return server.items(path, kind, query)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        unread.append(path.rpartition("/")[2])
+        return []
+
+
+def _requested(container: ResourceContainer) -> Counter[str]:
+    raw = {**container.resources.limits, **container.resources.requests}
+    texts = {name: bytes(amount).decode().strip('"') for name, amount in raw.items()}
+    return Counter(_devices(texts))
+
+
+def _devices(amounts: Mapping[str, str]) -> dict[str, int]:
+    """The resources that device plugins report: their names have a slash."""
+    return {
+        name: quantities.amount(name, text)
+        for name, text in amounts.items()
+        if "/" in name and text != "0"
+    }
+
+
+def _name(use: NodeUse) -> list[tuple[bool, int, str]]:
+    """The order of names with numbers: node-2 before node-10."""
+    parts = re.findall("[0-9]+|[^0-9]+", use.node.metadata.name)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

@@ -1,0 +1,143 @@
+"""TrainingJobs as commands read them: one by its name, or all that are not finished, in the order
+of the queue."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from railwright_cli import api_server
+from railwright_cli.api_objects import Job, PriorityClass
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import ApiError, UsageError
+
+UNSCHEDULABLE = frozenset(
+    {
+        "NeverFits",
+        "PodNamesTaken",
+        "PriorityClassNotFound",
+        "QueueNotFound",
+        "RuntimeClassNotFound",
+        "RuntimeClassRefused",
+        "TierNotFound",
+        "TooLarge",
+        "Unreadable",
+    }
+)
+"""Reasons of jobs that keep no nodes from those behind them: they have no position."""
+
+UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+
+def job_names() -> list[str]:
+    """The names of the jobs of the namespace, for the completion of a shell; none if they cannot
+    be read."""
+    try:
+        server = ApiServer()
+        found = server.items(api_server.jobs_path(server.namespace), Job)
+    except ApiError:
+        return []
+    return [each.metadata.name for each in found]
+
+
+JobName = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="NAME or NAMESPACE/NAME", autocompletion=job_names),
+]
+Namespace = Annotated[
+    str,
+    typer.Option("-n", "--namespace", help="the namespace; default: that of the context"),
+]
+Context = Annotated[
+    str, typer.Option("--context", help="the context of the kubeconfig; default: the current one")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A job in the queue. ``position`` counts from 1; None if the job does not wait, or if it is
+    unknown, as is the priority then, or if the job cannot get nodes as it is."""
+
+    job: Job
+    priority: int | None
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobReference:
+    """A job by its name, on an API server."""
+
+    server: ApiServer
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return f"{api_server.jobs_path(self.namespace)}/{self.name}"
+
+    def read(self) -> Job:
+        """The job. Raises UsageError with the nearest name if there is none."""
+        job = self.server.find(self.path, Job)
+        if job is None:
+            raise UsageError(self._not_found())
+        return job
+
+    def _not_found(self) -> str:
+        found = self.server.items(api_server.jobs_path(self.namespace), Job)
+        message = f"there is no job {self.name!r} in namespace {self.namespace}"
+        nearest = difflib.get_close_matches(self.name, [each.metadata.name for each in found], n=1)
+        return f"{message}; the nearest is {nearest[0]!r}" if nearest else message
+
+
+def reference(job: str, namespace: str, context: str) -> JobReference:
+    """The job that an argument names. Raises UsageError."""
+    place, slash, name = job.rpartition("/")
+    if (slash and not place) or not name or "/" in place:
+        raise UsageError(f"{job!r} is neither NAME nor NAMESPACE/NAME of a job")
+    if place and namespace and place != namespace:
+        raise UsageError(f"{job} is in namespace {place}, and --namespace is {namespace}")
+    server = ApiServer(context, namespace or place)
+    return JobReference(server, server.namespace, name)
+
+
+def queue_order(server: ApiServer) -> list[Queued]:
+    """All jobs that are not finished: those that hold nodes, the oldest first, then those that
+    wait, the next one first. A queue decides by priority, then by age, then by UID.
+
+    Raises ApiError if the user may not list the jobs of all namespaces.
+    """
+    jobs = server.items(api_server.jobs_path(), Job, UNFINISHED)
+    return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClass))
+
+
+def ordered(jobs: Iterable[Job], classes: Sequence[PriorityClass]) -> list[Queued]:
+    """Jobs in the order of the queue."""
+    values = {each.metadata.name: each.value for each in classes}
+    usual = next((each.value for each in classes if each.global_default), 0)
+
+    def priority(job: Job) -> int:
+        name = job.spec.priority_class_name
+        return values.get(name, 0) if name else usual
+
+    def place(job: Job) -> tuple[bool, bool, int, str, str]:
+        made = job.metadata.creation_timestamp
+        rank = -priority(job) if job.is_waiting else 0
+        return (
+            job.is_waiting,
+            job.status.phase == "Suspended",
+            rank,
+            made.isoformat() if made else "",
+            job.metadata.uid,
+        )
+
+    found, position = [], 0
+    for job in sorted(jobs, key=place):
+        has_position = job.is_waiting and job.status.reason not in UNSCHEDULABLE
+        position += has_position
+        found.append(Queued(job, priority(job), position if has_position else None))
+    return found

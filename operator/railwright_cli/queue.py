@@ -1,0 +1,83 @@
+"""``railwright queue``: the jobs that run and wait, in the order in which they get nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from railwright_cli import api_server
+from railwright_cli.api_objects import Job
+from railwright_cli.api_server import FORBIDDEN, ApiServer
+from railwright_cli.errors import ApiError
+from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, queue_order
+from railwright_cli.tables import Column, OutputOption, Row, show_rows
+
+COLUMNS = (
+    Column("POSITION", "position"),
+    Column("NAMESPACE", "namespace"),
+    Column("NAME", "name"),
+    Column("QUEUE", "queue"),
+    Column("PRIORITY", "priority"),
+    Column("PHASE", "phase"),
+    Column("NODES", "nodes"),
+    Column("PROGRESS", "progress"),
+    Column("REASON", "reason"),
+    Column("AGE", "created"),
+    Column("MESSAGE", "message", is_wide=True),
+)
+
+
+def queue(
+    namespace: Namespace = "",
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="the jobs of all namespaces")
+    ] = False,
+    name: Annotated[str, typer.Option("--queue", help="only the jobs of this queue")] = "",
+    context: Context = "",
+    output: OutputOption = "table",
+) -> None:
+    """List the jobs that run and wait.
+
+    Jobs that wait have a position: a job with a lower one gets nodes first. All queues share one
+    order, by priority and then by age, so positions count the jobs of all namespaces.
+    """
+    server = ApiServer(context, namespace)
+    rows = [
+        _row(each)
+        for each in _visible(server)
+        if (everywhere or each.job.metadata.namespace == server.namespace)
+        and name in ("", each.job.spec.queue)
+    ]
+    place = "any namespace" if everywhere else f"namespace {server.namespace}"
+    shown = [each for each in COLUMNS if everywhere or each.key != "namespace"]
+    show_rows(shown, rows, output, f"no job runs or waits in {place}")
+
+
+def _visible(server: ApiServer) -> list[Queued]:
+    """The jobs that the user may list: without positions if these are not all."""
+    try:
+        return queue_order(server)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+    typer.echo("you may not list the jobs of all namespaces: positions are unknown", err=True)
+    jobs = server.items(api_server.jobs_path(server.namespace), Job, UNFINISHED)
+    return [Queued(job, None, None) for job in jobs]
+
+
+def _row(queued: Queued) -> Row:
+    job, status = queued.job, queued.job.status
+    return {
+        "position": queued.position,
+        "namespace": job.metadata.namespace,
+        "name": job.metadata.name,
+        "queue": job.spec.queue,
+        "priority": queued.priority,
+        "phase": status.phase,
+        "nodes": status.nodes or job.replicas,
+        "progress": status.progress and status.progress.percent,
+        "reason": status.reason,
+        "created": job.metadata.creation_timestamp,
+        "message": status.message,
+    }

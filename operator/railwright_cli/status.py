@@ -1,0 +1,240 @@
+"""``railwright status``: how far a job is, where it runs, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from railwright_api import names
+from railwright_cli import api_server
+from railwright_cli.api_objects import Job, JobProgress, Placement
+from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
+from railwright_cli.tables import (
+    Column,
+    OutputOption,
+    age,
+    counted,
+    duration,
+    lines,
+    printable,
+    show_document,
+)
+
+BAR_CELLS = 24
+NODES_SHOWN = 8
+REDRAWS_PER_S = 2
+WATCH_S = 60
+PAUSE_S = 2.0
+
+CONDITIONS = (
+    Column("CONDITION", "type"),
+    Column("STATUS", "status"),
+    Column("REASON", "reason"),
+    Column("AGE", "since"),
+    Column("MESSAGE", "message"),
+)
+
+
+def status(
+    name: JobName,
+    is_watched: Annotated[
+        bool, typer.Option("-w", "--watch", help="go on until the job ends")
+    ] = False,
+    namespace: Namespace = "",
+    context: Context = "",
+    output: OutputOption = "table",
+) -> None:
+    """Show the progress of a job, its nodes and its conditions.
+
+    With --watch the view is drawn again when something changes; without a terminal, each change is
+    a line. The exit code is then that of the job: 0 if it succeeded, 1 if it failed.
+    """
+    its = reference(name, namespace, context)
+    view = View(its.read())
+    if is_watched and output in ("json", "yaml"):
+        raise UsageError("--watch prints for people: use it without --output")
+    if is_watched:
+        raise typer.Exit(_watch(its, view))
+    view.nodes = _nodes(its, view.job)
+    if output in ("json", "yaml"):
+        show_document(view.document(), output)
+        return
+    for line in view.lines():
+        typer.echo(line)
+
+
+@dataclass(slots=True)
+class View:
+    """A job as it is shown. ``nodes`` are those of its live attempt. ``reported`` is the first
+    progress of the attempt that was seen, and when: the remaining time follows from it."""
+
+    job: Job
+    nodes: tuple[str, ...] = ()
+    reported: tuple[int, int, float] | None = None
+    seconds_a_step: float | None = None
+
+    def update(self, job: Job, now_s: float) -> None:
+        """Show the job as it is now. ``now_s`` is monotonic."""
+        progress = job.status.progress
+        if progress is not None:
+            attempt, step, since_s = self.reported or (0, 0, 0.0)
+            if attempt != job.status.attempt or progress.step < step:
+                self.reported, self.seconds_a_step = (
+                    (job.status.attempt, progress.step, now_s),
+                    None,
+                )
+            elif progress.step > step:
+                self.seconds_a_step = (now_s - since_s) / (progress.step - step)
+        self.job = job
+
+    def line(self) -> str:
+        """The state of the job on one line."""
+        status = self.job.status
+        parts = [status.phase]
+        if status.reason not in (None, status.phase):
+            parts.append(f"{status.reason}: {printable(status.message or '')}")
+        if status.progress is not None and not self.job.is_finished:
+            parts.append(self._progress(status.progress))
+        return ", ".join(parts)
+
+    def lines(self) -> Iterator[str]:
+        """The whole view."""
+        job, status, now = self.job, self.job.status, datetime.now(UTC)
+        made = job.metadata.creation_timestamp
+        head = [f"{job.metadata.namespace}/{job.metadata.name}: {status.phase}"]
+        head += [f"attempt {status.attempt}"] if status.attempt else []
+        head += [counted(status.restarts, "restart")] if status.restarts else []
+        head += [f"{age(made, now)} old"] if made else []
+        yield ", ".join(head)
+        if status.message:
+            yield f"  {printable(status.message)}"
+        if status.progress is not None:
+            yield f"  {self._progress(status.progress)}"
+        if status.checkpoints:
+            newest = status.checkpoints[0]
+            yield f"  checkpoint: step {newest.step} of attempt {newest.attempt}"
+        if self.nodes:
+            shown = " ".join(self.nodes[:NODES_SHOWN])
+            more = f" and {len(self.nodes) - NODES_SHOWN} more" * (len(self.nodes) > NODES_SHOWN)
+            racks = f" in {counted(status.racks, 'rack')}" if status.racks else ""
+            yield f"  {counted(len(self.nodes), 'node')}{racks}: {shown}{more}"
+        yield ""
+        yield from lines(CONDITIONS, self._conditions())
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        job, status = self.job, self.job.status
+        progress = status.progress
+        return {
+            "namespace": job.metadata.namespace,
+            "name": job.metadata.name,
+            "queue": job.spec.queue,
+            "phase": status.phase,
+            "reason": status.reason,
+            "message": status.message,
+            "attempt": status.attempt,
+            "restarts": status.restarts,
+            "nodes": list(self.nodes),
+            "racks": status.racks,
+            "step": progress and progress.step,
+            "totalSteps": progress and progress.total_steps,
+            "checkpointStep": status.checkpoints[0].step if status.checkpoints else None,
+            "conditions": self._conditions(),
+            "created": job.metadata.creation_timestamp,
+            "started": status.started_at,
+            "finished": status.finished_at,
+        }
+
+    def _conditions(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason,
+                "since": each.last_transition_time,
+                "message": each.message,
+            }
+            for each in self.job.status.conditions
+        ]
+
+    def _progress(self, progress: JobProgress) -> str:
+        total = progress.total_steps
+        parts = [f"step {progress.step}" + (f" of {total}" if total else "")]
+        if total:
+            filled = min(BAR_CELLS, BAR_CELLS * progress.step // total)
+            bar = "█" * filled + "░" * (BAR_CELLS - filled)
+            parts[0] += f"  {bar}  {progress.percent or ''}".rstrip()
+        for name, amount in (("loss", progress.loss), ("samples/s", progress.samples_per_second)):
+            parts += [f"{name} {float(amount):.5g}"] if amount else []
+        if total and self.seconds_a_step is not None:
+            left = duration((total - progress.step) * self.seconds_a_step)
+            parts.append(f"about {left} remain")
+        return ", ".join(parts)
+
+
+def _watch(its: JobReference, view: View) -> int:
+    """Show the job until it ends. Returns the exit code."""
+    shown = _live(its, view) if sys.stdout.isatty() else _plain(its, view)
+    for job in shown:
+        if job is None:
+            typer.echo("railwright: the job was deleted", err=True)
+            return 1
+    return 0 if view.job.status.phase == "Succeeded" else 1
+
+
+def _live(its: JobReference, view: View) -> Iterator[Job | None]:
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Live(console=console, refresh_per_second=REDRAWS_PER_S) as live:
+        for job in _states(its, view):
+            view.nodes = _nodes(its, view.job)
+            live.update(Text("\n".join(view.lines())))
+            yield job
+
+
+def _plain(its: JobReference, view: View) -> Iterator[Job | None]:
+    shown = ""
+    for job in _states(its, view):
+        if (line := view.line()) != shown:
+            typer.echo(f"{datetime.now(UTC):%H:%M:%S} {line}")
+            shown = line
+        yield job
+
+
+def _states(its: JobReference, view: View) -> Iterator[Job | None]:
+    """The job after each change, until it is finished; None if it was deleted."""
+    uid = view.job.metadata.uid
+    path = api_server.jobs_path(its.namespace)
+    while True:
+        try:
+            for job in its.server.changes(path, its.name, Job, silence_s=WATCH_S):
+                if job is None or job.metadata.uid != uid:
+                    yield None
+                    return
+                view.update(job, time.monotonic())
+                yield job
+                if job.is_finished:
+                    return
+        except ApiError as error:
+            if not error.is_temporary:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def _nodes(its: JobReference, job: Job) -> tuple[str, ...]:
+    """The nodes of the live attempt."""
+    if job.status.nodes is None:
+        return ()
+    placement = names.placement_name(its.name, job.status.attempt)
+    path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
+    found = its.server.find(path, Placement)
+    return found.spec.nodes if found is not None else ()

@@ -1,0 +1,148 @@
+"""``railwright submit``: create a job from a file, or from options and a command."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from railwright_api import names
+from railwright_cli import api_server
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import UsageError
+from railwright_cli.jobs import Context, Namespace
+from railwright_cli.tables import show_document
+
+KIND = "TrainingJob"
+FILE_BYTES_MAX = 3 << 20
+"""More than the API server takes."""
+
+NAME_LENGTH_MAX = 30
+"""Of the part of a name that is made from the command."""
+
+
+def submit(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="what each rank runs")
+    ] = None,
+    file: Annotated[
+        str, typer.Option("-f", "--file", help="a file with TrainingJobs; - for standard input")
+    ] = "",
+    name: Annotated[str, typer.Option(help="default: made from the command")] = "",
+    image: Annotated[str, typer.Option(help="the image that the command runs in")] = "",
+    nodes: Annotated[int, typer.Option("-N", "--nodes", min=1)] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", min=1, help="ranks on each node; default: its devices, or 1"),
+    ] = None,
+    limits: Annotated[
+        str,
+        typer.Option(metavar="NAME=AMOUNT,...", help="of each node, as nvidia.com/gpu=8,cpu=32"),
+    ] = "",
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")] = None,
+    queue: Annotated[str, typer.Option(help="default: the queue default")] = "",
+    priority: Annotated[str, typer.Option(metavar="CLASS", help="a PriorityClass")] = "",
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="let the API server check the job, and print it")
+    ] = False,
+    namespace: Namespace = "",
+    context: Context = "",
+) -> None:
+    """Create a job.
+
+    With --file, the TrainingJobs of a file. Otherwise the options describe a job with one role:
+
+      railwright submit -N 4 --image registry/train:1 --limits nvidia.com/gpu=8 -- python train.py
+    """
+    if bool(file) == bool(command):
+        raise UsageError("expected either --file or a command after --")
+    if not file and not image:
+        raise UsageError("a command needs --image: the image that it runs in")
+    if file:
+        manifests = list(_read(file))
+    else:
+        container = _container(command or [], image, limits, env or [])
+        role = {
+            "name": "worker",
+            "replicas": nodes,
+            "processesPerReplica": processes or _devices(container),
+            "template": {"spec": {"containers": [container]}},
+        }
+        given = {"queue": queue, "priorityClassName": priority}
+        spec = {key: value for key, value in given.items() if value} | {"roles": [role]}
+        metadata = {"name": name} if name else {"generateName": _prefix(command or [])}
+        manifests = [{"metadata": metadata, "spec": spec}]
+    server = ApiServer(context, namespace)
+    for manifest in manifests:
+        _create(server, manifest, namespace, is_dry_run=is_dry_run)
+
+
+def _create(server: ApiServer, manifest: Any, namespace: str, *, is_dry_run: bool) -> None:
+    metadata = manifest.get("metadata") or {}
+    place = metadata.get("namespace") or server.namespace
+    if namespace and place != namespace:
+        raise UsageError(f"the job is for namespace {place}, and --namespace is {namespace}")
+    body = {"apiVersion": names.API_VERSION, "kind": KIND, **manifest}
+    created = server.create(api_server.jobs_path(place), body, is_dry_run=is_dry_run)
+    if is_dry_run:
+        created["metadata"].pop("managedFields", None)
+        show_document(created, "yaml")
+    else:
+        typer.echo(f"{place}/{created['metadata']['name']} created")
+
+
+def _read(file: str) -> Iterator[Any]:
+    """The manifests of a file. Raises UsageError for what is no TrainingJob."""
+    with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
+        data = stream.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(f"{file} is larger than {FILE_BYTES_MAX >> 20} MiB")
+    try:
+        found = [each for each in yaml.safe_load_all(data) if each is not None]
+    except yaml.YAMLError as error:
+        raise UsageError(f"{file}: {error}") from error
+    if not found:
+        raise UsageError(f"{file} is empty: expected a TrainingJob")
+    for each in found:
+        kind = each.get("kind") if isinstance(each, dict) else type(each).__name__
+        if kind != KIND:
+            raise UsageError(f"{file} has a {kind}: expected a TrainingJob (use kubectl apply)")
+    yield from found
+
+
+def _container(command: list[str], image: str, limits: str, env: list[str]) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "train", "image": image, "command": command}
+    if limits:
+        container["resources"] = {"limits": dict(_pairs(limits.split(","), "--limits"))}
+    if env:
+        pairs = _pairs(env, "--env")
+        container["env"] = [{"name": name, "value": value} for name, value in pairs]
+    return container
+
+
+def _pairs(texts: list[str], option: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{option}: {text!r} is not NAME=VALUE")
+        yield name, value
+
+
+def _devices(container: dict[str, Any]) -> int:
+    """The devices of a node: one rank for each. 1 if there are none, or several kinds of them."""
+    limits = container.get("resources", {}).get("limits", {})
+    counts = [int(amount) for name, amount in limits.items() if "/" in name and amount.isdigit()]
+    return max(1, counts[0]) if len(counts) == 1 else 1
+
+
+def _prefix(command: list[str]) -> str:
+    """The beginning of a name: that of the script, or of the program."""
+    scripts = [Path(each).stem for each in command if each.endswith((".py", ".sh"))]
+    chosen = scripts[0] if scripts else Path(command[0]).name
+    word = re.sub("[^a-z0-9]+", "-", chosen.lower()).strip("-")[:NAME_LENGTH_MAX].strip("-")
+    return f"{word if word[:1].isalpha() else 'job'}-"

@@ -1,0 +1,161 @@
+"""``railwright why``: why a job waits, does not start, restarted or failed, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+from railwright_cli.advice import WHAT_TO_DO
+from railwright_cli.api_objects import Job, LastTermination
+from railwright_cli.api_server import FORBIDDEN
+from railwright_cli.errors import ApiError
+from railwright_cli.jobs import Context, JobName, Namespace, Queued, queue_order, reference
+from railwright_cli.tables import OutputOption, age, counted, printable, show_document
+
+AHEAD_SHOWN = 5
+LINES_SHOWN = 10
+
+
+def why(
+    name: JobName, namespace: Namespace = "", context: Context = "", output: OutputOption = "table"
+) -> None:
+    """Explain the state of a job: the cause first, then what to do about it.
+
+    For a job that waits, the jobs ahead of it are listed. For one that restarted or failed, the
+    first rank that failed and its last lines.
+    """
+    its = reference(name, namespace, context)
+    job = its.read()
+    queued: list[Queued] | None = []
+    if job.is_waiting:
+        try:
+            queued = queue_order(its.server)
+        except ApiError as error:
+            if error.code != FORBIDDEN:
+                raise
+            queued = None
+    if output in ("json", "yaml"):
+        show_document(_document(job, queued), output)
+        return
+    for line in _lines(job, queued):
+        typer.echo(line)
+
+
+def _lines(job: Job, queued: list[Queued] | None) -> Iterator[str]:
+    status, now = job.status, datetime.now(UTC)
+    yield _state(job, now)
+    if status.message:
+        yield f"  {printable(status.message)}"
+    if advice := _advice(job):
+        yield f"  What to do: {advice}"
+    healthy = job.condition("Healthy")
+    if healthy and healthy.status == "False" and healthy.reason != status.reason:
+        yield f"  Not healthy: {healthy.reason}: {printable(healthy.message)}"
+    if job.is_waiting:
+        yield ""
+        yield from _queue_lines(job, queued, now)
+    if (ended := status.last_termination) is not None and status.phase != "Succeeded":
+        yield ""
+        yield from _termination_lines(ended, now)
+
+
+def _state(job: Job, now: datetime) -> str:
+    status = job.status
+    since = job.metadata.creation_timestamp
+    conditions = [each for each in status.conditions if each.reason == status.reason]
+    changed = [each.last_transition_time for each in conditions if each.last_transition_time]
+    since = max(changed, default=since)
+    reason = f": {status.reason}" if status.reason not in (None, status.phase) else ""
+    passed = f", for {age(since, now)}" if since else ""
+    return f"{job.metadata.namespace}/{job.metadata.name} is {status.phase}{reason}{passed}"
+
+
+def _advice(job: Job) -> str | None:
+    if job.status.phase == "Suspended":
+        return f"railwright resume {job.metadata.namespace}/{job.metadata.name}"
+    return WHAT_TO_DO.get(job.status.reason or "Queued") if job.is_waiting else None
+
+
+def _queue_lines(job: Job, queued: list[Queued] | None, now: datetime) -> Iterator[str]:
+    if queued is None:
+        yield "Queue: you may not list the jobs of all namespaces: the position is unknown"
+        return
+    own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
+    if own is None:
+        yield "Queue: the job has just left it"
+        return
+    if own.position is None:
+        yield f"Queue: {job.spec.queue}, without a position: the job cannot get nodes as it is"
+        return
+    waiting = [each for each in queued if each.position is not None]
+    yield (
+        f"Queue: position {own.position} of {len(waiting)}, in queue {job.spec.queue}, "
+        f"priority {own.priority}"
+    )
+    for each in waiting[: min(own.position - 1, AHEAD_SHOWN)]:
+        yield f"  {_described(each, now)}"
+    if own.position - 1 > AHEAD_SHOWN:
+        yield f"  and {own.position - 1 - AHEAD_SHOWN} more: railwright queue -A"
+
+
+def _described(queued: Queued, now: datetime) -> str:
+    job = queued.job
+    made = job.metadata.creation_timestamp
+    waited = f", {age(made, now)} old" if made else ""
+    nodes = counted(job.replicas, "node")
+    return (
+        f"{queued.position}. {job.metadata.namespace}/{job.metadata.name}: {nodes}, "
+        f"priority {queued.priority}{waited}, {job.status.reason or job.status.phase}"
+    )
+
+
+def _termination_lines(ended: LastTermination, now: datetime) -> Iterator[str]:
+    when = f", {age(ended.time, now)} ago" if ended.time else ""
+    yield f"Attempt {ended.attempt} ended{when}: {ended.cause}: {printable(ended.message)}"
+    place = [f"rank {ended.rank}"] if ended.rank is not None else []
+    place += [f"on node {ended.node}"] if ended.node else []
+    place += [f"exit code {ended.exit_code}"] if ended.exit_code is not None else []
+    place += [f"signal {ended.signal}"] if ended.signal else []
+    if place:
+        yield f"  First failure: {', '.join(place)}"
+    for line in (ended.last_lines or "").splitlines()[-LINES_SHOWN:]:
+        yield f"  | {printable(line)}"
+
+
+def _document(job: Job, queued: list[Queued] | None) -> dict[str, Any]:
+    status = job.status
+    waiting = [each for each in queued or () if each.position is not None]
+    own = next((each for each in waiting if each.job.metadata.uid == job.metadata.uid), None)
+    position = own.position if own else None
+    ahead = waiting[: position - 1] if position else []
+    return {
+        "namespace": job.metadata.namespace,
+        "name": job.metadata.name,
+        "phase": status.phase,
+        "reason": status.reason,
+        "message": status.message,
+        "whatToDo": _advice(job),
+        "position": position,
+        "waiting": len(waiting) if position else None,
+        "ahead": [f"{each.job.metadata.namespace}/{each.job.metadata.name}" for each in ahead],
+        "lastTermination": _termination(status.last_termination),
+    }
+
+
+def _termination(ended: LastTermination | None) -> dict[str, Any] | None:
+    if ended is None:
+        return None
+    return {
+        "attempt": ended.attempt,
+        "cause": ended.cause,
+        "message": ended.message,
+        "node": ended.node,
+        "rank": ended.rank,
+        "exitCode": ended.exit_code,
+        "signal": ended.signal,
+        "lastLines": ended.last_lines,
+        "time": ended.time,
+    }
