@@ -136,9 +136,10 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 	@$(PYTHON) -m railwright_testbed build >&2
 
 .PHONY: generate
-generate: $(SETUP) ## write crds/, dashboards/ and docs/metrics.md from the code
+generate: $(SETUP) ## write crds/, dashboards/, docs/cli.md and docs/metrics.md from the code
 	@$(PYTHON) -m railwright_api.generate crds
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
+	@cd tests && ../$(PYTHON) -m architecture.cli_page
 	@$(PYTHON) -m railwright_dashboards.generate
 
 .PHONY: demo
@@ -193,6 +194,10 @@ bench-gang: binaries ## time until gangs run, compared with a plain client; abou
 .PHONY: bench-scale
 bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; 20 to 45 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
+
+.PHONY: bench-cli
+bench-cli: binaries ## commands compared with kubectl get tj, 10,000 jobs on 5,000 nodes; about 10 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_cli
 
 .PHONY: bench-install
 bench-install: binaries ## from nothing to a job's first step with the chart, and back; about 4 minutes, needs root

@@ -31,6 +31,7 @@ COMMANDS = {
     "resume": "railwright_cli.lifecycle",
     "info": "railwright_cli.info",
     "nodes": "railwright_cli.nodes",
+    "doctor": "railwright_cli.doctor",
     "topology": "railwright_cli.topology",
     "explain": "railwright_cli.explain",
     "profile": "railwright_cli.profiles",

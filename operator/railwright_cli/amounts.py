@@ -1,4 +1,4 @@
-"""Times and sizes as people read them: three digits and a unit."""
+"""Times, sizes and numbers of things as people read them."""
 
 from __future__ import annotations
 
@@ -16,3 +16,9 @@ def size(number: float) -> str:
     """Of so many bytes."""
     power = min(len(_SIZES) - 1, max(0, math.floor(math.log(max(number, 1), 1000))))
     return f"{number / 1000**power:.3g} {_SIZES[power]}"
+
+
+def count(number: int, what: str) -> str:
+    """A number of something, such as ``1,024 nodes``."""
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{plural if number != 1 else ''}"

@@ -11,6 +11,8 @@ import os
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -77,6 +79,11 @@ class ApiServer:
     def get(self, path: str, kind: type[Read], query: Query | None = None) -> Read:
         """An object, decoded as this type."""
         return _decoded(self._body("GET", path, query), kind)
+
+    def time(self) -> datetime:
+        """The time of the API server."""
+        with closing(self._open("GET", "/version")) as response:
+            return parsedate_to_datetime(response.headers["Date"])
 
     def find(self, path: str, kind: type[Read]) -> Read | None:
         """The same; None if there is no such object."""

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from railwright_cli.tree import count, domains_at, in_order
+from railwright_cli.amounts import count
+from railwright_cli.tree import domains_at, in_order
 from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.interconnect import UNKNOWN

@@ -15,9 +15,8 @@ from railwright_api.placement import RankMapping
 from railwright_api.schema import NODES_MAX, PROCESSES_MAX, NodeList, Part
 from railwright_api.workload import Workload
 from railwright_cli import yaml_files
-from railwright_cli.amounts import seconds
+from railwright_cli.amounts import count, seconds
 from railwright_cli.errors import UsageError
-from railwright_cli.tree import count
 from railwright_conversion import workloads
 from railwright_scheduler.model import workload as core
 from railwright_scheduler.policy import link_traffic

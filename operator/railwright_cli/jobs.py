@@ -30,6 +30,7 @@ UNSCHEDULABLE = frozenset(
 )
 """Reasons of jobs that keep no nodes from those behind them: they have no position."""
 
+WITH_POSITION = 1
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 
@@ -107,7 +108,8 @@ def reference(job: str, namespace: str, context: str) -> JobReference:
 
 def queue_order(server: ApiServer) -> list[Queued]:
     """All jobs that are not finished: those that hold nodes, the oldest first, then those that
-    wait, the next one first. A queue decides by priority, then by age, then by UID.
+    wait, the next one first, then those that cannot get nodes. The scheduler decides by priority,
+    then by age, then by UID.
 
     Raises ApiError if the user may not list the jobs of all namespaces.
     """
@@ -124,20 +126,25 @@ def ordered(jobs: Iterable[Job], classes: Sequence[PriorityClass]) -> list[Queue
         name = job.spec.priority_class_name
         return values.get(name, 0) if name else usual
 
-    def place(job: Job) -> tuple[bool, bool, int, str, str]:
+    def place(job: Job) -> tuple[int, int, str, str]:
         made = job.metadata.creation_timestamp
-        rank = -priority(job) if job.is_waiting else 0
-        return (
-            job.is_waiting,
-            job.status.phase == "Suspended",
-            rank,
-            made.isoformat() if made else "",
-            job.metadata.uid,
-        )
+        order = _order(job)
+        rank = -priority(job) if order == WITH_POSITION else 0
+        return order, rank, made.isoformat() if made else "", job.metadata.uid
 
     found, position = [], 0
     for job in sorted(jobs, key=place):
-        has_position = job.is_waiting and job.status.reason not in UNSCHEDULABLE
+        has_position = _order(job) == WITH_POSITION
         position += has_position
         found.append(Queued(job, priority(job), position if has_position else None))
     return found
+
+
+def _order(job: Job) -> int:
+    """Jobs that hold nodes, then those that wait, then those that cannot get nodes as they are,
+    then suspended ones."""
+    if job.status.phase == "Suspended":
+        return WITH_POSITION + 2
+    if not job.is_waiting:
+        return WITH_POSITION - 1
+    return WITH_POSITION + (job.status.reason in UNSCHEDULABLE)

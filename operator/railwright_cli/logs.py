@@ -17,7 +17,9 @@ from railwright_cli.errors import ApiError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.pods import Pod, first_rank, place_of_rank, pods_of
 
-SILENCE_S = 60
+SILENCE_S = 15
+"""A log that is silent for so long is opened again: its node may be dead."""
+
 PAUSE_S_FIRST, PAUSE_S_LONGEST = 0.5, 5.0
 NOT_STARTED = 400
 """The response to a request for the log of a container that has not started."""
@@ -72,15 +74,18 @@ class _Source:
     rank: int | None
 
     def print_ended(self, job: Job, *, previous: bool, all_attempts: bool) -> bool:
-        """Print what there is now of one attempt, or of all. Returns whether there was a pod."""
+        """Print what there is now of one attempt, or of all. Returns whether it
+        printed a line."""
         pods = self._pods(job)
         if previous:
             pods = [each for each in pods if each.attempt < job.status.attempt]
+        is_read = False
         for pod in pods if all_attempts else pods[-1:]:
             self._announce(pod)
-            for line in self._lines(pod, "", is_followed=False):
+            for line in self._lines(pod):
                 self._print(line)
-        return bool(pods)
+                is_read = True
+        return is_read
 
     def follow(self, job: Job, *, from_start: bool) -> int:
         """Print the log of each attempt until the job ends. Returns the exit code."""
@@ -117,10 +122,17 @@ class _Source:
                     return False
                 if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
                     raise
-            now = self.its.server.find(pod.path, Pod)
-            if now is None or now.metadata.uid != pod.metadata.uid or now.is_ended:
+            if self._is_over(pod):
                 return True
             time.sleep(next(pauses))
+
+    def _is_over(self, pod: Pod) -> bool:
+        """Whether its log ended. That of a dead node never does: the next attempt counts then."""
+        now = self.its.server.find(pod.path, Pod)
+        if now is None or now.metadata.uid != pod.metadata.uid or now.is_ended:
+            return True
+        job = self.its.server.find(self.its.path, Job)
+        return job is None or job.status.attempt > pod.attempt
 
     def _end(self, job: Job) -> int:
         if job.status.phase == "Succeeded":
@@ -137,13 +149,12 @@ class _Source:
             and pod.metadata.labels.get(names.LABEL_ROLE) == self.role.name
         ]
 
-    def _lines(self, pod: Pod, after: str, *, is_followed: bool) -> Iterator[bytes]:
+    def _lines(self, pod: Pod) -> Iterator[bytes]:
+        """The lines until now. The log of a dead node cannot be read: those of others can."""
         try:
-            for _, line in self._stamped(pod, after, is_followed=is_followed):
+            for _, line in self._stamped(pod, "", is_followed=False):
                 yield line
         except ApiError as error:
-            if error.code != NOT_STARTED:
-                raise
             typer.echo(f"railwright: {error}", err=True)
 
     def _stamped(self, pod: Pod, after: str, *, is_followed: bool) -> Iterator[tuple[str, bytes]]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from railwright_cli import boxes, legend, svg
-from railwright_cli.amounts import size
+from railwright_cli.amounts import count, size
 from railwright_cli.boxes import CHARACTER, GAP, HEAD, UPLINK, Box, Detail, Layout
 from railwright_cli.gang import Gang, crossing_bytes
 from railwright_cli.legend import LegendKey
 from railwright_cli.parts import parts
-from railwright_cli.tree import count
 from railwright_topology.fabric import Fabric
 from railwright_topology.folding import fold
 

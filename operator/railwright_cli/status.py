@@ -16,6 +16,7 @@ from rich.text import Text
 
 from railwright_api import names
 from railwright_cli import api_server
+from railwright_cli.amounts import count
 from railwright_cli.api_objects import Job, JobProgress, Placement
 from railwright_cli.errors import ApiError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
@@ -23,7 +24,6 @@ from railwright_cli.tables import (
     Column,
     OutputOption,
     age,
-    counted,
     duration,
     lines,
     printable,
@@ -113,21 +113,21 @@ class View:
         made = job.metadata.creation_timestamp
         head = [f"{job.metadata.namespace}/{job.metadata.name}: {status.phase}"]
         head += [f"attempt {status.attempt}"] if status.attempt else []
-        head += [counted(status.restarts, "restart")] if status.restarts else []
+        head += [count(status.restarts, "restart")] if status.restarts else []
         head += [f"{age(made, now)} old"] if made else []
         yield ", ".join(head)
         if status.message:
             yield f"  {printable(status.message)}"
         if status.progress is not None:
-            yield f"  {self._progress(status.progress)}"
+            yield f"  {self._bar(status.progress)}{self._progress(status.progress)}"
         if status.checkpoints:
             newest = status.checkpoints[0]
             yield f"  checkpoint: step {newest.step} of attempt {newest.attempt}"
         if self.nodes:
             shown = " ".join(self.nodes[:NODES_SHOWN])
             more = f" and {len(self.nodes) - NODES_SHOWN} more" * (len(self.nodes) > NODES_SHOWN)
-            racks = f" in {counted(status.racks, 'rack')}" if status.racks else ""
-            yield f"  {counted(len(self.nodes), 'node')}{racks}: {shown}{more}"
+            racks = f" in {count(status.racks, 'rack')}" if status.racks else ""
+            yield f"  {count(len(self.nodes), 'node')}{racks}: {shown}{more}"
         yield ""
         yield from lines(CONDITIONS, self._conditions())
 
@@ -167,16 +167,20 @@ class View:
             for each in self.job.status.conditions
         ]
 
+    def _bar(self, progress: JobProgress) -> str:
+        if not progress.total_steps:
+            return ""
+        filled = min(BAR_CELLS, BAR_CELLS * progress.step // progress.total_steps)
+        return f"{'█' * filled}{'░' * (BAR_CELLS - filled)}  "
+
     def _progress(self, progress: JobProgress) -> str:
         total = progress.total_steps
         parts = [f"step {progress.step}" + (f" of {total}" if total else "")]
-        if total:
-            filled = min(BAR_CELLS, BAR_CELLS * progress.step // total)
-            bar = "█" * filled + "░" * (BAR_CELLS - filled)
-            parts[0] += f"  {bar}  {progress.percent or ''}".rstrip()
+        parts += [progress.percent] if progress.percent else []
         for name, amount in (("loss", progress.loss), ("samples/s", progress.samples_per_second)):
             parts += [f"{name} {float(amount):.5g}"] if amount else []
-        if total and self.seconds_a_step is not None:
+        is_stepping = self.job.status.phase == self.job.status.reason == "Running"
+        if total and is_stepping and self.seconds_a_step is not None:
             left = duration((total - progress.step) * self.seconds_a_step)
             parts.append(f"about {left} remain")
         return ", ".join(parts)

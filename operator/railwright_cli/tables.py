@@ -68,11 +68,6 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub(" ", text)
 
 
-def counted(number: int, thing: str) -> str:
-    """The number with its noun: ``1 node``, ``2 nodes``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
 def age(since: datetime, now: datetime) -> str:
     """A duration as kubectl prints it, with two units at most: ``5d3h``, ``2m30s``, ``45s``."""
     return duration((now - since).total_seconds())

@@ -15,6 +15,7 @@ import typer
 from rich.console import RenderableType
 
 from railwright_cli import cluster, gang, tree
+from railwright_cli.amounts import count
 from railwright_cli.api_server import ApiServer
 from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.picture import Picture
@@ -122,11 +123,11 @@ def _slow(status: Mapping[str, Any]) -> list[str]:
 def _sources(status: Mapping[str, Any]) -> Iterator[str]:
     for each in status.get("sources") or ():
         since = f" {each['time']}" if each.get("time") else ""
-        nodes = tree.count(each["nodes"], "node")
+        nodes = count(each["nodes"], "node")
         yield f"{each['source']}: {nodes}, {each['provenance'].lower()}{since}"
     if agents := status.get("agents"):
         silent = f", {agents['silent']:,} of them silent" if agents.get("silent") else ""
-        yield f"agents: {tree.count(agents['nodes'], 'node')}{silent}"
+        yield f"agents: {count(agents['nodes'], 'node')}{silent}"
 
 
 def _lines(view: View) -> Iterator[RenderableType]:
@@ -139,7 +140,7 @@ def _lines(view: View) -> Iterator[RenderableType]:
         yield from ("", *about)
     findings = [*_findings(view)]
     yield ""
-    yield tree.count(len(findings), "finding") if findings else "no findings"
+    yield count(len(findings), "finding") if findings else "no findings"
     yield from (f"- {each}" for each in findings)
 
 

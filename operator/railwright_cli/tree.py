@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.tree import Tree
 
+from railwright_cli.amounts import count
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
@@ -62,12 +63,6 @@ def findings(fabric: Fabric) -> Iterator[str]:
 def describe_slow_devices(fabric: Fabric) -> Iterator[str]:
     """Devices that are slower than most of their kind, the slowest first."""
     yield from (f"{each.node}: {slow_devices.describe(each)}" for each in fabric.slow)
-
-
-def count(number: int, what: str) -> str:
-    """A number of something, such as ``1,024 nodes``."""
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{number:,} {what}{plural if number != 1 else ''}"
 
 
 def in_order(fabric: Fabric) -> list[str]:

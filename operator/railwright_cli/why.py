@@ -9,11 +9,12 @@ from typing import Any
 import typer
 
 from railwright_cli.advice import WHAT_TO_DO
+from railwright_cli.amounts import count
 from railwright_cli.api_objects import Job, LastTermination
 from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import ApiError
 from railwright_cli.jobs import Context, JobName, Namespace, Queued, queue_order, reference
-from railwright_cli.tables import OutputOption, age, counted, printable, show_document
+from railwright_cli.tables import OutputOption, age, printable, show_document
 
 AHEAD_SHOWN = 5
 LINES_SHOWN = 10
@@ -105,7 +106,7 @@ def _described(queued: Queued, now: datetime) -> str:
     job = queued.job
     made = job.metadata.creation_timestamp
     waited = f", {age(made, now)} old" if made else ""
-    nodes = counted(job.replicas, "node")
+    nodes = count(job.replicas, "node")
     return (
         f"{queued.position}. {job.metadata.namespace}/{job.metadata.name}: {nodes}, "
         f"priority {queued.priority}{waited}, {job.status.reason or job.status.phase}"

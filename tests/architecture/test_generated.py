@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 
-from architecture import metrics_page, tree
+from architecture import cli_page, metrics_page, tree
 from railwright_dashboards import generate
 
 
@@ -22,6 +22,10 @@ def test_page_of_metrics_is_what_the_collectors_have() -> None:
     assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.rendered(), (
         "run `make generate`"
     )
+
+
+def test_page_of_commands_is_what_they_print() -> None:
+    assert cli_page.PAGE.read_text(encoding="utf-8") == cli_page.rendered(), "run `make generate`"
 
 
 def test_dashboards_and_rules_are_what_the_code_has() -> None:

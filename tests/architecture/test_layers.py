@@ -23,7 +23,7 @@ OUTSIDE_PACKAGES = {
     "scheduler/railwright_scheduler": frozenset({"numpy"}),
     "operator/railwright_api": frozenset({"pydantic", "yaml"}),
     "operator/railwright_cli": frozenset(
-        {"kubernetes", "networkx", "pydantic", "rich", "typer", "urllib3"}
+        {"kubernetes", "msgspec", "networkx", "pydantic", "rich", "typer", "urllib3", "yaml"}
     ),
     "operator/railwright_conversion": frozenset(),
     # yarl and urllib3 are the URLs of aiohttp and the errors of kubernetes' client.

@@ -1,0 +1,314 @@
+"""``railwright doctor``: what is wrong with an installation, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import typer
+from msgspec import Struct
+
+from railwright_api import names
+from railwright_cli.amounts import count
+from railwright_cli.api_objects import Job, Metadata
+from railwright_cli.api_server import FORBIDDEN, KINDS, ApiServer, cluster_path, jobs_path
+from railwright_cli.errors import ApiError
+from railwright_cli.jobs import Context, Namespace
+from railwright_cli.tables import Column, OutputOption, duration, show_rows
+
+SYSTEM_NAMESPACE = "railwright-system"
+OLDEST_VERSION = (1, 35)
+LEADERS = ("railwright-operator", "railwright-controllers")
+CLOCK_SKEW_MAX = timedelta(seconds=5)
+FABRIC_AGE_MAX = timedelta(minutes=5)
+"""The controllers check the network every minute."""
+
+PLURALS = (
+    names.TRAINING_JOBS,
+    names.QUEUES,
+    names.FABRICS,
+    names.NODE_HEALTHS,
+    names.PLACEMENTS,
+    names.PROFILES,
+    names.LEDGERS,
+)
+
+COLUMNS = (
+    Column("RESULT", "result"),
+    Column("CHECK", "check"),
+    Column("FINDING", "finding"),
+    Column("WHAT TO DO", "whatToDo"),
+)
+
+Result = Literal["ok", "warning", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. ``advice`` is empty if there is nothing to do."""
+
+    result: Result
+    text: str
+    advice: str = ""
+
+
+class Version(Struct, frozen=True):
+    """The version of the API server."""
+
+    major: str
+    minor: str
+    git_version: str = ""
+
+
+class ResourceName(Struct, frozen=True):
+    """A resource that the API server has."""
+
+    name: str
+
+
+class ResourceList(Struct, frozen=True):
+    """All resources of a group."""
+
+    resources: tuple[ResourceName, ...] = ()
+
+
+class LeaseSpec(Struct, rename="camel", frozen=True):
+    """Who leads, and when that was renewed."""
+
+    holder_identity: str = ""
+    renew_time: datetime | None = None
+    lease_duration_seconds: int = 15
+
+
+class Lease(Struct, frozen=True):
+    """A Lease."""
+
+    metadata: Metadata
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ReplicaStatus(Struct, rename="camel", frozen=True):
+    """How many pods of a Deployment or a DaemonSet are ready."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class Workload(Struct, frozen=True):
+    """A Deployment or a DaemonSet."""
+
+    status: ReplicaStatus = ReplicaStatus()
+
+
+class Freshness(Struct, frozen=True):
+    """When the controllers last checked the network."""
+
+    checked: datetime | None = None
+
+
+class FabricAgents(Struct, frozen=True):
+    """How many agents reported, and how many of them are silent."""
+
+    nodes: int = 0
+    silent: int = 0
+
+
+class FabricCounts(Struct, rename="camel", frozen=True):
+    """What is wrong with the network."""
+
+    freshness: Freshness = Freshness()
+    agents: FabricAgents = FabricAgents()
+    problem_count: int = 0
+    conflict_count: int = 0
+    domains: tuple[object, ...] = ()
+
+
+class FabricSummary(Struct, frozen=True):
+    """The Fabric, without its nodes."""
+
+    status: FabricCounts = FabricCounts()
+
+
+def doctor(
+    namespace: Namespace = "",
+    system: Annotated[
+        str, typer.Option("--system-namespace", help="the namespace of the operator")
+    ] = SYSTEM_NAMESPACE,
+    context: Context = "",
+    output: OutputOption = "table",
+) -> None:
+    """Check an installation, and say what to do about what is wrong.
+
+    The exit code is 1 if a check failed. What you may not read is unknown.
+    """
+    server = ApiServer(context, namespace)
+    site = Site(server, system, server.time())
+    rows = [
+        {
+            "result": found.result,
+            "check": name,
+            "finding": found.text,
+            "whatToDo": found.advice or None,
+        }
+        for name, check in CHECKS.items()
+        for found in _checked(check, site)
+    ]
+    show_rows(COLUMNS, rows, output, "nothing was checked")
+    if any(row["result"] == "failed" for row in rows):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is checked: an API server with its time, and the namespace of the operator."""
+
+    server: ApiServer
+    system: str
+    now: datetime
+
+
+def _checked(check: Callable[[Site], Iterator[Finding]], site: Site) -> Iterator[Finding]:
+    try:
+        yield from check(site)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        yield Finding("unknown", str(error), "run it as somebody who may read this")
+
+
+def _version(site: Site) -> Iterator[Finding]:
+    found = site.server.get("/version", Version)
+    # Some providers append a plus.
+    number = int(found.major), int("".join(filter(str.isdigit, found.minor)))
+    if number >= OLDEST_VERSION:
+        yield Finding("ok", f"Kubernetes {found.major}.{found.minor}")
+    else:
+        oldest = ".".join(map(str, OLDEST_VERSION))
+        yield Finding("failed", f"Kubernetes {found.major}.{found.minor}", f"upgrade to {oldest}")
+
+
+def _clock(site: Site) -> Iterator[Finding]:
+    skew = abs(datetime.now(UTC) - site.now)
+    if skew > CLOCK_SKEW_MAX:
+        text = f"the API server's clock differs from this machine's by {skew.seconds} s"
+        yield Finding("warning", text, "ages that commands print are wrong: run NTP on both")
+    else:
+        yield Finding("ok", "this machine's clock agrees with the API server's")
+
+
+def _kinds(site: Site) -> Iterator[Finding]:
+    found = site.server.find(KINDS, ResourceList) or ResourceList()
+    missing = sorted({*PLURALS} - {each.name for each in found.resources})
+    if missing:
+        advice = "install the kinds: kubectl apply -k deploy/kinds, or the Helm chart"
+        yield Finding("failed", f"missing: {', '.join(missing)}", advice)
+    else:
+        yield Finding("ok", f"{len(PLURALS)} kinds of {names.API_VERSION}")
+
+
+def _pods(site: Site) -> Iterator[Finding]:
+    place = f"/apis/apps/v1/namespaces/{site.system}"
+    for name in LEADERS:
+        found = site.server.find(f"{place}/deployments/{name}", Workload)
+        if found is None:
+            advice = "install the processes, or name their namespace with --system-namespace"
+            yield Finding("failed", f"there is no Deployment {site.system}/{name}", advice)
+            continue
+        ready, wanted = found.status.ready_replicas, found.status.replicas
+        text = f"{name}: {ready} of {count(wanted, 'replica')} ready"
+        advice = f"kubectl describe pods -n {site.system} -l app={name}"
+        result: Result = "ok" if ready == wanted > 0 else "warning" if ready else "failed"
+        yield Finding(result, text, "" if result == "ok" else advice)
+    agents = site.server.find(f"{place}/daemonsets/railwright-agent", Workload)
+    if agents is None:
+        advice = "install them, if hardware and links inside nodes matter: docs/install.md"
+        yield Finding("warning", "there are no node agents", advice)
+        return
+    ready, wanted = agents.status.number_ready, agents.status.desired_number_scheduled
+    advice = f"kubectl get pods -n {site.system} -l app=railwright-agent"
+    text = f"railwright-agent: {ready} of {count(wanted, 'node')} ready"
+    yield Finding("ok" if ready == wanted else "warning", text, "" if ready == wanted else advice)
+
+
+def _leaders(site: Site) -> Iterator[Finding]:
+    place = f"/apis/coordination.k8s.io/v1/namespaces/{site.system}/leases"
+    for name in LEADERS:
+        found = site.server.find(f"{place}/{name}", Lease)
+        advice = f"kubectl logs -n {site.system} deploy/{name}"
+        if found is None or found.spec.renew_time is None:
+            yield Finding("failed", f"{name} has never led", advice)
+            continue
+        silence = site.now - found.spec.renew_time
+        if silence > timedelta(seconds=found.spec.lease_duration_seconds):
+            text = f"nothing leads: {name} renewed its Lease {_since(silence)} ago"
+            yield Finding("failed", text, advice)
+        else:
+            yield Finding("ok", f"{found.spec.holder_identity} leads")
+
+
+def _fabric(site: Site) -> Iterator[Finding]:
+    found = site.server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricSummary)
+    if found is None or found.status.freshness.checked is None:
+        advice = f"kubectl logs -n {site.system} deploy/railwright-controllers"
+        yield Finding("failed", "the network was never discovered", advice)
+        return
+    status, advice = found.status, "kubectl describe fabric"
+    passed = site.now - found.status.freshness.checked
+    checked = f"the network was checked {_since(passed)} ago"
+    yield Finding("ok", checked) if passed < FABRIC_AGE_MAX else Finding("failed", checked, advice)
+    if not status.domains:
+        text = "the network has no levels: jobs are placed without regard to racks"
+        yield Finding("warning", text, "label nodes or upload topology files: docs/fabric.md")
+    if status.problem_count:
+        yield Finding("warning", count(status.problem_count, "problem"), advice)
+    if status.conflict_count:
+        yield Finding("warning", f"{count(status.conflict_count, 'conflict')} of sources", advice)
+    if status.agents.silent:
+        text = f"{status.agents.silent} of {count(status.agents.nodes, 'node agent')} silent"
+        advice = f"kubectl logs -n {site.system} -l app=railwright-agent"
+        yield Finding("warning", text, advice)
+
+
+def _rights(site: Site) -> Iterator[Finding]:
+    for group, resource in ((names.GROUP, names.TRAINING_JOBS), ("", "pods")):
+        place = {"namespace": site.server.namespace, "verb": "create"}
+        asked = {"resourceAttributes": {**place, "group": group, "resource": resource}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = site.server.create(path, {"spec": asked})
+        text = f"create {resource} in namespace {site.server.namespace}"
+        if answer.get("status", {}).get("allowed"):
+            yield Finding("ok", f"you may {text}")
+        else:
+            advice = "jobs need it: bind the role edit of this namespace to the user"
+            yield Finding("warning", f"you may not {text}", advice)
+
+
+def _jobs(site: Site) -> Iterator[Finding]:
+    jobs = site.server.items(jobs_path(), Job)
+    broken = [each for each in jobs if each.status.reason == "InternalError"]
+    for job in broken[:3]:
+        name = f"{job.metadata.namespace}/{job.metadata.name}"
+        text = f"{name} met a fault of the operator: {job.status.message}"
+        yield Finding("failed", text, "report it as a bug")
+    if not broken:
+        yield Finding("ok", f"{count(len(jobs), 'job')}, none met a fault of the operator")
+
+
+def _since(passed: timedelta) -> str:
+    return duration(passed.total_seconds())
+
+
+CHECKS: dict[str, Callable[[Site], Iterator[Finding]]] = {
+    "version": _version,
+    "clock": _clock,
+    "kinds": _kinds,
+    "pods": _pods,
+    "leaders": _leaders,
+    "fabric": _fabric,
+    "rights": _rights,
+    "jobs": _jobs,
+}

@@ -1,0 +1,67 @@
+"""``docs/cli.md``, made from the code: ``make generate`` writes it.
+
+The help of each command is what ``railwright COMMAND --help`` prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from unittest import mock
+
+from architecture import tree
+from fixtures.command import run
+from railwright_cli.__main__ import COMMANDS
+
+PAGE = tree.ROOT / "docs/cli.md"
+
+HEAD = """# The command line
+
+`railwright` answers what a user of jobs asks every day. It reads and writes the same objects as \
+kubectl, with your kubeconfig and your rights. Users of Slurm find their commands [here](slurm.md).
+
+## Install
+
+```
+$ pip install '.[cli]'
+$ railwright --install-completion
+```
+
+From a checkout of this repository. The package also has the programs `kubectl-railwright` and \
+`kubectl_complete-railwright`: with both on the PATH, `kubectl railwright queue` works, and so does \
+kubectl's completion.
+
+## What all commands share
+
+- A job is named `NAME`, in the namespace of the context or of `--namespace`, or `NAMESPACE/NAME`.
+- `-o json` and `-o yaml` print all fields, `-o wide` adds columns. Times are in ISO 8601.
+- Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
+coloured, and `NO_COLOR` is respected.
+- A list that takes longer than two seconds shows its progress, and the time that remains.
+- What you may not read is shown as `-`, and named on stderr. `queue` and `why` show positions to \
+those who may list the jobs of all namespaces; `info` and `nodes` need the ClusterRole \
+`railwright-cluster-view`, and show what is free to those who may list all pods.
+
+| exit code | meaning |
+|---|---|
+| 0 | Done. With `--watch` or `--follow`: the job succeeded. |
+| 1 | With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. |
+| 2 | The command was not carried out, for the reason on stderr. |
+"""
+
+
+def rendered() -> str:
+    """The text of the page."""
+    return HEAD + "".join(f"\n## {name}\n\n```\n{_help(name)}\n```\n" for name in COMMANDS)
+
+
+def _help(name: str) -> str:
+    printed = io.StringIO()
+    with mock.patch.dict(os.environ, {"COLUMNS": "100"}), contextlib.redirect_stdout(printed):
+        assert run(name, "--help") == 0
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(), encoding="utf-8")

@@ -1,0 +1,213 @@
+"""``railwright`` on a real API server: what it prints of jobs and nodes, and what it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fixtures.training import Training
+from integration import command_line
+from integration.operator_site import COMMAND, FLOOR_LABEL, Floor, Site
+from railwright_api import names
+from railwright_testbed import binaries, waiting
+
+USERS = Path(__file__).resolve().parents[2] / "deploy/rights/users.yaml"
+
+
+@pytest.fixture
+def config(site: Site) -> Path:
+    """The kubeconfig of the administrator."""
+    return site.plane.kubeconfig
+
+
+@pytest.fixture
+def viewer(site: Site, floor: Floor) -> Path:
+    """The kubeconfig of somebody who may view the floor's namespace and nothing else."""
+    site.plane.kubectl("apply", "-f", str(USERS))
+    grant = ("create", "rolebinding", "viewer", "--clusterrole=view")
+    site.plane.kubectl("-n", floor.name, *grant, f"--serviceaccount={floor.name}:default")
+    kubeconfig = site.plane.kubeconfig_for_service_account(floor.name, "default")
+    waiting.until(
+        lambda: command_line.run(kubeconfig, "queue", "-n", floor.name).returncode == 0,
+        "the rights of a viewer",
+        deadline_s=30,
+    )
+    return kubeconfig
+
+
+def test_queue_has_waiting_jobs_in_their_order(floor: Floor, config: Path) -> None:
+    floor.apply("runs", nodes=4).until_bound()
+    floor.apply("never", nodes=99).until_reason("NeverFits")
+    floor.apply("first", nodes=3).until_older()
+    floor.apply("second", nodes=1).until_reason("NotEnoughNodes")
+    rows = command_line.document(config, "queue", "-n", floor.name)
+    assert [row["name"] for row in rows] == ["runs", "first", "second", "never"]
+    assert {row["namespace"] for row in rows} == {floor.name}
+    position = {row["name"]: row["position"] for row in rows}
+    assert position["runs"] is position["never"] is None
+    assert position["second"] == position["first"] + 1
+    why = command_line.document(config, "why", f"{floor.name}/second")
+    assert why["position"] == position["second"]
+    assert why["ahead"][-1] == f"{floor.name}/first"
+    printed = command_line.printed(config, "why", f"{floor.name}/second").splitlines()
+    assert printed[0].startswith(f"{floor.name}/second is Queued: NotEnoughNodes, for ")
+    assert "needs 1 node with 8 nvidia.com/gpu" in printed[1]
+    assert printed[2].startswith("  What to do: Wait, or add nodes.")
+
+
+def test_higher_priority_is_ahead(site: Site, floor: Floor, config: Path) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    name = f"{floor.name}-urgent"
+    site.admin.post(path, {"metadata": {"name": name}, "value": 7})
+    floor.apply("runs", nodes=4).until_bound()
+    floor.apply("old", nodes=2).until_older()
+    floor.apply("urgent", nodes=2, priorityClassName=name).until_reason("NotEnoughNodes")
+    rows = command_line.document(config, "queue", "-n", floor.name)
+    assert [(row["name"], row["priority"]) for row in rows[1:]] == [("urgent", 7), ("old", 0)]
+
+
+def test_viewer_of_a_namespace_sees_its_jobs(floor: Floor, viewer: Path) -> None:
+    floor.apply("waits", nodes=99).until_reason("NeverFits")
+    ended = command_line.run(viewer, "queue", "-n", floor.name, "-o", "json")
+    (row,) = json.loads(ended.stdout)
+    assert (row["name"], row["position"]) == ("waits", None)
+    assert "positions are unknown" in ended.stderr
+    assert "NeverFits" in command_line.printed(viewer, "why", "waits", "-n", floor.name)
+    refused = command_line.run(viewer, "nodes")
+    assert refused.returncode == 2
+    assert "nodes is forbidden" in refused.stderr
+    refused = command_line.run(viewer, "cancel", "waits", "-n", floor.name)
+    assert refused.returncode == 2
+    assert "forbidden" in refused.stderr
+
+
+def test_failed_job_is_explained_by_its_first_failure(
+    site: Site, floor: Floor, config: Path
+) -> None:
+    job = floor.apply("fails", failurePolicy={"backoffLimit": 0})
+    job.until_bound()
+    site.kwok.fail_pod(floor.name, "fails-worker-1-1", exit_code=3)
+    job.until_phase("Failed")
+    why = command_line.document(config, "why", f"{floor.name}/fails")
+    assert (why["phase"], why["reason"]) == ("Failed", "RankFailed")
+    assert (why["lastTermination"]["exitCode"], why["position"]) == (3, None)
+    assert "exit code 3" in command_line.printed(config, "why", f"{floor.name}/fails")
+    shown = command_line.document(config, "status", f"{floor.name}/fails")
+    assert (shown["phase"], shown["attempt"]) == ("Failed", 1)
+    watched = command_line.run(config, "status", "--watch", f"{floor.name}/fails")
+    assert watched.returncode == 1
+    assert "Failed, RankFailed" in watched.stdout
+
+
+def test_jobs_are_suspended_resumed_and_cancelled(floor: Floor, config: Path) -> None:
+    job = floor.apply("job", nodes=2)
+    other = floor.apply("other", nodes=1)
+    job.until_bound()
+    place = ("-n", floor.name)
+    refused = command_line.run(config, "suspend", "jobb", "other", *place)
+    assert refused.returncode == 2
+    assert f"there is no job 'jobb' in namespace {floor.name}; the nearest is 'job'" in (
+        refused.stderr
+    )
+    assert not other.object()["spec"].get("suspend")
+    command_line.printed(config, "suspend", "job", *place)
+    job.until_phase("Suspended")
+    why = command_line.printed(config, "why", "job", *place)
+    assert f"What to do: railwright resume {floor.name}/job" in why
+    command_line.printed(config, "resume", "job", *place)
+    job.until_bound_at_last()
+    command_line.printed(config, "cancel", "job", "other", *place)
+    floor.until_nothing_is_left()
+
+
+def test_submitted_file_runs(floor: Floor, config: Path) -> None:
+    manifest = Training("job", COMMAND).manifest(floor.name)
+    (role,) = manifest["spec"]["roles"]
+    role["template"]["spec"]["nodeSelector"] = {FLOOR_LABEL: floor.name}
+    text = json.dumps(manifest)
+    printed = command_line.printed(config, "submit", "-f", "-", stdin=text)
+    assert printed == f"{floor.name}/job created\n"
+    again = command_line.run(config, "submit", "-f", "-", stdin=text)
+    assert again.returncode == 2
+    assert "already exists" in again.stderr
+
+
+def test_options_of_submit_become_a_job(floor: Floor, config: Path) -> None:
+    options = ("-N", "4", "--image", "registry/train:1", "--limits", "nvidia.com/gpu=8,cpu=4")
+    more = ("--env", "A=b=c", "--queue", "default", "-n", floor.name, "--dry-run")
+    command = ("python", "train.py", "--lr", "1e-3")
+    text = command_line.printed(config, "submit", *options, *more, "--", *command)
+    found = yaml.safe_load(text)
+    (role,) = found["spec"]["roles"]
+    (container,) = role["template"]["spec"]["containers"]
+    assert found["metadata"]["name"].startswith("train-")
+    assert (role["replicas"], role["processesPerReplica"]) == (4, 8)
+    assert container["command"] == [*command]
+    assert container["env"] == [{"name": "A", "value": "b=c"}]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "8", "cpu": "4"}
+    assert not floor.left()
+
+
+def test_refusal_of_the_api_server_is_printed(floor: Floor, config: Path) -> None:
+    manifest = Training("job", COMMAND, nodes=2).manifest(floor.name)
+    manifest["spec"]["roles"][0]["replica"] = 3
+    refused = command_line.run(config, "submit", "-f", "-", stdin=json.dumps(manifest))
+    assert refused.returncode == 2
+    assert 'unknown field "spec.roles[0].replica"' in refused.stderr
+
+
+def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Path) -> None:
+    floor.apply("gang", nodes=1, gpus=4).until_bound()
+    (used,) = floor.apply("whole", nodes=1).until_nodes()
+    site.plane.kubectl("cordon", floor.nodes[3])
+    rows = {row["name"]: row for row in command_line.document(config, "nodes", *floor.nodes)}
+    assert rows[used]["jobs"] == [f"{floor.name}/whole"]
+    assert (rows[used]["use"], rows[used]["devices"]) == ("Full", ["8/8 nvidia.com/gpu"])
+    partly = next(row for row in rows.values() if f"{floor.name}/gang" in row["jobs"])
+    assert (partly["use"], partly["devices"]) == ("Partly", ["4/8 nvidia.com/gpu"])
+    assert rows[floor.nodes[3]]["state"] == "Cordoned"
+    assert rows[floor.nodes[3]]["domain"] == f"{floor.name}-rack-1"
+    by_rack = command_line.document(config, "info", "--by", names.LABEL_RACK)
+    counted = {row["domain"]: row for row in by_rack}
+    first, second = (counted[f"{floor.name}-rack-{number}"] for number in (0, 1))
+    assert first["allDevices"] == second["allDevices"] == 16
+    assert first["freeDevices"] + second["freeDevices"] == 32 - 12 - 8
+    assert second["unavailable"] == 1
+    refused = command_line.run(config, "nodes", "no-such")
+    assert (refused.returncode, refused.stderr) == (2, "railwright: there is no node no-such\n")
+
+
+def test_doctor_finds_what_is_missing(floor: Floor, config: Path, viewer: Path) -> None:
+    """The site's processes run beside the cluster: it has no Deployments."""
+    ended = command_line.run(config, "doctor", "-o", "json", "-n", floor.name)
+    found = json.loads(ended.stdout)
+    results = [(row["check"], row["result"]) for row in found]
+    assert ended.returncode == 1
+    assert results.count(("pods", "failed")) == 2
+    ok = {"version", "clock", "kinds", "leaders", "rights", "jobs"}
+    assert {check for check, result in results if result == "ok"} >= ok
+    assert all(row["whatToDo"] for row in found if row["result"] == "failed")
+    seen = json.loads(command_line.run(viewer, "doctor", "-o", "json", "-n", floor.name).stdout)
+    assert {row["check"] for row in seen if row["result"] == "unknown"} >= {"pods", "fabric"}
+
+
+def test_kubectl_runs_and_completes_the_plugin(floor: Floor, config: Path) -> None:
+    floor.apply("waits", nodes=99).until_reason("NeverFits")
+    kubectl = str(binaries.find(binaries.CONTROL_PLANE)["kubectl"])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "KUBECONFIG": str(config), "PATH": path}
+
+    def answer(*arguments: str) -> str:
+        command = [kubectl, *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+
+    assert "waits" in answer("railwright", "queue", "-n", floor.name)
+    assert answer("__complete", "railwright", "sta").startswith("status\t")

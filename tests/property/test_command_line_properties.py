@@ -1,0 +1,105 @@
+"""What commands compute themselves, against the parts of the product that decide it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures import jobs as scheduler_jobs
+from railwright_cli.api_objects import Job, JobSpec, JobStatus, Metadata, PriorityClass, Role
+from railwright_cli.inventory import ResourcePodSpec, used_devices
+from railwright_cli.jobs import ordered
+from railwright_cli.pods import first_rank, place_of_rank
+from railwright_scheduler import Role as CoreRole
+from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.policy import order
+from railwright_watch import amounts
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+CLASSES = [
+    PriorityClass(Metadata(name="low"), -5),
+    PriorityClass(Metadata(name="usual"), 10, global_default=True),
+    PriorityClass(Metadata(name="high"), 1000),
+]
+VALUES = {"low": -5, None: 10, "usual": 10, "high": 1000}
+
+_WAITING = st.tuples(
+    st.sampled_from(sorted(VALUES, key=str)), st.integers(0, 5), st.sampled_from(["a", "b"])
+)
+_ROLES = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([None, "x", "y"])),
+    min_size=1,
+    max_size=8,
+)
+_AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "nvidia.com/gpu", "example.com/nic"]),
+    st.integers(0, 9) | st.integers(0, 9).map(str),
+    max_size=3,
+)
+_CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "resources": st.fixed_dictionaries({}, optional={"limits": _AMOUNTS}),
+            "restartPolicy": st.just("Always"),
+        },
+    ),
+    max_size=5,
+)
+
+
+@given(st.lists(_WAITING, max_size=12))
+def test_positions_are_the_order_of_the_scheduler(drawn: list[tuple[str | None, int, str]]) -> None:
+    shown, queued = [], []
+    for number, (name, age_s, namespace) in enumerate(drawn):
+        uid = f"{number:02d}"
+        made = START + timedelta(seconds=age_s)
+        shown.append(Job(Metadata(uid, namespace, uid, made), JobSpec(priority_class_name=name)))
+        queued.append(scheduler_jobs.job(uid, uid=uid, priority=VALUES[name], submitted_s=age_s))
+    found = ordered(reversed(shown), CLASSES)
+    assert [each.job.metadata.uid for each in found] == [
+        job.uid for job in order.by_priority(queued)
+    ]
+    assert [each.position for each in found] == [*range(1, len(found) + 1)]
+
+
+@given(_ROLES, st.data())
+def test_rank_is_in_the_pod_that_runs_it(
+    drawn: list[tuple[int, int, str | None]], data: st.DataObject
+) -> None:
+    roles = tuple(
+        Role(f"r{at}", group, replicas, ranks) for at, (replicas, ranks, group) in enumerate(drawn)
+    )
+    job = Job(Metadata("job"), JobSpec(roles=roles), JobStatus())
+    layout = number_ranks(
+        [
+            CoreRole(each.replicas, {}, each.name, each.group or "", ranks_per_pod=ranks)
+            for each, (_, ranks, _) in zip(roles, drawn, strict=True)
+        ]
+    )
+    pod = data.draw(st.integers(0, sum(each.replicas for each in roles) - 1))
+    its = layout.of(pod)
+    rank = data.draw(st.sampled_from(its.ranks_of(pod)))
+    role, index = place_of_rank(job, its.role, rank)
+    assert (role.name, index) == (its.role, pod - its.pods.start)
+    assert first_rank(job, its.role) == its.first_rank
+
+
+@given(_CONTAINERS, _CONTAINERS)
+def test_used_devices_are_what_the_operator_counts(
+    init: list[dict[str, Any]], main: list[dict[str, Any]]
+) -> None:
+    containers = [{"resources": each.get("resources", {})} for each in main]
+    spec = {"initContainers": init, "containers": containers}
+    decoded = msgspec.json.decode(json.dumps(spec), type=ResourcePodSpec)
+    counted = {
+        name: amount
+        for name, amount in amounts.requested(amounts.asked(spec)).items()
+        if "/" in name
+    }
+    assert {name: count for name, count in used_devices(decoded).items() if count} == counted
