@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import queries
+from fixtures import command_line, queries
 from fixtures.clusters import Cluster
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import ControlPlane, deployment, product_images, service_process, waiting
@@ -88,6 +88,17 @@ def test_agents_report_every_node(deployed: Cluster) -> None:
 
     count = len(deployed.bed.nodes)
     waiting.until(lambda: reporting() == count, "reports of all agents", deadline_s=DEADLINE_S)
+
+
+def test_doctor_finds_nothing_that_failed(deployed: Cluster) -> None:
+    """Every check can be carried out; the agents may still be coming up."""
+    ended = command_line.run(deployed.bed.control_plane.kubeconfig, "doctor", "-o", "json")
+    found = json.loads(ended.stdout)
+    wrong = [row for row in found if row["result"] not in ("ok", "warning")]
+    assert (ended.returncode, wrong) == (0, []), ended.stdout
+    sound = [row["finding"] for row in found if row["check"] in ("pods", "leaders")]
+    assert "railwright-operator: 2 of 2 replicas ready" in sound
+    assert "railwright-controllers: 1 of 1 replica ready" in sound
 
 
 def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fixtures import relay, shaped_network
+from fixtures import command_line, relay, shaped_network
 from fixtures.planted_network import adjusted_rand_index
 from fixtures.shaped_network import OUTSIDE, ShapedNetwork, Speeds
-from integration import command_line, operator_site
+from integration import operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import Site
 from railwright_api import names
@@ -53,7 +53,7 @@ def test_racks_are_found_by_probes_of_agents(
                 deadline_s=300,
                 evidence=lambda: f"{_summary(site)} {site.controllers.log()}",
             )
-        reported = json.loads(command_line.topology(site, "-o", "json"))
+        reported = json.loads(command_line.topology(site.plane, "-o", "json"))
     found = {node: reported["nodes"][its][-1] for node, its in places.items()}
     assert adjusted_rand_index(network.tiers[0], found) == 1.0
     assert reported["sources"] == [f"{names.PROBES}/probes"]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fixtures import command_line
 from fixtures.training import Training
-from integration import command_line
 from integration.operator_site import COMMAND, FLOOR_LABEL, Floor, Site
 from railwright_api import names
 from railwright_testbed import binaries, waiting

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fixtures import command_line
 from fixtures.clos import Clos
-from integration import command_line, operator_site
+from integration import operator_site
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
 from railwright_kube.paths import NODES
@@ -187,16 +188,20 @@ def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) ->
     assert first["source"] == "aws labels"
     assert first["message"] == "aws labels has it in nn-0, which is r0; r1 counts, by site/plan"
     assert bare.apply("gang", nodes=4).until_nodes() in map(sorted, racks)
-    reported = command_line.topology(ground, "--job", f"{bare.name}/gang")
+    reported = command_line.printed(
+        ground.plane.kubeconfig, "topology", "--job", f"{bare.name}/gang"
+    )
     assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in reported
     assert "2 findings" in reported
     assert f"- {first['node']}: {first['message']} (rack)" in reported
     assert ", node ranks [0-3]\n" in reported
-    picture = command_line.topology(ground, "--job", f"{bare.name}/gang", "-o", "svg")
+    picture = command_line.printed(
+        ground.plane.kubeconfig, "topology", "--job", f"{bare.name}/gang", "-o", "svg"
+    )
     assert picture.count(", node rank ") == 4
     assert f"{bare.name}/gang on 4 of 16 nodes" in picture
     # Two nodes, and what it means.
-    assert command_line.topology(ground, "-o", "svg").count('class="conflict"') == 3
+    assert command_line.topology(ground.plane, "-o", "svg").count('class="conflict"') == 3
 
 
 def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Floor) -> None:
@@ -221,7 +226,7 @@ def test_cables_show_rails_and_faults_and_come_compressed(ground: Site, bare: Fl
     why = "rail 1 is miscabled at mlx5_1: it has no cable"
     odd = {"node": bare.nodes[9], "rail": 1, "message": why}
     assert status["rails"] == {"nodes": 16, "aligned": 15, "miscabled": [odd]}
-    reported = command_line.topology(ground)
+    reported = command_line.topology(ground.plane)
     assert f"  rails: aligned on 15 of 16 nodes\n    {bare.nodes[9]}: {why}\n" in reported
     topology = {"rails": "Aligned"}
     all_of_them = bare.apply("all", nodes=16, topology=topology)

@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from fixtures import machines
-from integration import command_line
+from fixtures import command_line, machines
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
@@ -94,7 +93,7 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
     reported = "0000:17:00.0 multiplies at 61 % of what most H100 do: 400 TFLOP/s of 660 TFLOP/s"
     assert status["slow"] == [{"node": name, "message": reported}]
     assert (status["slowCount"], status["measuredNodes"]) == (1, 4)
-    assert f"- {name}: {reported}\n" in command_line.topology(site)
+    assert f"- {name}: {reported}\n" in command_line.topology(site.plane)
     speed = {"products": "0.61", "memory": "1.0"}
     waiting.until(
         lambda: _health(site, name).get("relativeSpeed") == speed, "its health", deadline_s=20

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from integration import command_line, operator_site
+from fixtures import command_line
+from integration import operator_site
 from integration.operator_site import Floor, Site
 from railwright import profile, strides
 from railwright.profile import Calls, Operation, Recorded
@@ -71,9 +72,9 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
 def _is_drawn(site: Site, floor: Floor) -> None:
     """Each of its nodes once, and a line up from either rack."""
     job = f"{floor.name}/laid-out"
-    reported = command_line.topology(site, "--job", job)
+    reported = command_line.topology(site.plane, "--job", job)
     assert f"job {job}: 64 ranks, 8 a node: tensor 8 × pipeline 4 × data 2\n" in reported
-    picture = command_line.topology(site, "--job", job, "-o", "svg")
+    picture = command_line.topology(site.plane, "--job", job, "-o", "svg")
     for node in floor.nodes:
         assert picture.count(f"<title>{node}, node rank ") == 1
     assert picture.count('class="up"') == 2 + 1  # And what it means.

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from fixtures import local_network, machines
-from integration import command_line, controllers, node_agents, operator_site
+from fixtures import command_line, local_network, machines
+from integration import controllers, node_agents, operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
@@ -145,7 +145,9 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     kept = Right("patch", "", "configmaps", "", NAMESPACE)
     assert kept in audit.used(ground.plane.audit_log, audit.CONTROLLERS)
     assert _probes(ground) >= NODES * (NODES - 1) / 2
-    assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(ground)
+    assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(
+        ground.plane
+    )
     agents.stop()
 
     _another_leader(ground, rails, agents)

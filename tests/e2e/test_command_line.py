@@ -1,0 +1,75 @@
+"""``railwright logs`` and ``status`` of jobs that run on real nodes, across their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fixtures import command_line
+from fixtures.clusters import Cluster
+from fixtures.training import LiveJob, Training, script
+from railwright_testbed import waiting
+
+Run = Callable[[Training], LiveJob]
+
+DEADLINE_S = 180
+
+ENDS_IN_ATTEMPT_2 = """
+import os, time
+attempt = int(os.environ["RAILWRIGHT_ATTEMPT"])
+for number in range(10_000 if attempt == 1 else 5):
+    print("attempt", attempt, "rank", os.environ["RANK"], "line", number, flush=True)
+    time.sleep(0.2)
+"""
+
+FAILS_ON_RANK_1 = """
+import os, sys, time
+time.sleep(5)
+if os.environ["RANK"] == "1":
+    sys.exit("the answer is not 42")
+time.sleep(600)
+"""
+
+
+def test_followed_logs_go_on_in_the_next_attempt(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    """Of four ranks on two nodes one is followed: each of its lines is printed once, in order."""
+    job = run(Training("job", script(ENDS_IN_ATTEMPT_2), nodes=2, processes=2))
+    plane, output = cluster.bed.control_plane, tmp_path / "logs"
+    place = ("job", "-n", job.namespace)
+    options = ("logs", "--follow", "--rank", "3", *place)
+    with command_line.running(plane.kubeconfig, output, *options) as logs:
+        waiting.until(lambda: "line 9\n" in output.read_text(), "lines", deadline_s=DEADLINE_S)
+        plane.kubectl("-n", job.namespace, "delete", "pod", "job-worker-0-1", "--wait=false")
+        assert logs.wait(DEADLINE_S) == 0
+    lines = [line for line in output.read_text().splitlines() if "line" in line]
+    first = [line for line in lines if "attempt 1" in line]
+    assert first == [f"[rank 3] attempt 1 rank 3 line {number}" for number in range(len(first))]
+    assert len(first) > 9
+    second = [f"[rank 3] attempt 2 rank 3 line {number}" for number in range(5)]
+    assert lines == [*first, *second]
+    assert job.status()["phase"] == "Succeeded"
+    assert command_line.printed(plane.kubeconfig, "status", "--watch", *place)
+
+
+def test_followed_failure_ends_with_code_1(cluster: Cluster, run: Run, tmp_path: Path) -> None:
+    job = run(
+        Training("fails", script(FAILS_ON_RANK_1), spec={"failurePolicy": {"backoffLimit": 0}})
+    )
+    kubeconfig, place = cluster.bed.control_plane.kubeconfig, ("fails", "-n", job.namespace)
+    output, view = tmp_path / "logs", tmp_path / "status"
+    with (
+        command_line.running(kubeconfig, output, "logs", "-f", "--rank", "1", *place) as logs,
+        command_line.running(kubeconfig, view, "status", "-w", *place) as status,
+    ):
+        assert logs.wait(DEADLINE_S) == 1
+        assert status.wait(DEADLINE_S) == 1
+    assert "the answer is not 42" in output.read_text()
+    assert "the job failed: rank 1 on" in output.read_text()
+    assert " Running" in view.read_text()
+    assert "Failed, RankFailed: rank 1 on" in view.read_text()
+    waiting.until(lambda: not job.pods(), "no pod left", deadline_s=60)
+    later = command_line.run(kubeconfig, "logs", *place)
+    assert later.returncode == 0
+    assert "the answer is not 42" in later.stdout
