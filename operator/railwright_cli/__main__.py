@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -73,6 +74,10 @@ def railwright() -> None:
 
 def main(arguments: Sequence[str] | None = None, prog_name: str = "railwright") -> None:
     """Run a command and exit: 0; 1 if the job failed; 2 with the reason on stderr."""
+    # A terminal that has no bars gets question marks.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app(arguments, prog_name=prog_name)
     except (CommandError, WiringError, OSError, ValidationError, UnicodeDecodeError) as error:

@@ -7,13 +7,12 @@ fields that a command shows: a list of 10,000 jobs takes as long as in `kubectl 
 from __future__ import annotations
 
 import json
-import os
+import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,9 +20,10 @@ from msgspec import Struct
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
-from kubernetes import client, config
+from kubernetes import client
 from railwright_api import names
-from railwright_cli.errors import ApiError
+from railwright_cli import kubeconfig
+from railwright_cli.errors import ApiError, UsageError
 from railwright_cli.progress import shown_progress
 
 Read = TypeVar("Read")
@@ -39,9 +39,9 @@ MERGE_PATCH = "application/merge-patch+json"
 KINDS = f"/apis/{names.API_VERSION}"
 CORE = "/api/v1"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
+NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 FORBIDDEN, NOT_FOUND, EXPIRED = 403, 404, 410
 
 
@@ -71,10 +71,10 @@ class ApiServer:
     """
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
-        configuration = _configuration(context)
-        configuration.retries = False
-        self._client = client.ApiClient(configuration)
-        self.namespace = namespace or _namespace(context)
+        chosen = kubeconfig.read(context)
+        chosen.configuration.retries = False
+        self._client = client.ApiClient(chosen.configuration)
+        self.namespace = valid_name(namespace or chosen.namespace)
 
     def get(self, path: str, kind: type[Read], query: Query | None = None) -> Read:
         """An object, decoded as this type."""
@@ -107,7 +107,8 @@ class ApiServer:
                 following = page.metadata.following
                 if not following:
                     return found
-                show(len(found), len(found) + page.metadata.remaining)
+                left = page.metadata.remaining
+                show(len(found), len(found) + left if left else None)
 
     def create(self, path: str, body: Any, *, is_dry_run: bool = False) -> Any:
         """The created object, as the API server completed it."""
@@ -183,6 +184,14 @@ class ApiServer:
         return response
 
 
+def valid_name(name: str) -> str:
+    """The name. It becomes a part of a path: what is no name of an object could be another path.
+    Raises UsageError."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name: expected a-z, 0-9, - and .")
+    return name
+
+
 def jobs_path(namespace: str = "") -> str:
     """TrainingJobs of a namespace, or of all of them."""
     place = f"/namespaces/{namespace}" if namespace else ""
@@ -215,7 +224,7 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
 
 
 def _error(response: HTTPResponse) -> ApiError:
-    body = response.read(decode_content=True)
+    body = _received(lambda: response.read(decode_content=True))
     try:
         message = msgspec.json.decode(body, type=_Failure).message
     except msgspec.DecodeError:
@@ -225,33 +234,3 @@ def _error(response: HTTPResponse) -> ApiError:
     ):
         message = "the cluster does not have this kind: is Railwright installed?"
     return ApiError(response.status, message or f"the API server responded {response.status}")
-
-
-def _configuration(context: str) -> client.Configuration:
-    """Of a context of the kubeconfig; without a kubeconfig, of the pod that this runs in."""
-    configuration = client.Configuration()
-    paths = os.environ.get("KUBECONFIG") or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
-    try:
-        if not context and not any(
-            Path(each).expanduser().exists() for each in paths.split(os.pathsep)
-        ):
-            config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-        else:
-            config.load_kube_config(  # type: ignore[no-untyped-call]
-                context=context or None, client_configuration=configuration
-            )
-    except config.ConfigException as error:
-        raise ApiError(0, f"no cluster: {paths}: {error}") from error
-    return configuration
-
-
-def _namespace(context: str) -> str:
-    """The namespace of a context, or of the pod that this runs in."""
-    try:
-        contexts, active = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
-    except config.ConfigException:
-        if SERVICE_ACCOUNT_NAMESPACE.exists():
-            return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
-        return "default"
-    chosen = next((each for each in contexts if each["name"] == context), active)
-    return str(chosen["context"].get("namespace") or "default")

@@ -13,7 +13,14 @@ from msgspec import Struct
 from railwright_api import names
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import Job, Metadata
-from railwright_cli.api_server import FORBIDDEN, KINDS, ApiServer, cluster_path, jobs_path
+from railwright_cli.api_server import (
+    FORBIDDEN,
+    KINDS,
+    ApiServer,
+    cluster_path,
+    jobs_path,
+    valid_name,
+)
 from railwright_cli.errors import ApiError
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import Column, OutputOption, duration, show_rows
@@ -92,15 +99,21 @@ class Lease(Struct, frozen=True):
 class ReplicaStatus(Struct, rename="camel", frozen=True):
     """How many pods of a Deployment or a DaemonSet are ready."""
 
-    replicas: int = 0
     ready_replicas: int = 0
     desired_number_scheduled: int = 0
     number_ready: int = 0
 
 
+class ReplicaSpec(Struct, frozen=True):
+    """How many pods a Deployment shall have."""
+
+    replicas: int = 1
+
+
 class Workload(Struct, frozen=True):
     """A Deployment or a DaemonSet."""
 
+    spec: ReplicaSpec = ReplicaSpec()
     status: ReplicaStatus = ReplicaStatus()
 
 
@@ -146,7 +159,7 @@ def doctor(
     The exit code is 1 if a check failed. What you may not read is unknown.
     """
     server = ApiServer(context, namespace)
-    site = Site(server, system, server.time())
+    site = Site(server, valid_name(system), server.time())
     rows = [
         {
             "result": found.result,
@@ -175,9 +188,9 @@ def _checked(check: Callable[[Site], Iterator[Finding]], site: Site) -> Iterator
     try:
         yield from check(site)
     except ApiError as error:
-        if error.code != FORBIDDEN:
-            raise
-        yield Finding("unknown", str(error), "run it as somebody who may read this")
+        is_refused = error.code == FORBIDDEN
+        advice = "run it as somebody who may read this" if is_refused else "see the other findings"
+        yield Finding("unknown" if is_refused else "failed", str(error), advice)
 
 
 def _version(site: Site) -> Iterator[Finding]:
@@ -218,7 +231,7 @@ def _pods(site: Site) -> Iterator[Finding]:
             advice = "install the processes, or name their namespace with --system-namespace"
             yield Finding("failed", f"there is no Deployment {site.system}/{name}", advice)
             continue
-        ready, wanted = found.status.ready_replicas, found.status.replicas
+        ready, wanted = found.status.ready_replicas, found.spec.replicas
         text = f"{name}: {ready} of {count(wanted, 'replica')} ready"
         advice = f"kubectl describe pods -n {site.system} -l app={name}"
         result: Result = "ok" if ready == wanted > 0 else "warning" if ready else "failed"

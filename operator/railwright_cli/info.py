@@ -37,8 +37,9 @@ def info(
 ) -> None:
     """Count nodes by their devices: free, partly and fully used, and unavailable.
 
-    Unavailable nodes are not ready, cordoned, or tainted. Devices on them are not free. What you
-    may not read is shown as -.
+    Unavailable nodes are not ready, cordoned, or without the devices that they should have. Nodes
+    with taints count as available, since jobs can tolerate them. A level is named as in the
+    Fabric, or by its end: rack for railwright.dev/rack. What you may not read is shown as -.
     """
     found = read_inventory(ApiServer(context))
     at = _level(found, level) if level else None
@@ -53,8 +54,9 @@ def info(
 
 
 def _level(found: Inventory, level: str) -> int:
-    if level in found.levels:
-        return found.levels.index(level)
+    for at, name in enumerate(found.levels):
+        if level in (name, name.rpartition("/")[2]):
+            return at
     if not found.levels:
         raise UsageError("the network has no levels: see kubectl describe fabric")
     (nearest,) = difflib.get_close_matches(level, found.levels, n=1, cutoff=0)
@@ -72,15 +74,9 @@ def _kind(use: NodeUse) -> str:
 
 
 def _row(kind: str, domain: str, uses: list[NodeUse]) -> Row:
-    ready = [use for use in uses if use.state == "Ready"]
-    counts = Counter(use.use for use in ready)
+    available = [use for use in uses if use.is_available]
+    counts = Counter(use.use for use in available)
     is_known = all(use.used is not None for use in uses)
-    free = sum(
-        max(0, count - use.used[name])
-        for use in ready
-        if use.used is not None
-        for name, count in use.devices.items()
-    )
     return {
         "devices": kind,
         "domain": domain or None,
@@ -88,7 +84,20 @@ def _row(kind: str, domain: str, uses: list[NodeUse]) -> Row:
         "free": counts["Free"] if is_known else None,
         "partly": counts["Partly"] if is_known else None,
         "full": counts["Full"] if is_known else None,
-        "unavailable": len(uses) - len(ready),
-        "freeDevices": free if is_known else None,
-        "allDevices": sum(sum(use.devices.values()) for use in uses),
+        "unavailable": len(uses) - len(available),
+        "freeDevices": _listed(_free(available)) if is_known else None,
+        "allDevices": _listed(sum((Counter(use.devices) for use in uses), Counter())),
     }
+
+
+def _free(uses: list[NodeUse]) -> Counter[str]:
+    """The devices that no pod uses."""
+    free = Counter({name: 0 for use in uses for name in use.devices})
+    for use in uses:
+        for name, count in use.allocatable.items():
+            free[name] += max(0, count - (use.used or Counter())[name])
+    return free
+
+
+def _listed(counts: Counter[str]) -> list[str]:
+    return [f"{count} {name}" for name, count in sorted(counts.items())]

@@ -39,6 +39,7 @@ class NodeSpec(Struct, frozen=True):
 class NodeStatus(Struct, frozen=True):
     """What a node has, and whether its kubelet works."""
 
+    capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
 
@@ -135,11 +136,13 @@ class NodeHealthObject(Struct, frozen=True):
 
 @dataclass(slots=True)
 class NodeUse:
-    """A node and what uses it. ``used`` counts devices; it is None if the pods are unknown.
-    ``domains`` are those of the levels, the coarsest first."""
+    """A node and what uses it. ``devices`` are those that it has, ``allocatable`` those that pods
+    can use. ``used`` counts devices; it is None if the pods are unknown. ``domains`` are those of
+    the levels, the coarsest first."""
 
     node: Node
     devices: Mapping[str, int]
+    allocatable: Mapping[str, int]
     domains: tuple[str, ...] = ()
     health: NodeHealthSpec = field(default_factory=NodeHealthSpec)
     used: Counter[str] | None = None
@@ -147,14 +150,22 @@ class NodeUse:
 
     @property
     def state(self) -> str:
-        """Ready, or what keeps pods from it."""
+        """Ready, or what keeps pods from it. Jobs may tolerate a taint."""
         ready = next((each for each in self.node.status.conditions if each.type == "Ready"), None)
         if ready is None or ready.status != "True":
             return "NotReady"
         if self.node.spec.unschedulable:
             return "Cordoned"
+        if any(not self.allocatable.get(name) for name in self.devices):
+            return "NoDevices"
         keeps = [each.key for each in self.node.spec.taints if each.effect != "PreferNoSchedule"]
-        return "Tainted" if keeps else "Ready"
+        # Sites keep other pods off the nodes that have devices by a taint of the device's name.
+        return "Tainted" if any(key not in self.devices for key in keeps) else "Ready"
+
+    @property
+    def is_available(self) -> bool:
+        """Whether jobs can run on it, some of them by tolerating its taints."""
+        return self.state in ("Ready", "Tainted")
 
     @property
     def use(self) -> str | None:
@@ -166,7 +177,7 @@ class NodeUse:
             return "Full" if self.jobs else "Free"
         if not any(self.used[name] for name in self.devices):
             return "Free"
-        is_full = any(self.used[name] >= count for name, count in self.devices.items())
+        is_full = all(self.used[name] >= count for name, count in self.allocatable.items())
         return "Full" if is_full else "Partly"
 
 
@@ -183,7 +194,11 @@ def read_inventory(server: ApiServer) -> Inventory:
     """Read nodes, pods, the Fabric and NodeHealths. What the user may not read is unknown, but for
     the nodes themselves: that raises ApiError."""
     uses = {
-        node.metadata.name: NodeUse(node, _devices(node.status.allocatable))
+        node.metadata.name: NodeUse(
+            node,
+            devices=_devices({**node.status.allocatable, **node.status.capacity}),
+            allocatable=_devices(node.status.allocatable),
+        )
         for node in server.items(f"{CORE}/nodes", Node)
     }
     unread: list[str] = []
@@ -265,11 +280,16 @@ def _requested(container: ResourceContainer) -> Counter[str]:
 
 def _devices(amounts: Mapping[str, str]) -> dict[str, int]:
     """The resources that device plugins report: their names have a slash."""
-    return {
-        name: quantities.amount(name, text)
-        for name, text in amounts.items()
-        if "/" in name and text != "0"
-    }
+    counts = {name: _count(name, text) for name, text in amounts.items() if "/" in name}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _count(name: str, text: str) -> int:
+    """A number of devices; what is no whole number counts as 0, as in the operator."""
+    try:
+        return quantities.amount(name, text)
+    except quantities.QuantityError:
+        return 0
 
 
 def _name(use: NodeUse) -> list[tuple[bool, int, str]]:

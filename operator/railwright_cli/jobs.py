@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from railwright_cli import api_server
 from railwright_cli.api_objects import Job, PriorityClass
-from railwright_cli.api_server import ApiServer
+from railwright_cli.api_server import FORBIDDEN, NAME, ApiServer
 from railwright_cli.errors import ApiError, UsageError
 
 UNSCHEDULABLE = frozenset(
@@ -34,11 +34,11 @@ WITH_POSITION = 1
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 
-def job_names() -> list[str]:
+def job_names(ctx: typer.Context) -> list[str]:
     """The names of the jobs of the namespace, for the completion of a shell; none if they cannot
     be read."""
     try:
-        server = ApiServer()
+        server = ApiServer(ctx.params.get("context") or "", ctx.params.get("namespace") or "")
         found = server.items(api_server.jobs_path(server.namespace), Job)
     except ApiError:
         return []
@@ -98,7 +98,7 @@ class JobReference:
 def reference(job: str, namespace: str, context: str) -> JobReference:
     """The job that an argument names. Raises UsageError."""
     place, slash, name = job.rpartition("/")
-    if (slash and not place) or not name or "/" in place:
+    if not NAME.fullmatch(name) or (slash and not NAME.fullmatch(place)):
         raise UsageError(f"{job!r} is neither NAME nor NAMESPACE/NAME of a job")
     if place and namespace and place != namespace:
         raise UsageError(f"{job} is in namespace {place}, and --namespace is {namespace}")
@@ -109,18 +109,30 @@ def reference(job: str, namespace: str, context: str) -> JobReference:
 def queue_order(server: ApiServer) -> list[Queued]:
     """All jobs that are not finished: those that hold nodes, the oldest first, then those that
     wait, the next one first, then those that cannot get nodes. The scheduler decides by priority,
-    then by age, then by UID.
+    then by age, then by UID. Without the right to list PriorityClasses, which is noted on stderr,
+    priorities and positions are unknown.
 
     Raises ApiError if the user may not list the jobs of all namespaces.
     """
     jobs = server.items(api_server.jobs_path(), Job, UNFINISHED)
-    return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClass))
+    try:
+        return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClass))
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        note_unknown(error)
+        return [replace(each, priority=None, position=None) for each in ordered(jobs, ())]
+
+
+def note_unknown(error: ApiError) -> None:
+    """Say on stderr why positions are unknown."""
+    typer.echo(f"railwright: positions are unknown: {error}", err=True)
 
 
 def ordered(jobs: Iterable[Job], classes: Sequence[PriorityClass]) -> list[Queued]:
     """Jobs in the order of the queue."""
     values = {each.metadata.name: each.value for each in classes}
-    usual = next((each.value for each in classes if each.global_default), 0)
+    usual = min((each.value for each in classes if each.global_default), default=0)
 
     def priority(job: Job) -> int:
         name = job.spec.priority_class_name

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from railwright_cli.api_objects import Job
 from railwright_cli.jobs import Context, JobReference, Namespace, job_names, reference
 
 JobNames = Annotated[
@@ -16,7 +17,7 @@ JobNames = Annotated[
 
 def cancel(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
     """Delete jobs and their pods. Checkpoints stay on their volume."""
-    for its in _existing(jobs, namespace, context):
+    for its, _ in _existing(jobs, namespace, context):
         its.server.delete(its.path)
         typer.echo(f"{its.namespace}/{its.name} deleted")
 
@@ -32,14 +33,18 @@ def resume(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> 
 
 
 def _set_suspend(jobs: list[str], namespace: str, context: str, value: bool, done: str) -> None:
-    for its in _existing(jobs, namespace, context):
-        its.server.merge(its.path, {"spec": {"suspend": value}})
-        typer.echo(f"{its.namespace}/{its.name} {done}")
+    for its, job in _existing(jobs, namespace, context):
+        name = f"{its.namespace}/{its.name}"
+        if job.is_finished:
+            typer.echo(f"{name} has ended already: it is {job.status.phase}")
+        elif job.spec.suspend == value:
+            typer.echo(f"{name} was {done} already")
+        else:
+            its.server.merge(its.path, {"spec": {"suspend": value}})
+            typer.echo(f"{name} {done}")
 
 
-def _existing(jobs: list[str], namespace: str, context: str) -> list[JobReference]:
+def _existing(jobs: list[str], namespace: str, context: str) -> list[tuple[JobReference, Job]]:
     """All of them: a misspelt name is refused before anything is changed."""
     found = [reference(each, namespace, context) for each in jobs]
-    for its in found:
-        its.read()
-    return found
+    return [(its, its.read()) for its in found]

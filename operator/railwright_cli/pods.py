@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from railwright_api import names
-from railwright_cli.api_objects import Job, Metadata, Role
-from railwright_cli.api_server import CORE
-from railwright_cli.errors import UsageError
+from railwright_cli.api_objects import Job, Metadata, Placement, Role
+from railwright_cli.api_server import CORE, FORBIDDEN, kind_path
+from railwright_cli.errors import ApiError, UsageError
 from railwright_cli.jobs import JobReference
 
 
@@ -68,16 +70,39 @@ def pods_of(its: JobReference, job: Job) -> list[Pod]:
     return sorted(found, key=lambda pod: (pod.attempt, pod.metadata.name))
 
 
-def place_of_rank(job: Job, role_name: str, rank: int) -> tuple[Role, int]:
-    """The role that runs this RANK, and the index of its pod. Roles of one group count their ranks
-    together, in the order of the list; the role is the first one if none is named.
+def roles_of_attempt(its: JobReference, job: Job, attempt: int) -> tuple[Role, ...]:
+    """The roles whose pods the attempt has. Those of a pre-run are fewer, and smaller, than those
+    of the job, and the job may have changed since."""
+    path = kind_path(its.namespace, names.PLACEMENTS, names.placement_name(its.name, attempt))
+    try:
+        placement = its.server.find(path, Placement) if attempt else None
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        placement = None
+    roles = {each.name: each for each in job.spec.roles}
+    placed = placement.spec.roles if placement is not None else ()
+    if not placed or any(each.name not in roles for each in placed):
+        return job.spec.roles
+    return tuple(msgspec.structs.replace(roles[it.name], replicas=it.replicas) for it in placed)
 
-    Raises UsageError with the ranks that there are.
+
+def place_of_rank(roles: Sequence[Role], role_name: str, rank: int | None) -> tuple[Role, int]:
+    """The role that runs this RANK, and the index of its pod. Roles of one group count their ranks
+    together, in the order of the list. The role is the first one if none is named, and the rank
+    its lowest.
+
+    Raises UsageError with the roles or ranks that there are.
     """
-    role = _role(job, role_name)
+    role = next((each for each in roles if role_name in ("", each.name)), None)
+    if role is None:
+        existing = ", ".join(each.name for each in roles)
+        raise UsageError(f"there is no role {role_name!r}: the attempt has {existing}")
+    if rank is None:
+        return role, 0
     group = role.group or role.name
     first = 0
-    for each in job.spec.roles:
+    for each in roles:
         if (each.group or each.name) != group:
             continue
         ranks = each.replicas * each.processes_per_replica
@@ -85,23 +110,3 @@ def place_of_rank(job: Job, role_name: str, rank: int) -> tuple[Role, int]:
             return each, (rank - first) // each.processes_per_replica
         first += ranks
     raise UsageError(f"there is no rank {rank} in group {group}: its ranks are 0 to {first - 1}")
-
-
-def first_rank(job: Job, role_name: str) -> int:
-    """The lowest RANK of a role."""
-    role = _role(job, role_name)
-    group, first = role.group or role.name, 0
-    for each in job.spec.roles:
-        if each.name == role.name:
-            break
-        if (each.group or each.name) == group:
-            first += each.replicas * each.processes_per_replica
-    return first
-
-
-def _role(job: Job, name: str) -> Role:
-    found = next((each for each in job.spec.roles if name in ("", each.name)), None)
-    if found is None:
-        existing = ", ".join(each.name for each in job.spec.roles)
-        raise UsageError(f"there is no role {name!r}: the job has {existing}")
-    return found

@@ -10,7 +10,7 @@ from railwright_cli import api_server
 from railwright_cli.api_objects import Job
 from railwright_cli.api_server import FORBIDDEN, ApiServer
 from railwright_cli.errors import ApiError
-from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, queue_order
+from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, note_unknown, queue_order
 from railwright_cli.tables import Column, OutputOption, Row, show_rows
 
 COLUMNS = (
@@ -45,7 +45,7 @@ def queue(
     server = ApiServer(context, namespace)
     rows = [
         _row(each)
-        for each in _visible(server)
+        for each in _visible(server, everywhere=everywhere)
         if (everywhere or each.job.metadata.namespace == server.namespace)
         and name in ("", each.job.spec.queue)
     ]
@@ -54,14 +54,14 @@ def queue(
     show_rows(shown, rows, output, f"no job runs or waits in {place}")
 
 
-def _visible(server: ApiServer) -> list[Queued]:
+def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
     """The jobs that the user may list: without positions if these are not all."""
     try:
         return queue_order(server)
     except ApiError as error:
-        if error.code != FORBIDDEN:
+        if error.code != FORBIDDEN or everywhere:
             raise
-    typer.echo("you may not list the jobs of all namespaces: positions are unknown", err=True)
+        note_unknown(error)
     jobs = server.items(api_server.jobs_path(server.namespace), Job, UNFINISHED)
     return [Queued(job, None, None) for job in jobs]
 

@@ -18,6 +18,7 @@ from railwright_api import names
 from railwright_cli import api_server
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import Job, JobProgress, Placement
+from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import ApiError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.tables import (
@@ -200,7 +201,6 @@ def _live(its: JobReference, view: View) -> Iterator[Job | None]:
     console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, refresh_per_second=REDRAWS_PER_S) as live:
         for job in _states(its, view):
-            view.nodes = _nodes(its, view.job)
             live.update(Text("\n".join(view.lines())))
             yield job
 
@@ -220,25 +220,37 @@ def _states(its: JobReference, view: View) -> Iterator[Job | None]:
     path = api_server.jobs_path(its.namespace)
     while True:
         try:
+            # A watch of an object that is not there any more reports nothing.
+            if its.server.find(its.path, Job) is None:
+                yield None
+                return
             for job in its.server.changes(path, its.name, Job, silence_s=WATCH_S):
                 if job is None or job.metadata.uid != uid:
                     yield None
                     return
                 view.update(job, time.monotonic())
+                view.nodes = _nodes(its, job)
                 yield job
                 if job.is_finished:
                     return
         except ApiError as error:
             if not error.is_temporary:
                 raise
+            typer.echo(f"railwright: trying again: {error}", err=True)
             time.sleep(PAUSE_S)
 
 
 def _nodes(its: JobReference, job: Job) -> tuple[str, ...]:
-    """The nodes of the live attempt."""
+    """The nodes of the live attempt; none if the user may not read its Placement."""
     if job.status.nodes is None:
         return ()
     placement = names.placement_name(its.name, job.status.attempt)
     path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
-    found = its.server.find(path, Placement)
+    try:
+        found = its.server.find(path, Placement)
+    except ApiError as error:
+        if error.code != FORBIDDEN:
+            raise
+        typer.echo(f"railwright: nodes are unknown: {error}", err=True)
+        return ()
     return found.spec.nodes if found is not None else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -64,7 +65,9 @@ def submit(
     if not file and not image:
         raise UsageError("a command needs --image: the image that it runs in")
     if file:
-        manifests = list(_read(file))
+        if any((name, image, nodes != 1, processes, limits, env, queue, priority)):
+            raise UsageError("--file has the whole job: expected no other options of it")
+        manifests = list(read(file))
     else:
         container = _container(command or [], image, limits, env or [])
         role = {
@@ -84,27 +87,45 @@ def submit(
 
 def _create(server: ApiServer, manifest: Any, namespace: str, *, is_dry_run: bool) -> None:
     metadata = manifest.get("metadata") or {}
-    place = metadata.get("namespace") or server.namespace
+    place = str(metadata.get("namespace") or server.namespace)
     if namespace and place != namespace:
         raise UsageError(f"the job is for namespace {place}, and --namespace is {namespace}")
     body = {"apiVersion": names.API_VERSION, "kind": KIND, **manifest}
-    created = server.create(api_server.jobs_path(place), body, is_dry_run=is_dry_run)
+    path = api_server.jobs_path(api_server.valid_name(place))
+    created = server.create(path, body, is_dry_run=is_dry_run)
     if is_dry_run:
         created["metadata"].pop("managedFields", None)
+        typer.echo("---")
         show_document(created, "yaml")
     else:
         typer.echo(f"{place}/{created['metadata']['name']} created")
 
 
-def _read(file: str) -> Iterator[Any]:
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: 12:30 and dates are text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(("int", "timestamp"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile("[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)$"),
+    list("-+0123456789"),
+)
+
+
+def read(file: str) -> Iterator[Any]:
     """The manifests of a file. Raises UsageError for what is no TrainingJob."""
     with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
         data = stream.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
         raise UsageError(f"{file} is larger than {FILE_BYTES_MAX >> 20} MiB")
     try:
-        found = [each for each in yaml.safe_load_all(data) if each is not None]
-    except yaml.YAMLError as error:
+        found = [each for each in yaml.load_all(data, _Loader) if each is not None]
+        json.dumps(found)
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{file}: {error}") from error
     if not found:
         raise UsageError(f"{file} is empty: expected a TrainingJob")
@@ -112,6 +133,8 @@ def _read(file: str) -> Iterator[Any]:
         kind = each.get("kind") if isinstance(each, dict) else type(each).__name__
         if kind != KIND:
             raise UsageError(f"{file} has a {kind}: expected a TrainingJob (use kubectl apply)")
+        if not isinstance(each.get("metadata") or {}, dict):
+            raise UsageError(f"{file}: metadata is no mapping")
     yield from found
 
 
@@ -134,10 +157,13 @@ def _pairs(texts: list[str], option: str) -> Iterator[tuple[str, str]]:
 
 
 def _devices(container: dict[str, Any]) -> int:
-    """The devices of a node: one rank for each. 1 if there are none, or several kinds of them."""
+    """The devices of a node: one rank for each. 1 if there are none. Raises UsageError if there
+    are several kinds of them: adapters of the network are devices too."""
     limits = container.get("resources", {}).get("limits", {})
     counts = [int(amount) for name, amount in limits.items() if "/" in name and amount.isdigit()]
-    return max(1, counts[0]) if len(counts) == 1 else 1
+    if len(counts) > 1:
+        raise UsageError("--limits has several kinds of devices: --processes says how many ranks")
+    return max(1, *counts) if counts else 1
 
 
 def _prefix(command: list[str]) -> str:

@@ -13,7 +13,15 @@ from railwright_cli.amounts import count
 from railwright_cli.api_objects import Job, LastTermination
 from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import ApiError
-from railwright_cli.jobs import Context, JobName, Namespace, Queued, queue_order, reference
+from railwright_cli.jobs import (
+    Context,
+    JobName,
+    Namespace,
+    Queued,
+    note_unknown,
+    queue_order,
+    reference,
+)
 from railwright_cli.tables import OutputOption, age, printable, show_document
 
 AHEAD_SHOWN = 5
@@ -30,14 +38,14 @@ def why(
     """
     its = reference(name, namespace, context)
     job = its.read()
-    queued: list[Queued] | None = []
+    queued: list[Queued] = []
     if job.is_waiting:
         try:
             queued = queue_order(its.server)
         except ApiError as error:
             if error.code != FORBIDDEN:
                 raise
-            queued = None
+            note_unknown(error)
     if output in ("json", "yaml"):
         show_document(_document(job, queued), output)
         return
@@ -45,7 +53,7 @@ def why(
         typer.echo(line)
 
 
-def _lines(job: Job, queued: list[Queued] | None) -> Iterator[str]:
+def _lines(job: Job, queued: list[Queued]) -> Iterator[str]:
     status, now = job.status, datetime.now(UTC)
     yield _state(job, now)
     if status.message:
@@ -80,16 +88,10 @@ def _advice(job: Job) -> str | None:
     return WHAT_TO_DO.get(job.status.reason or "Queued") if job.is_waiting else None
 
 
-def _queue_lines(job: Job, queued: list[Queued] | None, now: datetime) -> Iterator[str]:
-    if queued is None:
-        yield "Queue: you may not list the jobs of all namespaces: the position is unknown"
-        return
+def _queue_lines(job: Job, queued: list[Queued], now: datetime) -> Iterator[str]:
     own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
-    if own is None:
-        yield "Queue: the job has just left it"
-        return
-    if own.position is None:
-        yield f"Queue: {job.spec.queue}, without a position: the job cannot get nodes as it is"
+    if own is None or own.position is None:
+        yield f"Queue: {job.spec.queue}, without a position"
         return
     waiting = [each for each in queued if each.position is not None]
     yield (
@@ -126,9 +128,9 @@ def _termination_lines(ended: LastTermination, now: datetime) -> Iterator[str]:
         yield f"  | {printable(line)}"
 
 
-def _document(job: Job, queued: list[Queued] | None) -> dict[str, Any]:
+def _document(job: Job, queued: list[Queued]) -> dict[str, Any]:
     status = job.status
-    waiting = [each for each in queued or () if each.position is not None]
+    waiting = [each for each in queued if each.position is not None]
     own = next((each for each in waiting if each.job.metadata.uid == job.metadata.uid), None)
     position = own.position if own else None
     ahead = waiting[: position - 1] if position else []

@@ -29,8 +29,8 @@ $ railwright --install-completion
 ```
 
 From a checkout of this repository. The package also has the programs `kubectl-railwright` and \
-`kubectl_complete-railwright`: with both on the PATH, `kubectl railwright queue` works, and so does \
-kubectl's completion.
+`kubectl_complete-railwright`: with both on the PATH, `kubectl railwright queue` works, and so \
+does kubectl's completion.
 
 ## What all commands share
 
@@ -39,15 +39,18 @@ kubectl's completion.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.
 - A list that takes longer than two seconds shows its progress, and the time that remains.
-- What you may not read is shown as `-`, and named on stderr. `queue` and `why` show positions to \
-those who may list the jobs of all namespaces; `info` and `nodes` need the ClusterRole \
-`railwright-cluster-view`, and show what is free to those who may list all pods.
+- What you may not read is shown as `-`, and named on stderr. `info`, `nodes` and \
+`topology` need the ClusterRole `railwright-cluster-view`. With it, `queue` and `why` show \
+positions to those who may list the jobs of all namespaces, and `info` and `nodes` show what is \
+free to those who may list all pods.
 
 | exit code | meaning |
 |---|---|
 | 0 | Done. With `--watch` or `--follow`: the job succeeded. |
-| 1 | With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. |
-| 2 | The command was not carried out, for the reason on stderr. |
+| 1 | With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. \
+The reader of a pipe is gone. |
+| 2 | The command was not carried out, or not all of it, for the reason on stderr. |
+| 130 | Ctrl-C. |
 """
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from fixtures import command_line
+from fixtures import command_line, proxy
+from fixtures.api_faults import Fault, Reply
 from fixtures.clusters import Cluster
+from fixtures.proxy import FaultProxy
 from fixtures.training import LiveJob, Training, script
-from railwright_testbed import waiting
+from railwright_testbed import ControlPlane, waiting
 
 Run = Callable[[Training], LiveJob]
 
@@ -34,23 +36,35 @@ time.sleep(600)
 def test_followed_logs_go_on_in_the_next_attempt(
     cluster: Cluster, run: Run, tmp_path: Path
 ) -> None:
-    """Of four ranks on two nodes one is followed: each of its lines is printed once, in order."""
+    """Of four ranks on two nodes one is followed: each of its lines is printed once, in order,
+    though connections break and the API server is away for a while."""
     job = run(Training("job", script(ENDS_IN_ATTEMPT_2), nodes=2, processes=2))
     plane, output = cluster.bed.control_plane, tmp_path / "logs"
-    place = ("job", "-n", job.namespace)
-    options = ("logs", "--follow", "--rank", "3", *place)
-    with command_line.running(plane.kubeconfig, output, *options) as logs:
-        waiting.until(lambda: "line 9\n" in output.read_text(), "lines", deadline_s=DEADLINE_S)
+    options = ("logs", "--follow", "--rank", "3", "job", "-n", job.namespace)
+
+    def until_line(number: int) -> None:
+        line = f"line {number}\n"
+        waiting.until(lambda: line in output.read_text(), line, deadline_s=DEADLINE_S)
+
+    with (
+        proxy.beside(plane) as between,
+        command_line.running(_administrator(plane, between), output, *options) as logs,
+    ):
+        for number in (5, 15):
+            until_line(number)
+            between.fail("get pods/log", Reply(502))
+            between.fail("get trainingjobs", Fault.REPLY_LOST)
+            between.cut_streams()
+        until_line(25)
         plane.kubectl("-n", job.namespace, "delete", "pod", "job-worker-0-1", "--wait=false")
         assert logs.wait(DEADLINE_S) == 0
-    lines = [line for line in output.read_text().splitlines() if "line" in line]
+    lines = [line for line in output.read_text().splitlines() if " line " in line]
     first = [line for line in lines if "attempt 1" in line]
     assert first == [f"[rank 3] attempt 1 rank 3 line {number}" for number in range(len(first))]
-    assert len(first) > 9
+    assert len(first) > 25
     second = [f"[rank 3] attempt 2 rank 3 line {number}" for number in range(5)]
     assert lines == [*first, *second]
     assert job.status()["phase"] == "Succeeded"
-    assert command_line.printed(plane.kubeconfig, "status", "--watch", *place)
 
 
 def test_followed_failure_ends_with_code_1(cluster: Cluster, run: Run, tmp_path: Path) -> None:
@@ -73,3 +87,10 @@ def test_followed_failure_ends_with_code_1(cluster: Cluster, run: Run, tmp_path:
     later = command_line.run(kubeconfig, "logs", *place)
     assert later.returncode == 0
     assert "the answer is not 42" in later.stdout
+
+
+def _administrator(plane: ControlPlane, between: FaultProxy) -> Path:
+    """The kubeconfig of somebody who may do anything, through a proxy."""
+    grant = ("create", "clusterrolebinding", "cli", "--clusterrole=cluster-admin")
+    plane.kubectl(*grant, "--serviceaccount=kube-system:default")
+    return plane.kubeconfig_for_service_account("kube-system", "default", through=between.entrance)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fixtures import command_line
+from fixtures.api_faults import Reply
 from fixtures.training import Training
 from integration.operator_site import COMMAND, FLOOR_LABEL, Floor, Site
 from railwright_api import names
@@ -77,7 +78,11 @@ def test_viewer_of_a_namespace_sees_its_jobs(floor: Floor, viewer: Path) -> None
     ended = command_line.run(viewer, "queue", "-n", floor.name, "-o", "json")
     (row,) = json.loads(ended.stdout)
     assert (row["name"], row["position"]) == ("waits", None)
-    assert "positions are unknown" in ended.stderr
+    assert "positions are unknown: trainingjobs.railwright.dev is forbidden" in ended.stderr
+    refused = command_line.run(viewer, "queue", "--all-namespaces")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    shown = command_line.run(viewer, "logs", "waits", "-n", floor.name)
+    assert "there is no attempt yet: the job is Queued" in shown.stderr
     assert "NeverFits" in command_line.printed(viewer, "why", "waits", "-n", floor.name)
     refused = command_line.run(viewer, "nodes")
     assert refused.returncode == 2
@@ -105,6 +110,27 @@ def test_failed_job_is_explained_by_its_first_failure(
     assert "Failed, RankFailed" in watched.stdout
 
 
+def test_watched_status_survives_broken_watches(site: Site, floor: Floor, tmp_path: Path) -> None:
+    """Also if the job is deleted while no watch is open."""
+    site.plane.kubectl(
+        *("-n", floor.name, "create", "rolebinding", "admin", "--clusterrole=cluster-admin"),
+        f"--serviceaccount={floor.name}:default",
+    )
+    between = site.proxy.entrance
+    kubeconfig = site.plane.kubeconfig_for_service_account(floor.name, "default", through=between)
+    floor.apply("waits", nodes=99).until_reason("NeverFits")
+    output = tmp_path / "status"
+    with command_line.running(kubeconfig, output, "status", "-w", "waits", "-n", floor.name) as it:
+        waiting.until(lambda: "NeverFits" in output.read_text(), "the status", deadline_s=30)
+        held = site.proxy.fail("watch trainingjobs", Reply(503), times=None, namespace=floor.name)
+        site.proxy.cut_streams()
+        waiting.until(lambda: "trying again" in output.read_text(), "a try", deadline_s=30)
+        floor.clear()
+        held.lift()
+        assert it.wait(30) == 1
+    assert "the job was deleted" in output.read_text()
+
+
 def test_jobs_are_suspended_resumed_and_cancelled(floor: Floor, config: Path) -> None:
     job = floor.apply("job", nodes=2)
     other = floor.apply("other", nodes=1)
@@ -120,8 +146,10 @@ def test_jobs_are_suspended_resumed_and_cancelled(floor: Floor, config: Path) ->
     job.until_phase("Suspended")
     why = command_line.printed(config, "why", "job", *place)
     assert f"What to do: railwright resume {floor.name}/job" in why
+    assert "was suspended already" in command_line.printed(config, "suspend", "job", *place)
     command_line.printed(config, "resume", "job", *place)
     job.until_bound_at_last()
+    assert "was resumed already" in command_line.printed(config, "resume", "job", *place)
     command_line.printed(config, "cancel", "job", "other", *place)
     floor.until_nothing_is_left()
 
@@ -176,8 +204,12 @@ def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Pat
     by_rack = command_line.document(config, "info", "--by", names.LABEL_RACK)
     counted = {row["domain"]: row for row in by_rack}
     first, second = (counted[f"{floor.name}-rack-{number}"] for number in (0, 1))
-    assert first["allDevices"] == second["allDevices"] == 16
-    assert first["freeDevices"] + second["freeDevices"] == 32 - 12 - 8
+    assert first["allDevices"] == second["allDevices"] == ["16 nvidia.com/gpu"]
+    free = [int(row["freeDevices"][0].split()[0]) for row in (first, second)]
+    assert sum(free) == 32 - 12 - 8
+    assert {row["domain"] for row in command_line.document(config, "info", "--by", "rack")} == {
+        *counted
+    }
     assert second["unavailable"] == 1
     refused = command_line.run(config, "nodes", "no-such")
     assert (refused.returncode, refused.stderr) == (2, "railwright: there is no node no-such\n")

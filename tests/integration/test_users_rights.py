@@ -27,6 +27,7 @@ OF_THE_CLUSTER = {
     ("get", names.FABRICS),
     ("get", names.NODE_HEALTHS),
     ("list", "nodes"),
+    ("list", "priorityclasses"),
 }
 
 
@@ -66,5 +67,6 @@ def test_role_for_the_cluster_reads_what_has_no_namespace(control_plane: Control
 
 
 def _may(client: ApiClient, user: str, verb: str, what: str, *, namespace: str) -> bool:
-    group = "" if what == "nodes" else names.GROUP
+    groups = {"nodes": "", "priorityclasses": "scheduling.k8s.io"}
+    group = groups.get(what, names.GROUP)
     return access_reviews.may(client, user, verb, group=group, what=what, namespace=namespace)

@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import jobs as scheduler_jobs
-from railwright_cli.api_objects import Job, JobSpec, JobStatus, Metadata, PriorityClass, Role
+from railwright_cli.api_objects import Job, JobSpec, Metadata, PriorityClass, Role
+from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ResourcePodSpec, used_devices
 from railwright_cli.jobs import ordered
-from railwright_cli.pods import first_rank, place_of_rank
+from railwright_cli.pods import place_of_rank
 from railwright_scheduler import Role as CoreRole
 from railwright_scheduler.model.rank_layout import number_ranks
 from railwright_scheduler.policy import order
@@ -75,7 +77,6 @@ def test_rank_is_in_the_pod_that_runs_it(
     roles = tuple(
         Role(f"r{at}", group, replicas, ranks) for at, (replicas, ranks, group) in enumerate(drawn)
     )
-    job = Job(Metadata("job"), JobSpec(roles=roles), JobStatus())
     layout = number_ranks(
         [
             CoreRole(each.replicas, {}, each.name, each.group or "", ranks_per_pod=ranks)
@@ -85,9 +86,11 @@ def test_rank_is_in_the_pod_that_runs_it(
     pod = data.draw(st.integers(0, sum(each.replicas for each in roles) - 1))
     its = layout.of(pod)
     rank = data.draw(st.sampled_from(its.ranks_of(pod)))
-    role, index = place_of_rank(job, its.role, rank)
+    role, index = place_of_rank(roles, its.role, rank)
     assert (role.name, index) == (its.role, pod - its.pods.start)
-    assert first_rank(job, its.role) == its.first_rank
+    assert place_of_rank(roles, its.role, None) == (role, 0)
+    with pytest.raises(UsageError, match=f"its ranks are 0 to {its.world_size - 1}$"):
+        place_of_rank(roles, its.role, its.world_size)
 
 
 @given(_CONTAINERS, _CONTAINERS)

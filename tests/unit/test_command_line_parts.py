@@ -6,12 +6,13 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from fixtures.command import run
-from railwright_cli import tables
+from railwright_cli import kubeconfig, submit, tables
 from railwright_cli.advice import WHAT_TO_DO
 from railwright_cli.api_objects import Job, JobProgress, JobStatus, Metadata
 from railwright_cli.status import View
@@ -19,7 +20,10 @@ from railwright_cli.tables import Column, Row, duration, lines, show_rows
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs/glossary.md"
 COLUMNS = (Column("NAME", "name"), Column("NODES", "nodes"), Column("HARDWARE", "hw", is_wide=True))
-ROWS: list[Row] = [{"name": "a", "nodes": 3, "hw": None}, {"name": "longer", "nodes": None, "hw": ["x", "y"]}]
+ROWS: list[Row] = [
+    {"name": "a", "nodes": 3, "hw": None},
+    {"name": "longer", "nodes": None, "hw": ["x", "y"]},
+]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,14 @@ def test_advice_is_that_of_the_glossary() -> None:
         (["queu"], "there is no command 'queu'; the nearest is 'queue'"),
         (["why", "a/b/c"], "'a/b/c' is neither NAME nor NAMESPACE/NAME of a job"),
         (["why", "a/b", "-n", "c"], "a/b is in namespace a, and --namespace is c"),
+        (["cancel", "."], "'.' is neither NAME nor NAMESPACE/NAME of a job"),
+        (["cancel", "trai?"], "'trai?' is neither NAME nor NAMESPACE/NAME of a job"),
+        (["cancel", "team/#x"], "'team/#x' is neither NAME nor NAMESPACE/NAME of a job"),
+        (["submit", "-f", "x", "--queue", "q"], "--file has the whole job"),
+        (
+            ["submit", "--image", "x", "--limits", "a/gpu=8,b/nic=1", "--", "true"],
+            "--limits has several kinds of devices: --processes says how many ranks",
+        ),
         (["submit"], "expected either --file or a command after --"),
         (["submit", "--", "python", "x.py"], "a command needs --image: the image that it runs in"),
         (
@@ -108,6 +120,9 @@ def test_misuse_is_refused_with_what_would_work(
         ("kind: Pod", "has a Pod: expected a TrainingJob (use kubectl apply)"),
         ("[1, 2]", "has a list: expected a TrainingJob"),
         ("a: b: c", "mapping values are not allowed here"),
+        ("{kind: TrainingJob, metadata: train}", "metadata is no mapping"),
+        ("&a {kind: TrainingJob, spec: *a}", "Circular reference"),
+        ("{kind: TrainingJob, spec: !!binary aGk=}", "not JSON serializable"),
     ],
 )
 def test_file_without_jobs_is_refused(
@@ -126,6 +141,39 @@ def test_missing_kubeconfig_is_named(
     assert f"no cluster: {tmp_path / 'none'}" in capsys.readouterr().err
 
 
+def test_first_of_several_kubeconfigs_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in kubectl. A context that is named needs no current one."""
+    for name, current in (("a", ""), ("b", "on-b"), ("c", "on-c")):
+        (tmp_path / name).write_text(yaml.safe_dump(_kubeconfig(name, current)))
+    monkeypatch.setenv(
+        "KUBECONFIG", ":".join(str(tmp_path / name) for name in ("a", "no", "b", "c"))
+    )
+    found = kubeconfig.read("")
+    assert (found.configuration.host, found.namespace) == ("https://b.example.com", "team-b")
+    found = kubeconfig.read("on-c")
+    assert (found.configuration.host, found.namespace) == ("https://c.example.com", "team-c")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "a"))
+    assert kubeconfig.read("on-a").namespace == "team-a"
+    assert run("queue") == 2
+    assert "no context is current; there are: on-a" in capsys.readouterr().err
+    assert run("queue", "--context", "x") == 2
+    assert "there is no context 'x'; there are: on-a" in capsys.readouterr().err
+    (tmp_path / "a").write_text("{")
+    assert run("queue") == 2
+    assert f"no cluster: {tmp_path / 'a'}" in capsys.readouterr().err
+
+
+def test_submitted_yaml_is_read_as_kubectl_does(tmp_path: Path) -> None:
+    text = "{kind: TrainingJob, a: 12:30, b: 2026-01-01, c: -7, d: 0x10}"
+    (tmp_path / "job.yaml").write_text(text)
+    (found,) = submit.read(str(tmp_path / "job.yaml"))
+    assert found["a"] == "12:30"
+    assert found["b"] == "2026-01-01"
+    assert (found["c"], found["d"]) == (-7, 16)
+
+
 def test_remaining_time_follows_from_the_steps_seen() -> None:
     view = View(_at(10))
     for step, now_s in ((10, 100.0), (20, 120.0)):
@@ -141,3 +189,14 @@ def _at(step: int, *, attempt: int = 1) -> Job:
     progress = JobProgress(step=step, total_steps=60)
     status = JobStatus(phase="Running", reason="Running", attempt=attempt, progress=progress)
     return Job(Metadata("a", "team"), status=status)
+
+
+def _kubeconfig(name: str, current: str) -> dict[str, Any]:
+    cluster = {"server": f"https://{name}.example.com"}
+    context = {"cluster": name, "user": name, "namespace": f"team-{name}"}
+    found = {
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": "t"}}],
+        "contexts": [{"name": f"on-{name}", "context": context}],
+    }
+    return found | ({"current-context": current} if current else {})
