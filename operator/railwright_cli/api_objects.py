@@ -9,7 +9,7 @@ from msgspec import Struct
 from railwright_api import names
 
 
-class Metadata(Struct, rename="camel", frozen=True):
+class MetadataView(Struct, rename="camel", frozen=True):
     """The metadata of any object."""
 
     name: str = ""
@@ -20,21 +20,21 @@ class Metadata(Struct, rename="camel", frozen=True):
     labels: dict[str, str] = {}
 
 
-class Named(Struct, frozen=True):
+class NamedView(Struct, frozen=True):
     """An object of which only the metadata matters."""
 
-    metadata: Metadata
+    metadata: MetadataView
 
 
-class ConfigMap(Struct, rename="camel", frozen=True):
+class ConfigMapView(Struct, rename="camel", frozen=True):
     """A ConfigMap. The values of ``binary_data`` are in base64."""
 
-    metadata: Metadata
+    metadata: MetadataView
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
 
 
-class Condition(Struct, rename="camel", frozen=True):
+class ConditionView(Struct, rename="camel", frozen=True):
     """One fact about an object."""
 
     type: str
@@ -44,7 +44,7 @@ class Condition(Struct, rename="camel", frozen=True):
     last_transition_time: datetime | None = None
 
 
-class Role(Struct, rename="camel", frozen=True):
+class RoleView(Struct, rename="camel", frozen=True):
     """A role of a job, or of a Placement."""
 
     name: str = "worker"
@@ -53,13 +53,13 @@ class Role(Struct, rename="camel", frozen=True):
     processes_per_replica: int = 1
 
 
-class JobSpec(Struct, rename="camel", frozen=True):
+class JobSpecView(Struct, rename="camel", frozen=True):
     """What a user wrote of a job."""
 
     queue: str = names.SINGLETON
     priority_class_name: str | None = None
     suspend: bool = False
-    roles: tuple[Role, ...] = ()
+    roles: tuple[RoleView, ...] = ()
 
 
 class JobProgress(Struct, rename="camel", frozen=True):
@@ -96,13 +96,13 @@ class LastTermination(Struct, rename="camel", frozen=True):
     time: datetime | None = None
 
 
-class JobStatus(Struct, rename="camel", frozen=True):
+class JobStatusView(Struct, rename="camel", frozen=True):
     """What the operator wrote on a job."""
 
     phase: str = "Queued"
     reason: str | None = None
     message: str | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ConditionView, ...] = ()
     attempt: int = 0
     ended_attempt: int = 0
     restarts: int = 0
@@ -115,12 +115,12 @@ class JobStatus(Struct, rename="camel", frozen=True):
     finished_at: datetime | None = None
 
 
-class Job(Struct, frozen=True):
+class JobView(Struct, frozen=True):
     """A TrainingJob."""
 
-    metadata: Metadata
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
+    metadata: MetadataView
+    spec: JobSpecView = JobSpecView()
+    status: JobStatusView = JobStatusView()
 
     @property
     def replicas(self) -> int:
@@ -137,27 +137,27 @@ class Job(Struct, frozen=True):
         """Whether its phase is final."""
         return self.status.phase in ("Succeeded", "Failed")
 
-    def condition(self, name: str) -> Condition | None:
+    def condition(self, name: str) -> ConditionView | None:
         """A condition of its status."""
         return next((each for each in self.status.conditions if each.type == name), None)
 
 
-class PlacementSpec(Struct, frozen=True):
+class PlacementSpecView(Struct, frozen=True):
     """Who goes where in an attempt."""
 
     nodes: tuple[str, ...] = ()
-    roles: tuple[Role, ...] = ()
+    roles: tuple[RoleView, ...] = ()
 
 
-class Placement(Struct, frozen=True):
+class PlacementView(Struct, frozen=True):
     """A Placement."""
 
-    spec: PlacementSpec = PlacementSpec()
+    spec: PlacementSpecView = PlacementSpecView()
 
 
-class PriorityClass(Struct, rename="camel", frozen=True):
+class PriorityClassView(Struct, rename="camel", frozen=True):
     """A PriorityClass."""
 
-    metadata: Metadata
+    metadata: MetadataView
     value: int = 0
     global_default: bool = False

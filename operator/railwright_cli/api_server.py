@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from kubernetes import client
 from railwright_api import names
 from railwright_cli import kubeconfig
-from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.errors import RequestError, UsageError
 from railwright_cli.progress import shown_progress
 
 Read = TypeVar("Read")
@@ -89,7 +89,7 @@ class ApiServer:
         """The same; None if there is no such object."""
         try:
             return self.get(path, kind)
-        except ApiError as error:
+        except RequestError as error:
             if error.code != NOT_FOUND:
                 raise
             return None
@@ -149,7 +149,7 @@ class ApiServer:
         for line in self.lines(path, query, silence_s=silence_s + CONNECT_DEADLINE_S):
             event = _decoded(line, _Event)
             if event.type == "ERROR":
-                raise ApiError(EXPIRED, _decoded(event.object, _Failure).message)
+                raise RequestError(EXPIRED, _decoded(event.object, _Failure).message)
             yield None if event.type == "DELETED" else _decoded(event.object, kind)
 
     def _body(self, method: str, path: str, query: Query | None = None, **request: Any) -> bytes:
@@ -213,17 +213,19 @@ def _received(receive: Callable[[], Received]) -> Received:
     try:
         return receive()
     except HTTPError as error:
-        raise ApiError(0, f"no response from the API server: {error}") from error
+        raise RequestError(0, f"no response from the API server: {error}") from error
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise ApiError(0, f"the API server sent something else than expected: {error}") from error
+        raise RequestError(
+            0, f"the API server sent something else than expected: {error}"
+        ) from error
 
 
-def _error(response: HTTPResponse) -> ApiError:
+def _error(response: HTTPResponse) -> RequestError:
     body = _received(lambda: response.read(decode_content=True))
     try:
         message = msgspec.json.decode(body, type=_Failure).message
@@ -233,4 +235,4 @@ def _error(response: HTTPResponse) -> ApiError:
         "page not found" in message or "the server could" in message
     ):
         message = "the cluster does not have this kind: is Railwright installed?"
-    return ApiError(response.status, message or f"the API server responded {response.status}")
+    return RequestError(response.status, message or f"the API server responded {response.status}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from railwright_api import names, schema
 from railwright_cli import gang
-from railwright_cli.api_objects import ConfigMap, Named
+from railwright_cli.api_objects import ConfigMapView, NamedView
 from railwright_cli.api_server import CORE, ApiServer, cluster_path, kind_path
 from railwright_cli.errors import UsageError
 from railwright_cli.gang import ABSENT, Gang, Manifest
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 def labels(server: ApiServer) -> dict[str, dict[str, str]]:
     """The labels of every node."""
-    nodes = server.items(f"{CORE}/nodes", Named)
+    nodes = server.items(f"{CORE}/nodes", NamedView)
     return {node.metadata.name: node.metadata.labels for node in nodes}
 
 
@@ -35,7 +35,7 @@ def fabric(server: ApiServer) -> Object:
 def files(server: ApiServer) -> Iterator[File]:
     """The topology files of the site."""
     query = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
-    for each in server.items(f"{CORE}/namespaces/{NAMESPACE}/configmaps", ConfigMap, query):
+    for each in server.items(f"{CORE}/namespaces/{NAMESPACE}/configmaps", ConfigMapView, query):
         packed = each.binary_data.items()
         contents: dict[str, str | bytes] = {**each.data}
         contents |= {name: base64.b64decode(data) for name, data in packed}

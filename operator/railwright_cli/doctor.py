@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from railwright_api import names
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import Job, Metadata
+from railwright_cli.api_objects import JobView, MetadataView
 from railwright_cli.api_server import (
     FORBIDDEN,
     KINDS,
@@ -21,7 +21,7 @@ from railwright_cli.api_server import (
     jobs_path,
     valid_name,
 )
-from railwright_cli.errors import ApiError
+from railwright_cli.errors import RequestError
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import Column, OutputOption, duration, show_rows
 
@@ -66,7 +66,6 @@ class Version(Struct, frozen=True):
 
     major: str
     minor: str
-    git_version: str = ""
 
 
 class ResourceName(Struct, frozen=True):
@@ -81,7 +80,7 @@ class ResourceList(Struct, frozen=True):
     resources: tuple[ResourceName, ...] = ()
 
 
-class LeaseSpec(Struct, rename="camel", frozen=True):
+class LeaseSpecView(Struct, rename="camel", frozen=True):
     """Who leads, and when that was renewed."""
 
     holder_identity: str = ""
@@ -89,11 +88,11 @@ class LeaseSpec(Struct, rename="camel", frozen=True):
     lease_duration_seconds: int = 15
 
 
-class Lease(Struct, frozen=True):
+class LeaseView(Struct, frozen=True):
     """A Lease."""
 
-    metadata: Metadata
-    spec: LeaseSpec = LeaseSpec()
+    metadata: MetadataView
+    spec: LeaseSpecView = LeaseSpecView()
 
 
 class ReplicaStatus(Struct, rename="camel", frozen=True):
@@ -110,7 +109,7 @@ class ReplicaSpec(Struct, frozen=True):
     replicas: int = 1
 
 
-class Workload(Struct, frozen=True):
+class WorkloadView(Struct, frozen=True):
     """A Deployment or a DaemonSet."""
 
     spec: ReplicaSpec = ReplicaSpec()
@@ -140,7 +139,7 @@ class FabricCounts(Struct, rename="camel", frozen=True):
     domains: tuple[object, ...] = ()
 
 
-class FabricSummary(Struct, frozen=True):
+class FabricChecks(Struct, frozen=True):
     """The Fabric, without its nodes."""
 
     status: FabricCounts = FabricCounts()
@@ -159,7 +158,7 @@ def doctor(
     The exit code is 1 if a check failed. What you may not read is unknown.
     """
     server = ApiServer(context, namespace)
-    site = Site(server, valid_name(system), server.time())
+    site = CheckedSite(server, valid_name(system), server.time())
     rows = [
         {
             "result": found.result,
@@ -176,7 +175,7 @@ def doctor(
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CheckedSite:
     """What is checked: an API server with its time, and the namespace of the operator."""
 
     server: ApiServer
@@ -184,16 +183,21 @@ class Site:
     now: datetime
 
 
-def _checked(check: Callable[[Site], Iterator[Finding]], site: Site) -> Iterator[Finding]:
+Check = Callable[[CheckedSite], Iterator[Finding]]
+
+
+def _checked(
+    check: Callable[[CheckedSite], Iterator[Finding]], site: CheckedSite
+) -> Iterator[Finding]:
     try:
         yield from check(site)
-    except ApiError as error:
+    except RequestError as error:
         is_refused = error.code == FORBIDDEN
         advice = "run it as somebody who may read this" if is_refused else "see the other findings"
         yield Finding("unknown" if is_refused else "failed", str(error), advice)
 
 
-def _version(site: Site) -> Iterator[Finding]:
+def _version(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.get("/version", Version)
     # Some providers append a plus.
     number = int(found.major), int("".join(filter(str.isdigit, found.minor)))
@@ -204,7 +208,7 @@ def _version(site: Site) -> Iterator[Finding]:
         yield Finding("failed", f"Kubernetes {found.major}.{found.minor}", f"upgrade to {oldest}")
 
 
-def _clock(site: Site) -> Iterator[Finding]:
+def _clock(site: CheckedSite) -> Iterator[Finding]:
     skew = abs(datetime.now(UTC) - site.now)
     if skew > CLOCK_SKEW_MAX:
         text = f"the API server's clock differs from this machine's by {skew.seconds} s"
@@ -213,7 +217,7 @@ def _clock(site: Site) -> Iterator[Finding]:
         yield Finding("ok", "this machine's clock agrees with the API server's")
 
 
-def _kinds(site: Site) -> Iterator[Finding]:
+def _kinds(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.find(KINDS, ResourceList) or ResourceList()
     missing = sorted({*PLURALS} - {each.name for each in found.resources})
     if missing:
@@ -223,34 +227,34 @@ def _kinds(site: Site) -> Iterator[Finding]:
         yield Finding("ok", f"{len(PLURALS)} kinds of {names.API_VERSION}")
 
 
-def _pods(site: Site) -> Iterator[Finding]:
+def _pods(site: CheckedSite) -> Iterator[Finding]:
     place = f"/apis/apps/v1/namespaces/{site.system}"
     for name in LEADERS:
-        found = site.server.find(f"{place}/deployments/{name}", Workload)
+        found = site.server.find(f"{place}/deployments/{name}", WorkloadView)
         if found is None:
             advice = "install the processes, or name their namespace with --system-namespace"
             yield Finding("failed", f"there is no Deployment {site.system}/{name}", advice)
             continue
-        ready, wanted = found.status.ready_replicas, found.spec.replicas
-        text = f"{name}: {ready} of {count(wanted, 'replica')} ready"
+        ready, desired = found.status.ready_replicas, found.spec.replicas
+        text = f"{name}: {ready} of {count(desired, 'replica')} ready"
         advice = f"kubectl describe pods -n {site.system} -l app={name}"
-        result: Result = "ok" if ready == wanted > 0 else "warning" if ready else "failed"
+        result: Result = "ok" if ready == desired > 0 else "warning" if ready else "failed"
         yield Finding(result, text, "" if result == "ok" else advice)
-    agents = site.server.find(f"{place}/daemonsets/railwright-agent", Workload)
+    agents = site.server.find(f"{place}/daemonsets/railwright-agent", WorkloadView)
     if agents is None:
         advice = "install them, if hardware and links inside nodes matter: docs/install.md"
         yield Finding("warning", "there are no node agents", advice)
         return
-    ready, wanted = agents.status.number_ready, agents.status.desired_number_scheduled
+    ready, desired = agents.status.number_ready, agents.status.desired_number_scheduled
     advice = f"kubectl get pods -n {site.system} -l app=railwright-agent"
-    text = f"railwright-agent: {ready} of {count(wanted, 'node')} ready"
-    yield Finding("ok" if ready == wanted else "warning", text, "" if ready == wanted else advice)
+    text = f"railwright-agent: {ready} of {count(desired, 'node')} ready"
+    yield Finding("ok" if ready == desired else "warning", text, "" if ready == desired else advice)
 
 
-def _leaders(site: Site) -> Iterator[Finding]:
+def _leaders(site: CheckedSite) -> Iterator[Finding]:
     place = f"/apis/coordination.k8s.io/v1/namespaces/{site.system}/leases"
     for name in LEADERS:
-        found = site.server.find(f"{place}/{name}", Lease)
+        found = site.server.find(f"{place}/{name}", LeaseView)
         advice = f"kubectl logs -n {site.system} deploy/{name}"
         if found is None or found.spec.renew_time is None:
             yield Finding("failed", f"{name} has never led", advice)
@@ -263,8 +267,8 @@ def _leaders(site: Site) -> Iterator[Finding]:
             yield Finding("ok", f"{found.spec.holder_identity} leads")
 
 
-def _fabric(site: Site) -> Iterator[Finding]:
-    found = site.server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricSummary)
+def _fabric(site: CheckedSite) -> Iterator[Finding]:
+    found = site.server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricChecks)
     if found is None or found.status.freshness.checked is None:
         advice = f"kubectl logs -n {site.system} deploy/railwright-controllers"
         yield Finding("failed", "the network was never discovered", advice)
@@ -286,7 +290,7 @@ def _fabric(site: Site) -> Iterator[Finding]:
         yield Finding("warning", text, advice)
 
 
-def _rights(site: Site) -> Iterator[Finding]:
+def _rights(site: CheckedSite) -> Iterator[Finding]:
     for group, resource in ((names.GROUP, names.TRAINING_JOBS), ("", "pods")):
         place = {"namespace": site.server.namespace, "verb": "create"}
         asked = {"resourceAttributes": {**place, "group": group, "resource": resource}}
@@ -300,8 +304,8 @@ def _rights(site: Site) -> Iterator[Finding]:
             yield Finding("warning", f"you may not {text}", advice)
 
 
-def _jobs(site: Site) -> Iterator[Finding]:
-    jobs = site.server.items(jobs_path(), Job)
+def _jobs(site: CheckedSite) -> Iterator[Finding]:
+    jobs = site.server.items(jobs_path(), JobView)
     broken = [each for each in jobs if each.status.reason == "InternalError"]
     for job in broken[:3]:
         name = f"{job.metadata.namespace}/{job.metadata.name}"
@@ -315,7 +319,7 @@ def _since(passed: timedelta) -> str:
     return duration(passed.total_seconds())
 
 
-CHECKS: dict[str, Callable[[Site], Iterator[Finding]]] = {
+CHECKS: dict[str, Check] = {
     "version": _version,
     "clock": _clock,
     "kinds": _kinds,

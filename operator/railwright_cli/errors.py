@@ -11,7 +11,7 @@ class UsageError(CommandError, ValueError):
     """An argument, or what a file holds, has no meaning here."""
 
 
-class ApiError(CommandError):
+class RequestError(CommandError):
     """The API server refused a request: the code of its response, and its message. The code is 0 if
     there was no response."""
 

@@ -10,7 +10,7 @@ import typer
 
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
-from railwright_cli.inventory import Inventory, NodeUse, read_inventory
+from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
 from railwright_cli.nodes import note_unread
 from railwright_cli.tables import Column, OutputOption, Row, show_rows
@@ -53,7 +53,7 @@ def info(
     note_unread(found, output)
 
 
-def _level(found: Inventory, level: str) -> int:
+def _level(found: ClusterInventory, level: str) -> int:
     for at, name in enumerate(found.levels):
         if level in (name, name.rpartition("/")[2]):
             return at

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from railwright_api import names, quantities
-from railwright_cli.api_objects import Condition, Metadata
+from railwright_cli.api_objects import ConditionView, MetadataView
 from railwright_cli.api_server import CORE, FORBIDDEN, ApiServer, Query, Read, cluster_path
-from railwright_cli.errors import ApiError
+from railwright_cli.errors import RequestError
 from railwright_topology.sources import hostlist
 
 NODES_READ_MAX = 1 << 17
@@ -22,37 +22,37 @@ NODES_READ_MAX = 1 << 17
 LIVE_PODS = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 
 
-class Taint(Struct, frozen=True):
+class TaintView(Struct, frozen=True):
     """What keeps pods from a node."""
 
     key: str
     effect: str = ""
 
 
-class NodeSpec(Struct, frozen=True):
+class NodeSpecView(Struct, frozen=True):
     """What keeps pods from a node."""
 
     unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintView, ...] = ()
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatusView(Struct, frozen=True):
     """What a node has, and whether its kubelet works."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ConditionView, ...] = ()
 
 
-class Node(Struct, frozen=True):
+class NodeView(Struct, frozen=True):
     """A node of the cluster."""
 
-    metadata: Metadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    metadata: MetadataView
+    spec: NodeSpecView = NodeSpecView()
+    status: NodeStatusView = NodeStatusView()
 
 
-class Resources(Struct, frozen=True):
+class ResourcesView(Struct, frozen=True):
     """What a container requests. Of devices, limits are requests too."""
 
     limits: dict[str, msgspec.Raw] = {}
@@ -62,7 +62,7 @@ class Resources(Struct, frozen=True):
 class ResourceContainer(Struct, rename="camel", frozen=True):
     """A container, as far as it uses devices."""
 
-    resources: Resources = Resources()
+    resources: ResourcesView = ResourcesView()
     restart_policy: str = ""
 
 
@@ -77,7 +77,7 @@ class ResourcePodSpec(Struct, rename="camel", frozen=True):
 class ResourcePod(Struct, frozen=True):
     """A pod that is on a node."""
 
-    metadata: Metadata
+    metadata: MetadataView
     spec: ResourcePodSpec = ResourcePodSpec()
 
 
@@ -101,37 +101,37 @@ class FabricTopology(Struct, frozen=True):
     places: tuple[TopologyPlace, ...] = ()
 
 
-class FabricStatus(Struct, frozen=True):
+class FabricStatusView(Struct, frozen=True):
     """What was discovered of the network."""
 
     topology: FabricTopology = FabricTopology()
 
 
-class FabricObject(Struct, frozen=True):
+class FabricView(Struct, frozen=True):
     """The Fabric."""
 
-    status: FabricStatus = FabricStatus()
+    status: FabricStatusView = FabricStatusView()
 
 
-class RelativeSpeed(Struct, frozen=True):
+class RelativeSpeedView(Struct, frozen=True):
     """The speed of a node over that of most of its kind."""
 
     products: str = ""
 
 
-class NodeHealthSpec(Struct, rename="camel", frozen=True):
+class NodeHealthSpecView(Struct, rename="camel", frozen=True):
     """The hardware of a node."""
 
     hardware: str | None = None
-    relative_speed: RelativeSpeed | None = None
+    relative_speed: RelativeSpeedView | None = None
     slow: tuple[str, ...] = ()
 
 
-class NodeHealthObject(Struct, frozen=True):
+class NodeHealthView(Struct, frozen=True):
     """A NodeHealth."""
 
-    metadata: Metadata
-    spec: NodeHealthSpec = NodeHealthSpec()
+    metadata: MetadataView
+    spec: NodeHealthSpecView = NodeHealthSpecView()
 
 
 @dataclass(slots=True)
@@ -140,11 +140,11 @@ class NodeUse:
     can use. ``used`` counts devices; it is None if the pods are unknown. ``domains`` are those of
     the levels, the coarsest first."""
 
-    node: Node
+    node: NodeView
     devices: Mapping[str, int]
     allocatable: Mapping[str, int]
     domains: tuple[str, ...] = ()
-    health: NodeHealthSpec = field(default_factory=NodeHealthSpec)
+    health: NodeHealthSpecView = field(default_factory=NodeHealthSpecView)
     used: Counter[str] | None = None
     jobs: set[str] = field(default_factory=set)
 
@@ -182,7 +182,7 @@ class NodeUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class ClusterInventory:
     """All nodes by name, the levels of the network, and what the user may not read."""
 
     nodes: list[NodeUse]
@@ -190,7 +190,7 @@ class Inventory:
     unread: tuple[str, ...]
 
 
-def read_inventory(server: ApiServer) -> Inventory:
+def read_inventory(server: ApiServer) -> ClusterInventory:
     """Read nodes, pods, the Fabric and NodeHealths. What the user may not read is unknown, but for
     the nodes themselves: that raises ApiError."""
     uses = {
@@ -199,17 +199,17 @@ def read_inventory(server: ApiServer) -> Inventory:
             devices=_devices({**node.status.allocatable, **node.status.capacity}),
             allocatable=_devices(node.status.allocatable),
         )
-        for node in server.items(f"{CORE}/nodes", Node)
+        for node in server.items(f"{CORE}/nodes", NodeView)
     }
     unread: list[str] = []
     levels = _read_fabric(server, uses, unread)
-    for health in _visible(server, cluster_path(names.NODE_HEALTHS), NodeHealthObject, unread):
+    for health in _visible(server, cluster_path(names.NODE_HEALTHS), NodeHealthView, unread):
         if (use := uses.get(health.metadata.name)) is not None:
             use.health = health.spec
     pods = _visible(server, f"{CORE}/pods", ResourcePod, unread, LIVE_PODS)
     if "pods" not in unread:
         _count_pods(uses, pods)
-    return Inventory(sorted(uses.values(), key=_name), levels, tuple(unread))
+    return ClusterInventory(sorted(uses.values(), key=_name), levels, tuple(unread))
 
 
 def used_devices(spec: ResourcePodSpec) -> Counter[str]:
@@ -230,8 +230,8 @@ def used_devices(spec: ResourcePodSpec) -> Counter[str]:
 
 def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str]) -> tuple[str, ...]:
     try:
-        found = server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricObject)
-    except ApiError as error:
+        found = server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricView)
+    except RequestError as error:
         if error.code != FORBIDDEN:
             raise
         unread.append(names.FABRICS)
@@ -265,7 +265,7 @@ def _visible(
 ) -> list[Read]:
     try:
         return server.items(path, kind, query)
-    except ApiError as error:
+    except RequestError as error:
         if error.code != FORBIDDEN:
             raise
         unread.append(path.rpartition("/")[2])

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from railwright_cli import api_server
-from railwright_cli.api_objects import Job, PriorityClass
+from railwright_cli.api_objects import JobView, PriorityClassView
 from railwright_cli.api_server import FORBIDDEN, NAME, ApiServer
-from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.errors import RequestError, UsageError
 
 UNSCHEDULABLE = frozenset(
     {
@@ -39,8 +39,8 @@ def job_names(ctx: typer.Context) -> list[str]:
     be read."""
     try:
         server = ApiServer(ctx.params.get("context") or "", ctx.params.get("namespace") or "")
-        found = server.items(api_server.jobs_path(server.namespace), Job)
-    except ApiError:
+        found = server.items(api_server.jobs_path(server.namespace), JobView)
+    except RequestError:
         return []
     return [each.metadata.name for each in found]
 
@@ -63,7 +63,7 @@ class Queued:
     """A job in the queue. ``position`` counts from 1; None if the job does not wait, or if it is
     unknown, as is the priority then, or if the job cannot get nodes as it is."""
 
-    job: Job
+    job: JobView
     priority: int | None
     position: int | None
 
@@ -81,15 +81,15 @@ class JobReference:
         """Its path."""
         return f"{api_server.jobs_path(self.namespace)}/{self.name}"
 
-    def read(self) -> Job:
+    def read(self) -> JobView:
         """The job. Raises UsageError with the nearest name if there is none."""
-        job = self.server.find(self.path, Job)
+        job = self.server.find(self.path, JobView)
         if job is None:
             raise UsageError(self._not_found())
         return job
 
     def _not_found(self) -> str:
-        found = self.server.items(api_server.jobs_path(self.namespace), Job)
+        found = self.server.items(api_server.jobs_path(self.namespace), JobView)
         message = f"there is no job {self.name!r} in namespace {self.namespace}"
         nearest = difflib.get_close_matches(self.name, [each.metadata.name for each in found], n=1)
         return f"{message}; the nearest is {nearest[0]!r}" if nearest else message
@@ -114,31 +114,31 @@ def queue_order(server: ApiServer) -> list[Queued]:
 
     Raises ApiError if the user may not list the jobs of all namespaces.
     """
-    jobs = server.items(api_server.jobs_path(), Job, UNFINISHED)
+    jobs = server.items(api_server.jobs_path(), JobView, UNFINISHED)
     try:
-        return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClass))
-    except ApiError as error:
+        return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClassView))
+    except RequestError as error:
         if error.code != FORBIDDEN:
             raise
         note_unknown(error)
         return [replace(each, priority=None, position=None) for each in ordered(jobs, ())]
 
 
-def note_unknown(error: ApiError) -> None:
+def note_unknown(error: RequestError) -> None:
     """Say on stderr why positions are unknown."""
     typer.echo(f"railwright: positions are unknown: {error}", err=True)
 
 
-def ordered(jobs: Iterable[Job], classes: Sequence[PriorityClass]) -> list[Queued]:
+def ordered(jobs: Iterable[JobView], classes: Sequence[PriorityClassView]) -> list[Queued]:
     """Jobs in the order of the queue."""
     values = {each.metadata.name: each.value for each in classes}
     usual = min((each.value for each in classes if each.global_default), default=0)
 
-    def priority(job: Job) -> int:
+    def priority(job: JobView) -> int:
         name = job.spec.priority_class_name
         return values.get(name, 0) if name else usual
 
-    def place(job: Job) -> tuple[int, int, str, str]:
+    def place(job: JobView) -> tuple[int, int, str, str]:
         made = job.metadata.creation_timestamp
         order = _order(job)
         rank = -priority(job) if order == WITH_POSITION else 0
@@ -152,7 +152,7 @@ def ordered(jobs: Iterable[Job], classes: Sequence[PriorityClass]) -> list[Queue
     return found
 
 
-def _order(job: Job) -> int:
+def _order(job: JobView) -> int:
     """Jobs that hold nodes, then those that wait, then those that cannot get nodes as they are,
     then suspended ones."""
     if job.status.phase == "Suspended":

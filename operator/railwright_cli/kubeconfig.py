@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from kubernetes import client, config
-from railwright_cli.errors import ApiError
+from railwright_cli.errors import RequestError
 
 IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -42,7 +42,7 @@ def read(context: str) -> Context:
             config_file=paths, context=name, client_configuration=configuration
         )
     except (config.ConfigException, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise ApiError(0, f"no cluster: {paths}: {error}") from error
+        raise RequestError(0, f"no cluster: {paths}: {error}") from error
     return Context(configuration, namespace)
 
 
@@ -54,8 +54,8 @@ def _chosen(files: list[dict[str, Any]], context: str) -> tuple[str, str]:
     found = next((each for each in contexts if each["name"] == name), None)
     if found is None:
         existing = ", ".join(str(each["name"]) for each in contexts) or "none"
-        wanted = f"there is no context {name!r}" if name else "no context is current"
-        raise config.ConfigException(f"{wanted}; there are: {existing}")
+        message = f"there is no context {name!r}" if name else "no context is current"
+        raise config.ConfigException(f"{message}; there are: {existing}")
     return name, str(found["context"].get("namespace") or "default")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from railwright_cli.api_objects import Job
+from railwright_cli.api_objects import JobView
 from railwright_cli.jobs import Context, JobReference, Namespace, job_names, reference
 
 JobNames = Annotated[
@@ -44,7 +44,7 @@ def _set_suspend(jobs: list[str], namespace: str, context: str, value: bool, don
             typer.echo(f"{name} {done}")
 
 
-def _existing(jobs: list[str], namespace: str, context: str) -> list[tuple[JobReference, Job]]:
+def _existing(jobs: list[str], namespace: str, context: str) -> list[tuple[JobReference, JobView]]:
     """All of them: a misspelt name is refused before anything is changed."""
     found = [reference(each, namespace, context) for each in jobs]
     return [(its, its.read()) for its in found]

@@ -11,11 +11,11 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from railwright_api import names
-from railwright_cli.api_objects import Job
+from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import NOT_FOUND
-from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.errors import RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
-from railwright_cli.pods import Pod, place_of_rank, pods_of, pods_path, roles_of_attempt
+from railwright_cli.pods import PodView, place_of_rank, pods_of, pods_path, roles_of_attempt
 
 Given = ParamSpec("Given")
 Read = TypeVar("Read")
@@ -85,7 +85,7 @@ class _Source:
     role: str
     rank: int | None
 
-    def print_until_now(self, job: Job, attempts: list[int]) -> bool:
+    def print_until_now(self, job: JobView, attempts: list[int]) -> bool:
         """Print what there is of these attempts. Returns whether all of it could be read."""
         is_read = True
         for attempt in attempts:
@@ -96,13 +96,13 @@ class _Source:
             try:
                 for _, line in self._stamped(pod, b"", is_followed=False):
                     self._print(line)
-            except ApiError as error:
+            except RequestError as error:
                 # The log of a dead node cannot be read: those of others can.
                 typer.echo(f"railwright: {error}", err=True)
                 is_read = False
         return is_read
 
-    def follow(self, job: Job, *, done: int) -> int:
+    def follow(self, job: JobView, *, done: int) -> int:
         """Print the log of each attempt after ``done`` until the job ends. Returns the exit
         code."""
         uid, pauses = job.metadata.uid, _pauses()
@@ -123,7 +123,7 @@ class _Source:
                 return 1
             job = found
 
-    def _follow_pod(self, pod: Pod, uid: str) -> bool:
+    def _follow_pod(self, pod: PodView, uid: str) -> bool:
         """Print the log of a pod up to its end. Returns False if the container has not started."""
         last, is_announced, pauses = b"", False, _pauses()
         while True:
@@ -134,7 +134,7 @@ class _Source:
                         self._announce(pod)
                     is_announced, pauses, last = True, _pauses(), stamp or last
                     self._print(line)
-            except ApiError as error:
+            except RequestError as error:
                 if error.code == NOT_STARTED and not is_announced:
                     return False
                 if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
@@ -144,10 +144,10 @@ class _Source:
                 return True
             time.sleep(next(pauses))
 
-    def _is_over(self, pod: Pod, uid: str, *, is_broken: bool) -> bool:
+    def _is_over(self, pod: PodView, uid: str, *, is_broken: bool) -> bool:
         """Whether the log of a pod has ended. After a stream that broke, it is read again; that of
         a dead node cannot be, and is over when its attempt is."""
-        now = _patiently(self.its.server.find, pod.path, Pod)
+        now = _patiently(self.its.server.find, pod.path, PodView)
         if now is None or now.metadata.uid != pod.metadata.uid:
             return True
         if now.is_ended and not is_broken:
@@ -159,23 +159,23 @@ class _Source:
             typer.echo(f"railwright: {message}", err=True)
         return is_over and is_broken
 
-    def _job(self, uid: str) -> Job | None:
+    def _job(self, uid: str) -> JobView | None:
         """The job as it is now; None if it was deleted, also if there is another of its name."""
-        found = _patiently(self.its.server.find, self.its.path, Job)
+        found = _patiently(self.its.server.find, self.its.path, JobView)
         return found if found is not None and found.metadata.uid == uid else None
 
-    def _end(self, job: Job) -> int:
+    def _end(self, job: JobView) -> int:
         if job.status.phase == "Succeeded":
             return 0
         typer.echo(f"railwright: the job failed: {job.status.message}", err=True)
         return 1
 
-    def _next_pod(self, job: Job, done: int) -> Pod | None:
+    def _next_pod(self, job: JobView, done: int) -> PodView | None:
         """The pod of the first attempt after ``done`` that has one."""
         attempts = sorted({pod.attempt for pod in pods_of(self.its, job) if pod.attempt > done})
         return next(filter(None, (self._pod(job, attempt) for attempt in attempts)), None)
 
-    def _pod(self, job: Job, attempt: int) -> Pod | None:
+    def _pod(self, job: JobView, attempt: int) -> PodView | None:
         """The pod of an attempt that runs the rank. A pre-run may not have that rank."""
         try:
             role, index = place_of_rank(
@@ -184,14 +184,14 @@ class _Source:
         except UsageError:
             return None
         name = names.pod_name(job.metadata.name, role.name, index, attempt)
-        found = self.its.server.find(f"{pods_path(self.its.namespace)}/{name}", Pod)
+        found = self.its.server.find(f"{pods_path(self.its.namespace)}/{name}", PodView)
         is_its = (
             found is not None and found.metadata.labels.get(names.LABEL_JOB_UID) == job.metadata.uid
         )
         return found if is_its else None
 
     def _stamped(
-        self, pod: Pod, after: bytes, *, is_followed: bool
+        self, pod: PodView, after: bytes, *, is_followed: bool
     ) -> Iterator[tuple[bytes, bytes]]:
         """The lines after that time, each with its own. A line of the kubelet itself has none."""
         query = {"container": pod.spec.containers[0].name, "timestamps": "true"}
@@ -211,7 +211,7 @@ class _Source:
         if self.rank is None or found is None or int(found[1]) == self.rank:
             typer.echo(line)
 
-    def _announce(self, pod: Pod) -> None:
+    def _announce(self, pod: PodView) -> None:
         message = f"attempt {pod.attempt}, pod {pod.metadata.name}, node {pod.spec.node_name}"
         typer.echo(f"railwright: {message}", err=True)
 
@@ -222,7 +222,7 @@ def _patiently(read: Callable[Given, Read], *given: Given.args, **more: Given.kw
     while True:
         try:
             return read(*given, **more)
-        except ApiError as error:
+        except RequestError as error:
             if not error.is_temporary:
                 raise
             typer.echo(f"railwright: trying again: {error}", err=True)
@@ -236,7 +236,7 @@ def _pauses() -> Iterator[float]:
         pause_s = min(2 * pause_s, PAUSE_S_LONGEST)
 
 
-def _print_termination(job: Job, attempt: int) -> None:
+def _print_termination(job: JobView, attempt: int) -> None:
     """Print how an attempt ended, in place of the log of a pod that is gone."""
     ended = job.status.last_termination
     if ended is None or ended.attempt != attempt:

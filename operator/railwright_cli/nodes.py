@@ -8,7 +8,7 @@ import typer
 
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
-from railwright_cli.inventory import Inventory, NodeUse, read_inventory
+from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
 from railwright_cli.tables import Column, Output, OutputOption, Row, show_rows
 
@@ -38,16 +38,16 @@ def nodes(
     is shown as -.
     """
     found = read_inventory(ApiServer(context))
-    known = {use.node.metadata.name: use for use in found.nodes}
-    if missing := [name for name in chosen or () if name not in known]:
+    by_name = {use.node.metadata.name: use for use in found.nodes}
+    if missing := [name for name in chosen or () if name not in by_name]:
         raise UsageError(f"there is no node {', '.join(missing)}")
-    uses = [known[name] for name in chosen] if chosen else found.nodes
+    uses = [by_name[name] for name in chosen] if chosen else found.nodes
     rows = [_row(use) for use in uses]
     show_rows(COLUMNS, rows, output, "the cluster has no nodes")
     note_unread(found, output)
 
 
-def note_unread(found: Inventory, output: Output) -> None:
+def note_unread(found: ClusterInventory, output: Output) -> None:
     """Name on stderr what the user may not read."""
     if found.unread and output in ("table", "wide"):
         names = ", ".join(found.unread)

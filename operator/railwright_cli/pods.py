@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
 from railwright_api import names
-from railwright_cli.api_objects import Job, Metadata, Placement, Role
+from railwright_cli.api_objects import JobView, MetadataView, PlacementView, RoleView
 from railwright_cli.api_server import CORE, FORBIDDEN, kind_path
-from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.errors import RequestError, UsageError
 from railwright_cli.jobs import JobReference
 
 
-class Container(Struct, frozen=True):
+class ContainerView(Struct, frozen=True):
     """A container of a pod."""
 
     name: str
 
 
-class PodSpec(Struct, rename="camel", frozen=True):
+class PodSpecView(Struct, rename="camel", frozen=True):
     """What a pod consists of, and where it is."""
 
-    containers: tuple[Container, ...] = ()
+    containers: tuple[ContainerView, ...] = ()
     node_name: str = ""
 
 
-class PodStatus(Struct, rename="camel", frozen=True):
+class PodStatusView(Struct, rename="camel", frozen=True):
     """How far a pod is."""
 
     phase: str = ""
-    start_time: datetime | None = None
 
 
-class Pod(Struct, frozen=True):
+class PodView(Struct, frozen=True):
     """A pod of a job."""
 
-    metadata: Metadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: MetadataView
+    spec: PodSpecView = PodSpecView()
+    status: PodStatusView = PodStatusView()
 
     @property
     def attempt(self) -> int:
@@ -63,20 +61,20 @@ def pods_path(namespace: str) -> str:
     return f"{CORE}/namespaces/{namespace}/pods"
 
 
-def pods_of(its: JobReference, job: Job) -> list[Pod]:
+def pods_of(its: JobReference, job: JobView) -> list[PodView]:
     """The pods of a job that are there, of all attempts, the oldest attempt first."""
     selector = f"{names.LABEL_JOB_NAME}={its.name},{names.LABEL_JOB_UID}={job.metadata.uid}"
-    found = its.server.items(pods_path(its.namespace), Pod, {"labelSelector": selector})
+    found = its.server.items(pods_path(its.namespace), PodView, {"labelSelector": selector})
     return sorted(found, key=lambda pod: (pod.attempt, pod.metadata.name))
 
 
-def roles_of_attempt(its: JobReference, job: Job, attempt: int) -> tuple[Role, ...]:
+def roles_of_attempt(its: JobReference, job: JobView, attempt: int) -> tuple[RoleView, ...]:
     """The roles whose pods the attempt has. Those of a pre-run are fewer, and smaller, than those
     of the job, and the job may have changed since."""
     path = kind_path(its.namespace, names.PLACEMENTS, names.placement_name(its.name, attempt))
     try:
-        placement = its.server.find(path, Placement) if attempt else None
-    except ApiError as error:
+        placement = its.server.find(path, PlacementView) if attempt else None
+    except RequestError as error:
         if error.code != FORBIDDEN:
             raise
         placement = None
@@ -87,7 +85,9 @@ def roles_of_attempt(its: JobReference, job: Job, attempt: int) -> tuple[Role, .
     return tuple(msgspec.structs.replace(roles[it.name], replicas=it.replicas) for it in placed)
 
 
-def place_of_rank(roles: Sequence[Role], role_name: str, rank: int | None) -> tuple[Role, int]:
+def place_of_rank(
+    roles: Sequence[RoleView], role_name: str, rank: int | None
+) -> tuple[RoleView, int]:
     """The role that runs this RANK, and the index of its pod. Roles of one group count their ranks
     together, in the order of the list. The role is the first one if none is named, and the rank
     its lowest.

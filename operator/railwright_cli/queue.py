@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from railwright_cli import api_server
-from railwright_cli.api_objects import Job
+from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import FORBIDDEN, ApiServer
-from railwright_cli.errors import ApiError
+from railwright_cli.errors import RequestError
 from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, note_unknown, queue_order
 from railwright_cli.tables import Column, OutputOption, Row, show_rows
 
@@ -58,11 +58,11 @@ def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
     """The jobs that the user may list: without positions if these are not all."""
     try:
         return queue_order(server)
-    except ApiError as error:
+    except RequestError as error:
         if error.code != FORBIDDEN or everywhere:
             raise
         note_unknown(error)
-    jobs = server.items(api_server.jobs_path(server.namespace), Job, UNFINISHED)
+    jobs = server.items(api_server.jobs_path(server.namespace), JobView, UNFINISHED)
     return [Queued(job, None, None) for job in jobs]
 
 

@@ -17,9 +17,9 @@ from rich.text import Text
 from railwright_api import names
 from railwright_cli import api_server
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import Job, JobProgress, Placement
+from railwright_cli.api_objects import JobProgress, JobView, PlacementView
 from railwright_cli.api_server import FORBIDDEN
-from railwright_cli.errors import ApiError, UsageError
+from railwright_cli.errors import RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.tables import (
     Column,
@@ -61,7 +61,7 @@ def status(
     a line. The exit code is then that of the job: 0 if it succeeded, 1 if it failed.
     """
     its = reference(name, namespace, context)
-    view = View(its.read())
+    view = StatusView(its.read())
     if is_watched and output in ("json", "yaml"):
         raise UsageError("--watch prints for people: use it without --output")
     if is_watched:
@@ -75,16 +75,16 @@ def status(
 
 
 @dataclass(slots=True)
-class View:
+class StatusView:
     """A job as it is shown. ``nodes`` are those of its live attempt. ``reported`` is the first
     progress of the attempt that was seen, and when: the remaining time follows from it."""
 
-    job: Job
+    job: JobView
     nodes: tuple[str, ...] = ()
     reported: tuple[int, int, float] | None = None
     seconds_a_step: float | None = None
 
-    def update(self, job: Job, now_s: float) -> None:
+    def update(self, job: JobView, now_s: float) -> None:
         """Show the job as it is now. ``now_s`` is monotonic."""
         progress = job.status.progress
         if progress is not None:
@@ -187,7 +187,7 @@ class View:
         return ", ".join(parts)
 
 
-def _watch(its: JobReference, view: View) -> int:
+def _watch(its: JobReference, view: StatusView) -> int:
     """Show the job until it ends. Returns the exit code."""
     shown = _live(its, view) if sys.stdout.isatty() else _plain(its, view)
     for job in shown:
@@ -197,7 +197,7 @@ def _watch(its: JobReference, view: View) -> int:
     return 0 if view.job.status.phase == "Succeeded" else 1
 
 
-def _live(its: JobReference, view: View) -> Iterator[Job | None]:
+def _live(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
     console = Console(highlight=False, markup=False, emoji=False)
     with Live(console=console, refresh_per_second=REDRAWS_PER_S) as live:
         for job in _states(its, view):
@@ -205,7 +205,7 @@ def _live(its: JobReference, view: View) -> Iterator[Job | None]:
             yield job
 
 
-def _plain(its: JobReference, view: View) -> Iterator[Job | None]:
+def _plain(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
     shown = ""
     for job in _states(its, view):
         if (line := view.line()) != shown:
@@ -214,17 +214,17 @@ def _plain(its: JobReference, view: View) -> Iterator[Job | None]:
         yield job
 
 
-def _states(its: JobReference, view: View) -> Iterator[Job | None]:
+def _states(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
     """The job after each change, until it is finished; None if it was deleted."""
     uid = view.job.metadata.uid
     path = api_server.jobs_path(its.namespace)
     while True:
         try:
             # A watch of an object that is not there any more reports nothing.
-            if its.server.find(its.path, Job) is None:
+            if its.server.find(its.path, JobView) is None:
                 yield None
                 return
-            for job in its.server.changes(path, its.name, Job, silence_s=WATCH_S):
+            for job in its.server.changes(path, its.name, JobView, silence_s=WATCH_S):
                 if job is None or job.metadata.uid != uid:
                     yield None
                     return
@@ -233,22 +233,22 @@ def _states(its: JobReference, view: View) -> Iterator[Job | None]:
                 yield job
                 if job.is_finished:
                     return
-        except ApiError as error:
+        except RequestError as error:
             if not error.is_temporary:
                 raise
             typer.echo(f"railwright: trying again: {error}", err=True)
             time.sleep(PAUSE_S)
 
 
-def _nodes(its: JobReference, job: Job) -> tuple[str, ...]:
+def _nodes(its: JobReference, job: JobView) -> tuple[str, ...]:
     """The nodes of the live attempt; none if the user may not read its Placement."""
     if job.status.nodes is None:
         return ()
     placement = names.placement_name(its.name, job.status.attempt)
     path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
     try:
-        found = its.server.find(path, Placement)
-    except ApiError as error:
+        found = its.server.find(path, PlacementView)
+    except RequestError as error:
         if error.code != FORBIDDEN:
             raise
         typer.echo(f"railwright: nodes are unknown: {error}", err=True)

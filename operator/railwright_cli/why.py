@@ -10,9 +10,9 @@ import typer
 
 from railwright_cli.advice import WHAT_TO_DO
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import Job, LastTermination
+from railwright_cli.api_objects import JobView, LastTermination
 from railwright_cli.api_server import FORBIDDEN
-from railwright_cli.errors import ApiError
+from railwright_cli.errors import RequestError
 from railwright_cli.jobs import (
     Context,
     JobName,
@@ -42,7 +42,7 @@ def why(
     if job.is_waiting:
         try:
             queued = queue_order(its.server)
-        except ApiError as error:
+        except RequestError as error:
             if error.code != FORBIDDEN:
                 raise
             note_unknown(error)
@@ -53,7 +53,7 @@ def why(
         typer.echo(line)
 
 
-def _lines(job: Job, queued: list[Queued]) -> Iterator[str]:
+def _lines(job: JobView, queued: list[Queued]) -> Iterator[str]:
     status, now = job.status, datetime.now(UTC)
     yield _state(job, now)
     if status.message:
@@ -71,7 +71,7 @@ def _lines(job: Job, queued: list[Queued]) -> Iterator[str]:
         yield from _termination_lines(ended, now)
 
 
-def _state(job: Job, now: datetime) -> str:
+def _state(job: JobView, now: datetime) -> str:
     status = job.status
     since = job.metadata.creation_timestamp
     conditions = [each for each in status.conditions if each.reason == status.reason]
@@ -82,13 +82,13 @@ def _state(job: Job, now: datetime) -> str:
     return f"{job.metadata.namespace}/{job.metadata.name} is {status.phase}{reason}{passed}"
 
 
-def _advice(job: Job) -> str | None:
+def _advice(job: JobView) -> str | None:
     if job.status.phase == "Suspended":
         return f"railwright resume {job.metadata.namespace}/{job.metadata.name}"
     return WHAT_TO_DO.get(job.status.reason or "Queued") if job.is_waiting else None
 
 
-def _queue_lines(job: Job, queued: list[Queued], now: datetime) -> Iterator[str]:
+def _queue_lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
     own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
     if own is None or own.position is None:
         yield f"Queue: {job.spec.queue}, without a position"
@@ -128,7 +128,7 @@ def _termination_lines(ended: LastTermination, now: datetime) -> Iterator[str]:
         yield f"  | {printable(line)}"
 
 
-def _document(job: Job, queued: list[Queued]) -> dict[str, Any]:
+def _document(job: JobView, queued: list[Queued]) -> dict[str, Any]:
     status = job.status
     waiting = [each for each in queued if each.position is not None]
     own = next((each for each in waiting if each.job.metadata.uid == job.metadata.uid), None)

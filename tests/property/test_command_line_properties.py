@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import jobs as scheduler_jobs
-from railwright_cli.api_objects import Job, JobSpec, Metadata, PriorityClass, Role
+from railwright_cli.api_objects import (
+    JobSpecView,
+    JobView,
+    MetadataView,
+    PriorityClassView,
+    RoleView,
+)
 from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ResourcePodSpec, used_devices
 from railwright_cli.jobs import ordered
@@ -24,9 +30,9 @@ from railwright_watch import amounts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CLASSES = [
-    PriorityClass(Metadata(name="low"), -5),
-    PriorityClass(Metadata(name="usual"), 10, global_default=True),
-    PriorityClass(Metadata(name="high"), 1000),
+    PriorityClassView(MetadataView(name="low"), -5),
+    PriorityClassView(MetadataView(name="usual"), 10, global_default=True),
+    PriorityClassView(MetadataView(name="high"), 1000),
 ]
 VALUES = {"low": -5, None: 10, "usual": 10, "high": 1000}
 
@@ -61,7 +67,9 @@ def test_positions_are_the_order_of_the_scheduler(drawn: list[tuple[str | None, 
     for number, (name, age_s, namespace) in enumerate(drawn):
         uid = f"{number:02d}"
         made = START + timedelta(seconds=age_s)
-        shown.append(Job(Metadata(uid, namespace, uid, made), JobSpec(priority_class_name=name)))
+        shown.append(
+            JobView(MetadataView(uid, namespace, uid, made), JobSpecView(priority_class_name=name))
+        )
         queued.append(scheduler_jobs.job(uid, uid=uid, priority=VALUES[name], submitted_s=age_s))
     found = ordered(reversed(shown), CLASSES)
     assert [each.job.metadata.uid for each in found] == [
@@ -75,7 +83,8 @@ def test_rank_is_in_the_pod_that_runs_it(
     drawn: list[tuple[int, int, str | None]], data: st.DataObject
 ) -> None:
     roles = tuple(
-        Role(f"r{at}", group, replicas, ranks) for at, (replicas, ranks, group) in enumerate(drawn)
+        RoleView(f"r{at}", group, replicas, ranks)
+        for at, (replicas, ranks, group) in enumerate(drawn)
     )
     layout = number_ranks(
         [

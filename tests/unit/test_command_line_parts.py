@@ -14,8 +14,8 @@ import yaml
 from fixtures.command import run
 from railwright_cli import kubeconfig, submit, tables
 from railwright_cli.advice import WHAT_TO_DO
-from railwright_cli.api_objects import Job, JobProgress, JobStatus, Metadata
-from railwright_cli.status import View
+from railwright_cli.api_objects import JobProgress, JobStatusView, JobView, MetadataView
+from railwright_cli.status import StatusView
 from railwright_cli.tables import Column, Row, duration, lines, show_rows
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs/glossary.md"
@@ -175,7 +175,7 @@ def test_submitted_yaml_is_read_as_kubectl_does(tmp_path: Path) -> None:
 
 
 def test_remaining_time_follows_from_the_steps_seen() -> None:
-    view = View(_at(10))
+    view = StatusView(_at(10))
     for step, now_s in ((10, 100.0), (20, 120.0)):
         view.update(_at(step), now_s)
     assert view.line().endswith("step 20 of 60, about 1m20s remain")
@@ -185,10 +185,10 @@ def test_remaining_time_follows_from_the_steps_seen() -> None:
     assert view.line().endswith("about 44s remain")
 
 
-def _at(step: int, *, attempt: int = 1) -> Job:
+def _at(step: int, *, attempt: int = 1) -> JobView:
     progress = JobProgress(step=step, total_steps=60)
-    status = JobStatus(phase="Running", reason="Running", attempt=attempt, progress=progress)
-    return Job(Metadata("a", "team"), status=status)
+    status = JobStatusView(phase="Running", reason="Running", attempt=attempt, progress=progress)
+    return JobView(MetadataView("a", "team"), status=status)
 
 
 def _kubeconfig(name: str, current: str) -> dict[str, Any]:
