@@ -195,6 +195,10 @@ bench-gang: binaries ## time until gangs run, compared with a plain client; abou
 bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000 pods; 20 to 45 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
+.PHONY: check-docs
+check-docs: binaries ## every command and YAML block of the pages, on real nodes; about 10 minutes, needs root
+	@cd tests && ../$(PYTHON) -m bench.check_docs
+
 .PHONY: bench-cli
 bench-cli: binaries ## commands compared with kubectl get tj, 10,000 jobs on 5,000 nodes; about 10 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_cli

@@ -18,6 +18,7 @@ class MetadataView(Struct, rename="camel", frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     labels: dict[str, str] = {}
+    generation: int = 0
 
 
 class NamedView(Struct, frozen=True):
@@ -99,6 +100,7 @@ class LastTermination(Struct, rename="camel", frozen=True):
 class JobStatusView(Struct, rename="camel", frozen=True):
     """What the operator wrote on a job."""
 
+    observed_generation: int | None = None
     phase: str = "Queued"
     reason: str | None = None
     message: str | None = None

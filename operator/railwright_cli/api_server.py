@@ -72,8 +72,7 @@ class ApiServer:
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
         chosen = kubeconfig.read(context)
-        chosen.configuration.retries = False
-        self._client = client.ApiClient(chosen.configuration)
+        self._client = chosen.client
         self.namespace = valid_name(namespace or chosen.namespace)
 
     def get(self, path: str, kind: type[Read], query: Query | None = None) -> Read:
@@ -212,7 +211,8 @@ def _received(receive: Callable[[], Received]) -> Received:
     """What is received. Raises ApiError if the connection breaks, or is silent for too long."""
     try:
         return receive()
-    except HTTPError as error:
+    except (HTTPError, client.ApiException) as error:
+        # The latter for a failed TLS handshake.
         raise RequestError(0, f"no response from the API server: {error}") from error
 
 

@@ -211,7 +211,7 @@ def _version(site: CheckedSite) -> Iterator[Finding]:
 def _clock(site: CheckedSite) -> Iterator[Finding]:
     skew = abs(datetime.now(UTC) - site.now)
     if skew > CLOCK_SKEW_MAX:
-        text = f"the API server's clock differs from this machine's by {skew.seconds} s"
+        text = f"the API server's clock differs from this machine's by {_since(skew)}"
         yield Finding("warning", text, "ages that commands print are wrong: run NTP on both")
     else:
         yield Finding("ok", "this machine's clock agrees with the API server's")

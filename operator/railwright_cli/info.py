@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from railwright_api import names
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
@@ -50,13 +51,15 @@ def info(
     rows = [_row(*key, uses) for key, uses in groups.items()]
     shown = [each for each in COLUMNS if level or each.key != "domain"]
     show_rows(shown, rows, output, "the cluster has no nodes")
-    note_unread(found, output)
+    note_unread(found)
 
 
 def _level(found: ClusterInventory, level: str) -> int:
     for at, name in enumerate(found.levels):
         if level in (name, name.rpartition("/")[2]):
             return at
+    if names.FABRICS in found.unread:
+        raise UsageError("you may not read the Fabric, which has the levels of the network")
     if not found.levels:
         raise UsageError("the network has no levels: see kubectl describe fabric")
     (nearest,) = difflib.get_close_matches(level, found.levels, n=1, cutoff=0)

@@ -19,6 +19,10 @@ from railwright_topology.sources import hostlist
 NODES_READ_MAX = 1 << 17
 """More names of nodes than an object has space for, unless a host list is made to be large."""
 
+ADAPTERS = re.compile(r"rdma|roce|infiniband|efa|hca|nic\b|sriov|/vf", re.IGNORECASE)
+"""Resources that are adapters of the network. Their plugins offer one adapter many times, or all
+of a node as one: whether a node is free is for its other devices to say."""
+
 LIVE_PODS = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 
 
@@ -156,7 +160,7 @@ class NodeUse:
             return "NotReady"
         if self.node.spec.unschedulable:
             return "Cordoned"
-        if any(not self.allocatable.get(name) for name in self.devices):
+        if any(not self.allocatable.get(name) for name in self.accelerators):
             return "NoDevices"
         keeps = [each.key for each in self.node.spec.taints if each.effect != "PreferNoSchedule"]
         # Sites keep other pods off the nodes that have devices by a taint of the device's name.
@@ -175,10 +179,21 @@ class NodeUse:
             return None
         if not self.devices:
             return "Full" if self.jobs else "Free"
-        if not any(self.used[name] for name in self.devices):
+        counted = [(self.used[name], self.allocatable.get(name, 0)) for name in self.accelerators]
+        if not any(used for used, _ in counted):
             return "Free"
-        is_full = all(self.used[name] >= count for name, count in self.allocatable.items())
-        return "Full" if is_full else "Partly"
+        return "Full" if all(used >= count for used, count in counted) else "Partly"
+
+    @property
+    def accelerators(self) -> list[str]:
+        """Its devices without adapters of the network, if it has others."""
+        return accelerators(self.devices)
+
+
+def accelerators(devices: Iterable[str]) -> list[str]:
+    """Of these devices those that are no adapters of the network, if there are any."""
+    every = sorted(devices)
+    return [name for name in every if not ADAPTERS.search(name)] or every
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +208,7 @@ class ClusterInventory:
 def read_inventory(server: ApiServer) -> ClusterInventory:
     """Read nodes, pods, the Fabric and NodeHealths. What the user may not read is unknown, but for
     the nodes themselves: that raises ApiError."""
-    uses = {
-        node.metadata.name: NodeUse(
-            node,
-            devices=_devices({**node.status.allocatable, **node.status.capacity}),
-            allocatable=_devices(node.status.allocatable),
-        )
-        for node in server.items(f"{CORE}/nodes", NodeView)
-    }
+    uses = {node.metadata.name: node_use(node) for node in server.items(f"{CORE}/nodes", NodeView)}
     unread: list[str] = []
     levels = _read_fabric(server, uses, unread)
     for health in _visible(server, cluster_path(names.NODE_HEALTHS), NodeHealthView, unread):
@@ -210,6 +218,12 @@ def read_inventory(server: ApiServer) -> ClusterInventory:
     if "pods" not in unread:
         _count_pods(uses, pods)
     return ClusterInventory(sorted(uses.values(), key=_name), levels, tuple(unread))
+
+
+def node_use(node: NodeView) -> NodeUse:
+    """A node of which nothing else is known yet."""
+    devices = _devices({**node.status.allocatable, **node.status.capacity})
+    return NodeUse(node, devices, _devices(node.status.allocatable))
 
 
 def used_devices(spec: ResourcePodSpec) -> Counter[str]:

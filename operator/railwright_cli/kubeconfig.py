@@ -1,7 +1,8 @@
 """Which context of the kubeconfig a command uses, and its namespace.
 
-As in kubectl, the first of several files that names a current context counts, and the first one
-that has a context of a name. (The `kubernetes` package takes the last current context.)
+As in kubectl, the first of several files that names a current context counts, the first one that
+has a context of a name, and paths are relative to the file that they are in. (The `kubernetes`
+package takes the last current context, and the folder of the cluster's file.)
 """
 
 from __future__ import annotations
@@ -17,54 +18,76 @@ from kubernetes import client, config
 from railwright_cli.errors import RequestError
 
 IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+DEFAULT_PATH = "~/.kube/config"
+PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+LISTS = ("clusters", "users", "contexts")
+
+UNUSABLE = (
+    *(config.ConfigException, yaml.YAMLError, OSError),
+    # What the package raises for fields of another type, and for proxies that need another package.
+    *(AttributeError, ImportError, LookupError, TypeError, ValueError),
+)
+
+Config = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class KubeContext:
     """How to reach an API server, and the namespace of commands that name none."""
 
-    configuration: client.Configuration
+    client: client.ApiClient
     namespace: str
 
 
-def read(context: str) -> Context:
+def read(context: str) -> KubeContext:
     """The named context, or the current one if the name is empty; without a kubeconfig, that of
-    the pod that this runs in. Raises ApiError."""
-    paths = os.environ.get("KUBECONFIG") or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
-    configuration = client.Configuration()
+    the pod that this runs in. Raises RequestError."""
+    paths = os.environ.get("KUBECONFIG") or DEFAULT_PATH
     try:
-        files = [_file(path) for path in paths.split(os.pathsep) if _exists(path)]
-        if not files and not context and IN_A_POD.exists():
-            config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-            return Context(configuration, IN_A_POD.read_text().strip())
-        name, namespace = _chosen(files, context)
-        config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=paths, context=name, client_configuration=configuration
-        )
-    except (config.ConfigException, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        return _read(paths, context)
+    except UNUSABLE as error:
         raise RequestError(0, f"no cluster: {paths}: {error}") from error
-    return Context(configuration, namespace)
 
 
-def _chosen(files: list[dict[str, Any]], context: str) -> tuple[str, str]:
-    """The name of the context, and its namespace."""
+def _read(paths: str, context: str) -> KubeContext:
+    configuration = client.Configuration()
+    configuration.retries = False
+    found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    files = [_file(path) for path in found if path.exists()]
+    if not files and not context and IN_A_POD.exists():
+        config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        return KubeContext(client.ApiClient(configuration), IN_A_POD.read_text().strip())
+    merged: Config = {
+        key: [each for file in files for each in file.get(key) or ()] for key in LISTS
+    }
     current = (each.get("current-context") for each in files)
     name = context or next((each for each in current if each), "")
-    contexts = [each for file in files for each in file.get("contexts") or ()]
-    found = next((each for each in contexts if each["name"] == name), None)
-    if found is None:
-        existing = ", ".join(str(each["name"]) for each in contexts) or "none"
+    chosen = _named(merged["contexts"], name)
+    if chosen is None:
+        existing = ", ".join(str(each["name"]) for each in merged["contexts"]) or "none"
         message = f"there is no context {name!r}" if name else "no context is current"
         raise config.ConfigException(f"{message}; there are: {existing}")
-    return name, str(found["context"].get("namespace") or "default")
+    config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+        merged | {"current-context": name}, context=name, client_configuration=configuration
+    )
+    user = (_named(merged["users"], chosen["context"].get("user")) or {}).get("user") or {}
+    if "exec" in user and not (configuration.api_key or configuration.cert_file):
+        raise config.ConfigException(f"{user['exec'].get('command')} gave no credentials")
+    # Editors end files with a line break; a header must not have one.
+    configuration.api_key = {key: text.strip() for key, text in configuration.api_key.items()}
+    namespace = str(chosen["context"].get("namespace") or "default")
+    return KubeContext(client.ApiClient(configuration), namespace)
 
 
-def _exists(path: str) -> bool:
-    return bool(path) and Path(path).expanduser().exists()
-
-
-def _file(path: str) -> dict[str, Any]:
-    found = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
+def _file(path: Path) -> Config:
+    found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     if not isinstance(found, dict):
         raise config.ConfigException(f"{path} is no kubeconfig")
+    for each in [*(found.get("clusters") or ()), *(found.get("users") or ())]:
+        its = each.get("cluster") or each.get("user") or {}
+        its |= {key: str(path.parent.absolute() / its[key]) for key in PATHS if its.get(key)}
     return found
+
+
+def _named(entries: list[Config], name: object) -> Config | None:
+    return next((each for each in entries if each["name"] == name), None)

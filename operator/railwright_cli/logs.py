@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,24 +10,19 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from railwright_api import names
-from railwright_cli.api_objects import JobView
+from railwright_cli.api_objects import JobView, RoleView
 from railwright_cli.api_server import NOT_FOUND
 from railwright_cli.errors import RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
+from railwright_cli.pod_log import PodLog
 from railwright_cli.pods import PodView, place_of_rank, pods_of, pods_path, roles_of_attempt
 
 Given = ParamSpec("Given")
 Read = TypeVar("Read")
 
-SILENCE_S = 15
-"""A log that is silent for so long is opened again: its node may be dead."""
-
 PAUSE_S_FIRST, PAUSE_S_LONGEST = 0.5, 5.0
 NOT_STARTED = 400
 """The response to a request for the log of a container that has not started."""
-
-OF_A_RANK = re.compile(rb"\[rank (\d+)\] ")
-TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-][0-9:]+)")
 
 
 def logs(
@@ -62,13 +56,12 @@ def logs(
     its = reference(name, namespace, context)
     job = its.read()
     newest = job.status.attempt
-    place_of_rank(roles_of_attempt(its, job, newest), role, rank)
+    if previous and newest < 2:
+        raise UsageError(f"there is no attempt before attempt {newest}")
     source = _Source(its, role, rank)
+    source.check_rank(job)
     if follow:
-        raise typer.Exit(
-            source.follow(job, done=0 if all_attempts else max(0, job.status.attempt - 1))
-        )
-    newest = job.status.attempt
+        raise typer.Exit(source.follow(job, done=0 if all_attempts else max(0, newest - 1)))
     if all_attempts:
         attempts = sorted({pod.attempt for pod in pods_of(its, job)} | {newest})
     else:
@@ -85,34 +78,43 @@ class _Source:
     role: str
     rank: int | None
 
+    def check_rank(self, job: JobView) -> None:
+        """Raise UsageError if neither the job nor its newest attempt has the rank."""
+        try:
+            place_of_rank(job.spec.roles, self.role, self.rank)
+        except UsageError:
+            place_of_rank(self._roles(job, job.status.attempt), self.role, self.rank)
+
     def print_until_now(self, job: JobView, attempts: list[int]) -> bool:
         """Print what there is of these attempts. Returns whether all of it could be read."""
         is_read = True
         for attempt in attempts:
-            if (pod := self._pod(job, attempt)) is None:
+            if (log := self._log(job, attempt)) is None:
                 _print_termination(job, attempt)
                 continue
-            self._announce(pod)
             try:
-                for _, line in self._stamped(pod, b"", is_followed=False):
-                    self._print(line)
+                log.print_further(is_followed=False)
             except RequestError as error:
                 # The log of a dead node cannot be read: those of others can.
-                typer.echo(f"railwright: {error}", err=True)
+                typer.echo(f"railwright: {log.pod.metadata.name}: {error}", err=True)
                 is_read = False
         return is_read
 
     def follow(self, job: JobView, *, done: int) -> int:
-        """Print the log of each attempt after ``done`` until the job ends. Returns the exit
-        code."""
-        uid, pauses = job.metadata.uid, _pauses()
+        """Print the log of each attempt after ``done`` until the job ends. Returns the exit code.
+
+        How an attempt ended is printed if its log was not read to its end.
+        """
+        uid, pauses, whole = job.metadata.uid, _pauses(), done
         while True:
-            pod = _patiently(self._next_pod, job, done)
-            if pod is not None and self._follow_pod(pod, uid):
-                done, pauses = pod.attempt, _pauses()
-            elif job.status.ended_attempt > done:
-                done = job.status.ended_attempt
-                _print_termination(job, done)
+            ended = job.status.last_termination
+            if ended is not None and whole < ended.attempt <= max(done, job.status.ended_attempt):
+                _print_termination(job, ended.attempt)
+                whole = done = max(done, ended.attempt)
+            log = _patiently(self._next_log, job, done)
+            if log is not None and (is_whole := self._follow_pod(log, uid)) is not None:
+                done, pauses = log.pod.attempt, _pauses()
+                whole = done if is_whole else whole
             elif job.is_finished:
                 return self._end(job)
             else:
@@ -123,41 +125,35 @@ class _Source:
                 return 1
             job = found
 
-    def _follow_pod(self, pod: PodView, uid: str) -> bool:
-        """Print the log of a pod up to its end. Returns False if the container has not started."""
-        last, is_announced, pauses = b"", False, _pauses()
+    def _follow_pod(self, log: PodLog, uid: str) -> bool | None:
+        """Print the log of a pod. Returns whether it was read to its end; None if the container
+        has not started."""
+        was_over, pauses = False, _pauses()
         while True:
-            is_broken = False
+            count, is_broken = log.count, False
             try:
-                for stamp, line in self._stamped(pod, last, is_followed=True):
-                    if not is_announced:
-                        self._announce(pod)
-                    is_announced, pauses, last = True, _pauses(), stamp or last
-                    self._print(line)
+                log.print_further(is_followed=True)
             except RequestError as error:
-                if error.code == NOT_STARTED and not is_announced:
-                    return False
+                if error.code == NOT_STARTED and not log.count:
+                    return None
                 if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
                     raise
                 is_broken = True
-            if self._is_over(pod, uid, is_broken=is_broken):
-                return True
+            now = _patiently(self.its.server.find, log.pod.path, PodView)
+            is_there = now is not None and now.metadata.uid == log.pod.metadata.uid
+            if now is None or not is_there or (now.is_ended and not is_broken):
+                return not is_broken
+            # A log that broke off is opened once more after its attempt is over. That of a dead
+            # node can never be read to its end.
+            if is_broken and was_over and log.count == count:
+                return False
+            was_over = self._is_over(log.pod, uid)
+            pauses = pauses if log.count == count else _pauses()
             time.sleep(next(pauses))
 
-    def _is_over(self, pod: PodView, uid: str, *, is_broken: bool) -> bool:
-        """Whether the log of a pod has ended. After a stream that broke, it is read again; that of
-        a dead node cannot be, and is over when its attempt is."""
-        now = _patiently(self.its.server.find, pod.path, PodView)
-        if now is None or now.metadata.uid != pod.metadata.uid:
-            return True
-        if now.is_ended and not is_broken:
-            return True
+    def _is_over(self, pod: PodView, uid: str) -> bool:
         job = self._job(uid)
-        is_over = job is None or job.is_finished or job.status.ended_attempt >= pod.attempt
-        if is_over and is_broken:
-            message = f"the rest of the log of {pod.metadata.name} cannot be read"
-            typer.echo(f"railwright: {message}", err=True)
-        return is_over and is_broken
+        return job is None or job.is_finished or job.status.ended_attempt >= pod.attempt
 
     def _job(self, uid: str) -> JobView | None:
         """The job as it is now; None if it was deleted, also if there is another of its name."""
@@ -170,50 +166,26 @@ class _Source:
         typer.echo(f"railwright: the job failed: {job.status.message}", err=True)
         return 1
 
-    def _next_pod(self, job: JobView, done: int) -> PodView | None:
-        """The pod of the first attempt after ``done`` that has one."""
+    def _next_log(self, job: JobView, done: int) -> PodLog | None:
+        """The log of the first attempt after ``done`` that has one."""
         attempts = sorted({pod.attempt for pod in pods_of(self.its, job) if pod.attempt > done})
-        return next(filter(None, (self._pod(job, attempt) for attempt in attempts)), None)
+        return next(filter(None, (self._log(job, attempt) for attempt in attempts)), None)
 
-    def _pod(self, job: JobView, attempt: int) -> PodView | None:
-        """The pod of an attempt that runs the rank. A pre-run may not have that rank."""
+    def _log(self, job: JobView, attempt: int) -> PodLog | None:
+        """The log of the pod that runs the rank in an attempt. A pre-run may not have the rank."""
         try:
-            role, index = place_of_rank(
-                roles_of_attempt(self.its, job, attempt), self.role, self.rank
-            )
+            role, index = place_of_rank(self._roles(job, attempt), self.role, self.rank)
         except UsageError:
             return None
         name = names.pod_name(job.metadata.name, role.name, index, attempt)
         found = self.its.server.find(f"{pods_path(self.its.namespace)}/{name}", PodView)
-        is_its = (
-            found is not None and found.metadata.labels.get(names.LABEL_JOB_UID) == job.metadata.uid
-        )
-        return found if is_its else None
+        if found is None or found.metadata.labels.get(names.LABEL_JOB_UID) != job.metadata.uid:
+            return None
+        rank = self.rank if role.processes_per_replica > 1 else None
+        return PodLog(self.its.server, found, rank)
 
-    def _stamped(
-        self, pod: PodView, after: bytes, *, is_followed: bool
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """The lines after that time, each with its own. A line of the kubelet itself has none."""
-        query = {"container": pod.spec.containers[0].name, "timestamps": "true"}
-        if is_followed:
-            query["follow"] = "true"
-        if after:
-            query["sinceTime"] = after.decode()
-        for each in self.its.server.lines(f"{pod.path}/log", query, silence_s=SILENCE_S):
-            stamp, _, line = each.partition(b" ")
-            if not TIMESTAMP.fullmatch(stamp):
-                yield b"", each
-            elif not after or stamp > after:
-                yield stamp, line
-
-    def _print(self, line: bytes) -> None:
-        found = OF_A_RANK.match(line)
-        if self.rank is None or found is None or int(found[1]) == self.rank:
-            typer.echo(line)
-
-    def _announce(self, pod: PodView) -> None:
-        message = f"attempt {pod.attempt}, pod {pod.metadata.name}, node {pod.spec.node_name}"
-        typer.echo(f"railwright: {message}", err=True)
+    def _roles(self, job: JobView, attempt: int) -> tuple[RoleView, ...]:
+        return roles_of_attempt(self.its, job, attempt)
 
 
 def _patiently(read: Callable[Given, Read], *given: Given.args, **more: Given.kwargs) -> Read:
@@ -240,7 +212,9 @@ def _print_termination(job: JobView, attempt: int) -> None:
     """Print how an attempt ended, in place of the log of a pod that is gone."""
     ended = job.status.last_termination
     if ended is None or ended.attempt != attempt:
-        reason = f"attempt {attempt} has no pod" if attempt > 0 else "there is no attempt yet"
+        reason = "there is no attempt yet"
+        if attempt:
+            reason = f"attempt {attempt} has no pod of that rank, or not any more"
         typer.echo(f"railwright: {reason}: the job is {job.status.phase}", err=True)
         return
     typer.echo(f"railwright: attempt {attempt} ended: {ended.cause}: {ended.message}", err=True)

@@ -10,7 +10,7 @@ from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
-from railwright_cli.tables import Column, Output, OutputOption, Row, show_rows
+from railwright_cli.tables import Column, OutputOption, Row, show_rows
 
 COLUMNS = (
     Column("NAME", "name"),
@@ -44,14 +44,15 @@ def nodes(
     uses = [by_name[name] for name in chosen] if chosen else found.nodes
     rows = [_row(use) for use in uses]
     show_rows(COLUMNS, rows, output, "the cluster has no nodes")
-    note_unread(found, output)
+    note_unread(found)
 
 
-def note_unread(found: ClusterInventory, output: Output) -> None:
+def note_unread(found: ClusterInventory) -> None:
     """Name on stderr what the user may not read."""
-    if found.unread and output in ("table", "wide"):
+    if found.unread:
         names = ", ".join(found.unread)
-        typer.echo(f"you may not list {names} of the whole cluster: what needs them is -", err=True)
+        message = f"you may not list {names} of the whole cluster: what needs them is unknown"
+        typer.echo(f"railwright: {message}", err=True)
 
 
 def _row(use: NodeUse) -> Row:

@@ -37,10 +37,12 @@ def queue(
     context: Context = "",
     output: OutputOption = "table",
 ) -> None:
-    """List the jobs that run and wait.
+    """List the jobs that run, wait or are suspended.
 
-    Jobs that wait have a position: a job with a lower one gets nodes first. All queues share one
-    order, by priority and then by age, so positions count the jobs of all namespaces.
+    Jobs that wait have a position: a job with a lower one gets nodes first. Jobs that cannot get
+    nodes as they are, for the reason that is shown, have none. All queues share one order, by
+    priority and then by age, so positions count the jobs of all namespaces. For jobs that have
+    ended: kubectl get tj.
     """
     server = ApiServer(context, namespace)
     rows = [

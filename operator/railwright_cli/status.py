@@ -76,8 +76,8 @@ def status(
 
 @dataclass(slots=True)
 class StatusView:
-    """A job as it is shown. ``nodes`` are those of its live attempt. ``reported`` is the first
-    progress of the attempt that was seen, and when: the remaining time follows from it."""
+    """A job as it is shown. ``nodes`` are those of its live attempt. ``reported`` is the first step
+    of an attempt that was seen, and when: the remaining time follows from it."""
 
     job: JobView
     nodes: tuple[str, ...] = ()
@@ -85,17 +85,16 @@ class StatusView:
     seconds_a_step: float | None = None
 
     def update(self, job: JobView, now_s: float) -> None:
-        """Show the job as it is now. ``now_s`` is monotonic."""
-        progress = job.status.progress
-        if progress is not None:
-            attempt, step, since_s = self.reported or (0, 0, 0.0)
-            if attempt != job.status.attempt or progress.step < step:
-                self.reported, self.seconds_a_step = (
-                    (job.status.attempt, progress.step, now_s),
-                    None,
-                )
-            elif progress.step > step:
-                self.seconds_a_step = (now_s - since_s) / (progress.step - step)
+        """Show the job as it is now. ``now_s`` is monotonic. The progress of the last attempt stays
+        in the status while the next one starts, so only that of a job that runs counts."""
+        progress, attempt = job.status.progress, job.status.attempt
+        if progress is None or not job.status.phase == job.status.reason == "Running":
+            self.reported = self.seconds_a_step = None
+        elif self.reported is None or attempt != self.reported[0]:
+            self.reported, self.seconds_a_step = (attempt, progress.step, now_s), None
+        elif progress.step > self.reported[1]:
+            _, step, since_s = self.reported
+            self.seconds_a_step = (now_s - since_s) / (progress.step - step)
         self.job = job
 
     def line(self) -> str:
@@ -149,6 +148,10 @@ class StatusView:
             "racks": status.racks,
             "step": progress and progress.step,
             "totalSteps": progress and progress.total_steps,
+            "percent": progress and progress.percent,
+            "loss": progress and progress.loss,
+            "samplesPerSecond": progress and progress.samples_per_second,
+            "checkpointAttempt": status.checkpoints[0].attempt if status.checkpoints else None,
             "checkpointStep": status.checkpoints[0].step if status.checkpoints else None,
             "conditions": self._conditions(),
             "created": job.metadata.creation_timestamp,
@@ -180,8 +183,7 @@ class StatusView:
         parts += [progress.percent] if progress.percent else []
         for name, amount in (("loss", progress.loss), ("samples/s", progress.samples_per_second)):
             parts += [f"{name} {float(amount):.5g}"] if amount else []
-        is_stepping = self.job.status.phase == self.job.status.reason == "Running"
-        if total and is_stepping and self.seconds_a_step is not None:
+        if total and self.seconds_a_step is not None:
             left = duration((total - progress.step) * self.seconds_a_step)
             parts.append(f"about {left} remain")
         return ", ".join(parts)

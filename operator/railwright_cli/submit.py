@@ -16,6 +16,7 @@ from railwright_api import names
 from railwright_cli import api_server
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
+from railwright_cli.inventory import accelerators
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import show_document
 
@@ -36,7 +37,7 @@ def submit(
     ] = "",
     name: Annotated[str, typer.Option(help="default: made from the command")] = "",
     image: Annotated[str, typer.Option(help="the image that the command runs in")] = "",
-    nodes: Annotated[int, typer.Option("-N", "--nodes", min=1)] = 1,
+    nodes: Annotated[int, typer.Option("-N", "--nodes", min=1, help="pods, each on a node")] = 1,
     processes: Annotated[
         int | None,
         typer.Option("--processes", min=1, help="ranks on each node; default: its devices, or 1"),
@@ -45,7 +46,7 @@ def submit(
         str,
         typer.Option(metavar="NAME=AMOUNT,...", help="of each node, as nvidia.com/gpu=8,cpu=32"),
     ] = "",
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a variable")] = None,
     queue: Annotated[str, typer.Option(help="default: the queue default")] = "",
     priority: Annotated[str, typer.Option(metavar="CLASS", help="a PriorityClass")] = "",
     is_dry_run: Annotated[
@@ -56,7 +57,10 @@ def submit(
 ) -> None:
     """Create a job.
 
-    With --file, the TrainingJobs of a file. Otherwise the options describe a job with one role:
+    With --file, the TrainingJobs of a file. Otherwise the options describe a job with one role.
+    The command runs once for each rank, with the environment that torchrun sets, so torchrun is
+    not a part of it. It and its files are in the image. For volumes, topology and limits of time,
+    write a file.
 
       railwright submit -N 4 --image registry/train:1 --limits nvidia.com/gpu=8 -- python train.py
     """
@@ -81,15 +85,14 @@ def submit(
         metadata = {"name": name} if name else {"generateName": _prefix(command or [])}
         manifests = [{"metadata": metadata, "spec": spec}]
     server = ApiServer(context, namespace)
-    for manifest in manifests:
-        _create(server, manifest, namespace, is_dry_run=is_dry_run)
+    places = [str((each.get("metadata") or {}).get("namespace") or "") for each in manifests]
+    if namespace and (others := {*places} - {namespace, ""}):
+        raise UsageError(f"a job is for namespace {min(others)}, and --namespace is {namespace}")
+    for place, manifest in zip(places, manifests, strict=True):
+        _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
 
 
-def _create(server: ApiServer, manifest: Any, namespace: str, *, is_dry_run: bool) -> None:
-    metadata = manifest.get("metadata") or {}
-    place = str(metadata.get("namespace") or server.namespace)
-    if namespace and place != namespace:
-        raise UsageError(f"the job is for namespace {place}, and --namespace is {namespace}")
+def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -> None:
     body = {"apiVersion": names.API_VERSION, "kind": KIND, **manifest}
     path = api_server.jobs_path(api_server.valid_name(place))
     created = server.create(path, body, is_dry_run=is_dry_run)
@@ -102,7 +105,14 @@ def _create(server: ApiServer, manifest: Any, namespace: str, *, is_dry_run: boo
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: 12:30 and dates are text."""
+    """YAML as kubectl reads it: 12:30 and dates are text, and a key is there once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Raises a YAMLError for a key that is there twice."""
+        keys = [self.construct_object(key, deep) for key, _ in node.value]
+        if twice := [key for at, key in enumerate(keys) if key in keys[:at]]:
+            raise yaml.YAMLError(f"{twice[0]!r} is there twice{node.start_mark}")
+        return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -157,12 +167,13 @@ def _pairs(texts: list[str], option: str) -> Iterator[tuple[str, str]]:
 
 
 def _devices(container: dict[str, Any]) -> int:
-    """The devices of a node: one rank for each. 1 if there are none. Raises UsageError if there
-    are several kinds of them: adapters of the network are devices too."""
+    """The devices of a node, without adapters of the network: one rank for each. 1 if there are
+    none. Raises UsageError if there are several kinds of them."""
     limits = container.get("resources", {}).get("limits", {})
-    counts = [int(amount) for name, amount in limits.items() if "/" in name and amount.isdigit()]
-    if len(counts) > 1:
+    names = accelerators(name for name in limits if "/" in name)
+    if len(names) > 1:
         raise UsageError("--limits has several kinds of devices: --processes says how many ranks")
+    counts = [int(limits[name]) for name in names if limits[name].isdigit()]
     return max(1, *counts) if counts else 1
 
 

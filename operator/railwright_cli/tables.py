@@ -13,9 +13,7 @@ import typer
 import yaml
 
 Output = Literal["table", "wide", "json", "yaml"]
-OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="json and yaml have the same fields as the table")
-]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="for people, or for programs")]
 Row = dict[str, Any]
 
 GAP = "   "

@@ -14,6 +14,7 @@ from railwright_cli.api_objects import JobView, LastTermination
 from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import RequestError
 from railwright_cli.jobs import (
+    UNSCHEDULABLE,
     Context,
     JobName,
     Namespace,
@@ -26,6 +27,8 @@ from railwright_cli.tables import OutputOption, age, printable, show_document
 
 AHEAD_SHOWN = 5
 LINES_SHOWN = 10
+OF_THE_PHASE = ("Scheduled", "Running", "Suspended", "Complete", "Failed")
+"""Conditions that change when the phase does."""
 
 
 def why(
@@ -49,20 +52,20 @@ def why(
     if output in ("json", "yaml"):
         show_document(_document(job, queued), output)
         return
-    for line in _lines(job, queued):
+    for line in lines(job, queued, datetime.now(UTC)):
         typer.echo(line)
 
 
-def _lines(job: JobView, queued: list[Queued]) -> Iterator[str]:
-    status, now = job.status, datetime.now(UTC)
+def lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
+    """What is printed of a job, among the jobs of the queue if it waits."""
+    status = job.status
     yield _state(job, now)
     if status.message:
         yield f"  {printable(status.message)}"
     if advice := _advice(job):
         yield f"  What to do: {advice}"
-    healthy = job.condition("Healthy")
-    if healthy and healthy.status == "False" and healthy.reason != status.reason:
-        yield f"  Not healthy: {healthy.reason}: {printable(healthy.message)}"
+    if found := _not_healthy(job):
+        yield f"  Not healthy: {found}"
     if job.is_waiting:
         yield ""
         yield from _queue_lines(job, queued, now)
@@ -73,25 +76,45 @@ def _lines(job: JobView, queued: list[Queued]) -> Iterator[str]:
 
 def _state(job: JobView, now: datetime) -> str:
     status = job.status
-    since = job.metadata.creation_timestamp
-    conditions = [each for each in status.conditions if each.reason == status.reason]
-    changed = [each.last_transition_time for each in conditions if each.last_transition_time]
-    since = max(changed, default=since)
+    # A condition keeps its time when only its reason changes: the latest change of any counts.
+    changed = [
+        each.last_transition_time
+        for each in status.conditions
+        if each.last_transition_time and each.type in OF_THE_PHASE
+    ]
+    since = max(changed, default=job.metadata.creation_timestamp)
     reason = f": {status.reason}" if status.reason not in (None, status.phase) else ""
     passed = f", for {age(since, now)}" if since else ""
     return f"{job.metadata.namespace}/{job.metadata.name} is {status.phase}{reason}{passed}"
 
 
+def _not_healthy(job: JobView) -> str | None:
+    """What is wrong with a job beside the reason of its phase."""
+    healthy = job.condition("Healthy")
+    if healthy is None or healthy.status != "False" or healthy.reason == job.status.reason:
+        return None
+    return f"{healthy.reason}: {printable(healthy.message)}"
+
+
 def _advice(job: JobView) -> str | None:
-    if job.status.phase == "Suspended":
+    status = job.status
+    if job.is_finished:
+        return None
+    if advice := WHAT_TO_DO.get(status.reason or ""):
+        return advice
+    if (status.observed_generation or 0) < job.metadata.generation:
+        return "The operator has not handled the job as it is now. If that lasts: railwright doctor"
+    if status.phase == "Suspended":
         return f"railwright resume {job.metadata.namespace}/{job.metadata.name}"
-    return WHAT_TO_DO.get(job.status.reason or "Queued") if job.is_waiting else None
+    return None
 
 
 def _queue_lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
     own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
     if own is None or own.position is None:
-        yield f"Queue: {job.spec.queue}, without a position"
+        has_nodes_to_come = queued and job.status.reason in UNSCHEDULABLE
+        because = "it cannot get nodes as it is" if has_nodes_to_come else "positions are unknown"
+        yield f"Queue: {job.spec.queue}, without a position: {because}"
         return
     waiting = [each for each in queued if each.position is not None]
     yield (
@@ -141,6 +164,8 @@ def _document(job: JobView, queued: list[Queued]) -> dict[str, Any]:
         "reason": status.reason,
         "message": status.message,
         "whatToDo": _advice(job),
+        "notHealthy": _not_healthy(job),
+        "priority": own.priority if own else None,
         "position": position,
         "waiting": len(waiting) if position else None,
         "ahead": [f"{each.job.metadata.namespace}/{each.job.metadata.name}" for each in ahead],

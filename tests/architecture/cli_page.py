@@ -32,14 +32,16 @@ From a checkout of this repository. The package also has the programs `kubectl-r
 `kubectl_complete-railwright`: with both on the PATH, `kubectl railwright queue` works, and so \
 does kubectl's completion.
 
-## What all commands share
+## What the commands share
 
 - A job is named `NAME`, in the namespace of the context or of `--namespace`, or `NAMESPACE/NAME`.
-- `-o json` and `-o yaml` print all fields, `-o wide` adds columns. Times are in ISO 8601.
+- Where there is `-o`, `json` and `yaml` are for programs; times are in ISO 8601. `-o wide` adds \
+columns to `queue` and `nodes`.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.
-- A list that takes longer than two seconds shows its progress, and the time that remains.
-- What you may not read is shown as `-`, and named on stderr. `info`, `nodes` and \
+- A list that takes longer than two seconds shows its progress, and the time that remains if the \
+API server says how much there is.
+- What you may not read is shown as `-`, or null, and named on stderr. `info`, `nodes` and \
 `topology` need the ClusterRole `railwright-cluster-view`. With it, `queue` and `why` show \
 positions to those who may list the jobs of all namespaces, and `info` and `nodes` show what is \
 free to those who may list all pods.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from architecture import tree
+from architecture.tree import Finding
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -28,6 +29,16 @@ def links(page: Path) -> Iterator[tuple[int, str]]:
     for line, target in _matches(_LINK, _without_fences(page)):
         if not re.match(r"[a-z]+:", target):
             yield line, target
+
+
+def broken_links() -> list[Finding]:
+    """Links of all pages that lead nowhere in the repository."""
+    return [
+        Finding(tree.name_of(page), line, f"nothing is at {target}")
+        for page in pages()
+        for line, target in links(page)
+        if not _leads_somewhere(page, target)
+    ]
 
 
 def file_names(page: Path) -> Iterator[tuple[int, str]]:
@@ -83,3 +94,11 @@ def _without_fences(page: Path) -> str:
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
     for match in pattern.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, match[1]
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    place, _, anchor = target.partition("#")
+    linked = (page.parent / place).resolve() if place else page
+    if not linked.exists():
+        return False
+    return not anchor or linked.suffix != ".md" or anchor in anchors(linked)

@@ -65,6 +65,15 @@ def test_followed_logs_go_on_in_the_next_attempt(
     second = [f"[rank 3] attempt 2 rank 3 line {number}" for number in range(5)]
     assert lines == [*first, *second]
     assert job.status()["phase"] == "Succeeded"
+    place = ("job", "-n", job.namespace)
+    watched = command_line.run(plane.kubeconfig, "status", "--watch", *place)
+    assert (watched.returncode, watched.stderr) == (0, "")
+    before = command_line.run(plane.kubeconfig, "logs", "--previous", *place)
+    assert before.returncode == 0
+    assert "attempt 1 ended: PodDeleted: " in before.stderr
+    every = command_line.printed(plane.kubeconfig, "logs", "--all-attempts", "--rank", "0", *place)
+    assert "[rank 0] attempt 2 rank 0 line 4\n" in every
+    assert "[rank 1]" not in every
 
 
 def test_followed_failure_ends_with_code_1(cluster: Cluster, run: Run, tmp_path: Path) -> None:

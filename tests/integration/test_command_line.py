@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fixtures import command_line
+from fixtures import command, command_line
 from fixtures.api_faults import Reply
 from fixtures.training import Training
 from integration.operator_site import COMMAND, FLOOR_LABEL, Floor, Site
 from railwright_api import names
+from railwright_cli import api_server
 from railwright_testbed import binaries, waiting
+from railwright_testbed.kwok import PREFIX
 
 USERS = Path(__file__).resolve().parents[2] / "deploy/rights/users.yaml"
 
@@ -71,6 +73,17 @@ def test_higher_priority_is_ahead(site: Site, floor: Floor, config: Path) -> Non
     floor.apply("urgent", nodes=2, priorityClassName=name).until_reason("NotEnoughNodes")
     rows = command_line.document(config, "queue", "-n", floor.name)
     assert [(row["name"], row["priority"]) for row in rows[1:]] == [("urgent", 7), ("old", 0)]
+
+
+def test_lists_of_several_pages_are_whole(
+    floor: Floor, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr(api_server, "PAGE_OBJECTS", 2)
+    for number in range(5):
+        floor.apply(f"waits-{number}", nodes=99)
+    assert command.run("queue", "-n", floor.name, "-o", "json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == 5
 
 
 def test_viewer_of_a_namespace_sees_its_jobs(floor: Floor, viewer: Path) -> None:
@@ -131,6 +144,23 @@ def test_watched_status_survives_broken_watches(site: Site, floor: Floor, tmp_pa
     assert "the job was deleted" in output.read_text()
 
 
+def test_following_ends_when_the_job_is_deleted(floor: Floor, config: Path, tmp_path: Path) -> None:
+    floor.apply("waits", nodes=99).until_reason("NeverFits")
+    output, place = tmp_path / "logs", ("waits", "-n", floor.name)
+    with command_line.running(config, output, "logs", "-f", *place) as it:
+        floor.clear()
+        floor.apply("waits", nodes=99)
+        assert it.wait(30) == 1
+    assert "the job was deleted" in output.read_text()
+    refused = command_line.run(config, "logs", "--previous", *place)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "railwright: there is no attempt before attempt 0\n",
+    )
+    refused = command_line.run(config, "logs", "--rank", "99", *place)
+    assert "there is no rank 99 in group worker: its ranks are 0 to 98" in refused.stderr
+
+
 def test_jobs_are_suspended_resumed_and_cancelled(floor: Floor, config: Path) -> None:
     job = floor.apply("job", nodes=2)
     other = floor.apply("other", nodes=1)
@@ -168,7 +198,7 @@ def test_submitted_file_runs(floor: Floor, config: Path) -> None:
 
 def test_options_of_submit_become_a_job(floor: Floor, config: Path) -> None:
     options = ("-N", "4", "--image", "registry/train:1", "--limits", "nvidia.com/gpu=8,cpu=4")
-    more = ("--env", "A=b=c", "--queue", "default", "-n", floor.name, "--dry-run")
+    more = ("--env", "A=b=c", "--queue", "q", "--priority", "high", "-n", floor.name, "--dry-run")
     command = ("python", "train.py", "--lr", "1e-3")
     text = command_line.printed(config, "submit", *options, *more, "--", *command)
     found = yaml.safe_load(text)
@@ -179,7 +209,10 @@ def test_options_of_submit_become_a_job(floor: Floor, config: Path) -> None:
     assert container["command"] == [*command]
     assert container["env"] == [{"name": "A", "value": "b=c"}]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "8", "cpu": "4"}
+    assert (found["spec"]["queue"], found["spec"]["priorityClassName"]) == ("q", "high")
     assert not floor.left()
+    text = command_line.printed(config, "submit", "--processes", "2", *options, *more, "--", "true")
+    assert yaml.safe_load(text)["spec"]["roles"][0]["processesPerReplica"] == 2
 
 
 def test_refusal_of_the_api_server_is_printed(floor: Floor, config: Path) -> None:
@@ -192,6 +225,8 @@ def test_refusal_of_the_api_server_is_printed(floor: Floor, config: Path) -> Non
 
 def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Path) -> None:
     floor.apply("gang", nodes=1, gpus=4).until_bound()
+    done = floor.apply("done", nodes=1, annotations={f"{PREFIX}/run-for": "0.1s"})
+    done.until_phase("Succeeded")
     (used,) = floor.apply("whole", nodes=1).until_nodes()
     site.plane.kubectl("cordon", floor.nodes[3])
     rows = {row["name"]: row for row in command_line.document(config, "nodes", *floor.nodes)}
@@ -207,6 +242,8 @@ def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Pat
     assert first["allDevices"] == second["allDevices"] == ["16 nvidia.com/gpu"]
     free = [int(row["freeDevices"][0].split()[0]) for row in (first, second)]
     assert sum(free) == 32 - 12 - 8
+    assert (first["partly"] + second["partly"], first["full"] + second["full"]) == (1, 1)
+    assert first["free"] + second["free"] == 1
     assert {row["domain"] for row in command_line.document(config, "info", "--by", "rack")} == {
         *counted
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,24 @@ import pytest
 import yaml
 
 from fixtures.command import run
-from railwright_cli import kubeconfig, submit, tables
+from railwright_cli import kubeconfig, submit, tables, why
 from railwright_cli.advice import WHAT_TO_DO
-from railwright_cli.api_objects import JobProgress, JobStatusView, JobView, MetadataView
+from railwright_cli.api_objects import (
+    ConditionView,
+    JobProgress,
+    JobSpecView,
+    JobStatusView,
+    JobView,
+    LastTermination,
+    MetadataView,
+)
+from railwright_cli.errors import RequestError
+from railwright_cli.inventory import NodeSpecView, NodeStatusView, NodeView, TaintView, node_use
+from railwright_cli.jobs import UNSCHEDULABLE, Queued, ordered
 from railwright_cli.status import StatusView
 from railwright_cli.tables import Column, Row, duration, lines, show_rows
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs/glossary.md"
 COLUMNS = (Column("NAME", "name"), Column("NODES", "nodes"), Column("HARDWARE", "hw", is_wide=True))
 ROWS: list[Row] = [
@@ -94,7 +107,7 @@ def test_advice_is_that_of_the_glossary() -> None:
         (["cancel", "team/#x"], "'team/#x' is neither NAME nor NAMESPACE/NAME of a job"),
         (["submit", "-f", "x", "--queue", "q"], "--file has the whole job"),
         (
-            ["submit", "--image", "x", "--limits", "a/gpu=8,b/nic=1", "--", "true"],
+            ["submit", "--image", "x", "--limits", "a/gpu=8,b/npu=1", "--", "true"],
             "--limits has several kinds of devices: --processes says how many ranks",
         ),
         (["submit"], "expected either --file or a command after --"),
@@ -151,9 +164,9 @@ def test_first_of_several_kubeconfigs_counts(
         "KUBECONFIG", ":".join(str(tmp_path / name) for name in ("a", "no", "b", "c"))
     )
     found = kubeconfig.read("")
-    assert (found.configuration.host, found.namespace) == ("https://b.example.com", "team-b")
+    assert (found.client.configuration.host, found.namespace) == ("https://b.example.com", "team-b")
     found = kubeconfig.read("on-c")
-    assert (found.configuration.host, found.namespace) == ("https://c.example.com", "team-c")
+    assert (found.client.configuration.host, found.namespace) == ("https://c.example.com", "team-c")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "a"))
     assert kubeconfig.read("on-a").namespace == "team-a"
     assert run("queue") == 2
@@ -183,11 +196,166 @@ def test_remaining_time_follows_from_the_steps_seen() -> None:
     assert "remain" not in view.line()
     view.update(_at(16, attempt=2), 131.0)
     assert view.line().endswith("about 44s remain")
+    view.update(_at(16, attempt=2, phase="Recovering"), 140.0)
+    view.update(_at(16, attempt=2), 1_000.0)
+    assert "remain" not in view.line()
 
 
-def _at(step: int, *, attempt: int = 1) -> JobView:
+def test_state_of_a_job_is_explained_from_its_cause_on() -> None:
+    """The time is that of the last change of the phase; what a program printed is not trusted."""
+    now = START + timedelta(days=3)
+    waited = ConditionView("Running", "False", "AtBarrier", last_transition_time=START)
+    placed = now - timedelta(seconds=10)
+    scheduled = ConditionView("Scheduled", "True", "Placed", last_transition_time=placed)
+    silent = ConditionView("Healthy", "False", "LauncherSilent", "no heartbeat from n1")
+    lines = "\n".join(f"line {number}\x1b[2J" for number in range(20))
+    ended = LastTermination(1, "RankFailed", "rank 3 failed", "n1", 3, 7, None, lines, placed)
+    status = JobStatusView(
+        phase="Starting",
+        reason="AtBarrier",
+        message="1 of 2 node ranks",
+        conditions=(waited, scheduled, silent),
+        last_termination=ended,
+    )
+    shown = [*why.lines(JobView(MetadataView("a", "team"), status=status), [], now)]
+    assert shown[:5] == [
+        "team/a is Starting: AtBarrier, for 10s",
+        "  1 of 2 node ranks",
+        "  Not healthy: LauncherSilent: no heartbeat from n1",
+        "",
+        "Attempt 1 ended, 10s ago: RankFailed: rank 3 failed",
+    ]
+    assert shown[5] == "  First failure: rank 3, on node n1, exit code 7"
+    assert shown[6:] == [f"  | line {number} [2J" for number in range(10, 20)]
+
+
+def test_jobs_ahead_are_those_before_in_the_queue() -> None:
+    jobs = [
+        JobView(MetadataView(f"j{n}", "team", f"u{n}", START), status=JobStatusView(reason="R"))
+        for n in range(8)
+    ]
+    queued = [Queued(job, 5, at + 1) for at, job in enumerate(jobs)]
+    shown = [*why.lines(jobs[7], queued, START + timedelta(minutes=2))]
+    assert shown[-7] == "Queue: position 8 of 8, in queue default, priority 5"
+    assert shown[-6] == "  1. team/j0: 0 nodes, priority 5, 2m old, R"
+    assert shown[-1] == "  and 2 more: railwright queue -A"
+    assert [*why.lines(jobs[0], queued, START)][-1] == (
+        "Queue: position 1 of 8, in queue default, priority 5"
+    )
+    unknown = [Queued(jobs[0], None, None)]
+    assert [*why.lines(jobs[0], unknown, START)][-1].endswith("positions are unknown")
+
+
+@pytest.mark.parametrize(
+    ("status", "suspend", "advice"),
+    [
+        (JobStatusView(), False, "The operator has not handled the job as it is now."),
+        (JobStatusView(1, "Queued", "Unreadable"), False, "Correct the field"),
+        (JobStatusView(2, "Running", "Unreadable"), False, "Correct the field"),
+        (JobStatusView(2, "Suspended", "Unreadable"), False, "Correct the field"),
+        (JobStatusView(2, "Suspended", "Suspended"), True, "railwright resume team/a"),
+        (JobStatusView(1, "Suspended", "Suspended"), False, "The operator has not handled"),
+    ],
+)
+def test_advice_fits_the_state(status: JobStatusView, suspend: bool, advice: str) -> None:
+    job = JobView(MetadataView("a", "team", generation=2), JobSpecView(suspend=suspend), status)
+    (found,) = [line for line in why.lines(job, [], START) if "What to do" in line]
+    assert found.startswith(f"  What to do: {advice}")
+
+
+def test_jobs_that_cannot_get_nodes_have_no_position() -> None:
+    jobs = [
+        JobView(MetadataView(reason, "team", f"u{at}", START), status=JobStatusView(reason=reason))
+        for at, reason in enumerate([*sorted(WHAT_TO_DO), "Later"])
+    ]
+    without = {each.job.metadata.name for each in ordered(jobs, ()) if each.position is None}
+    assert without == UNSCHEDULABLE
+    assert "QueueNotFound" in without
+
+
+@pytest.mark.parametrize("code", [0, 410, 429, 500, 503, 504])
+def test_errors_of_servers_and_connections_are_temporary(code: int) -> None:
+    assert RequestError(code, "").is_temporary
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 422])
+def test_refusals_are_not_temporary(code: int) -> None:
+    assert not RequestError(code, "").is_temporary
+
+
+READY = (ConditionView("Ready", "True"),)
+GPUS = {"nvidia.com/gpu": "8", "rdma/hca": "64", "cpu": "9"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "state", "is_available"),
+    [
+        (NodeSpecView(), NodeStatusView(GPUS, GPUS, READY), "Ready", True),
+        (NodeSpecView(), NodeStatusView(GPUS, GPUS), "NotReady", False),
+        (
+            NodeSpecView(),
+            NodeStatusView(GPUS, GPUS, (ConditionView("Ready", "Unknown"),)),
+            "NotReady",
+            False,
+        ),
+        (NodeSpecView(unschedulable=True), NodeStatusView(GPUS, GPUS, READY), "Cordoned", False),
+        (
+            NodeSpecView(taints=(TaintView("dedicated", "NoSchedule"),)),
+            NodeStatusView(GPUS, GPUS, READY),
+            "Tainted",
+            True,
+        ),
+        (
+            NodeSpecView(taints=(TaintView("nvidia.com/gpu", "NoSchedule"),)),
+            NodeStatusView(GPUS, GPUS, READY),
+            "Ready",
+            True,
+        ),
+        (
+            NodeSpecView(taints=(TaintView("dedicated", "PreferNoSchedule"),)),
+            NodeStatusView(GPUS, GPUS, READY),
+            "Ready",
+            True,
+        ),
+        (
+            NodeSpecView(),
+            NodeStatusView(GPUS, GPUS | {"nvidia.com/gpu": "0"}, READY),
+            "NoDevices",
+            False,
+        ),
+        (NodeSpecView(), NodeStatusView(GPUS, GPUS | {"rdma/hca": "0"}, READY), "Ready", True),
+        (NodeSpecView(), NodeStatusView({"a/b": "1500m"}, {"a/b": "1500m"}, READY), "Ready", True),
+    ],
+)
+def test_state_of_a_node_says_what_keeps_pods_away(
+    spec: NodeSpecView, status: NodeStatusView, state: str, is_available: bool
+) -> None:
+    use = node_use(NodeView(MetadataView("n"), spec, status))
+    assert (use.state, use.is_available) == (state, is_available)
+
+
+@pytest.mark.parametrize(
+    ("used", "use"),
+    [
+        ({}, "Free"),
+        ({"rdma/hca": 1}, "Free"),
+        ({"nvidia.com/gpu": 1, "rdma/hca": 64}, "Partly"),
+        ({"nvidia.com/gpu": 8}, "Full"),
+        ({"nvidia.com/gpu": 9}, "Full"),
+        (None, None),
+    ],
+)
+def test_use_of_a_node_is_that_of_its_accelerators(
+    used: dict[str, int] | None, use: str | None
+) -> None:
+    found = node_use(NodeView(MetadataView("n"), status=NodeStatusView(GPUS, GPUS, READY)))
+    found.used = None if used is None else Counter(used)
+    assert found.use == use
+
+
+def _at(step: int, *, attempt: int = 1, phase: str = "Running") -> JobView:
     progress = JobProgress(step=step, total_steps=60)
-    status = JobStatusView(phase="Running", reason="Running", attempt=attempt, progress=progress)
+    status = JobStatusView(phase=phase, reason=phase, attempt=attempt, progress=progress)
     return JobView(MetadataView("a", "team"), status=status)
 
 

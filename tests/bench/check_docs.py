@@ -1,0 +1,249 @@
+"""Every command and every YAML block of the pages, on a real cluster with real nodes.
+
+A reader's folder is a clone of the repository. The pages are read in an order in which a reader
+could follow them: the installation first, what ends it last. The commands of a code block are one
+session of a shell. What a reader has, and no page makes, is made before: images on the nodes, jobs,
+files. Progress goes to stderr, one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from architecture import pages, tree
+from fixtures import doc_examples, training
+from fixtures.doc_examples import Block, Example
+from fixtures.training import REPORTS_STEPS, LiveJob, Training, script
+from railwright_testbed import Testbed, binaries, deployment, product_images, waiting
+from railwright_topology.sources import formats
+from railwright_topology.sources.formats import File
+
+DEADLINE_S = 600
+OUTPUT_SHOWN = 4_000
+INSTALL, SECURITY = "docs/install.md", "docs/security.md"
+DOCKER = "docker build"
+"""There is no daemon of Docker where tests run. Tests build the same images without it."""
+
+LEFT_OUT = (DOCKER,)
+FAILS = ("kubectl apply -f job.yaml",)
+"""The page shows the refusal."""
+
+STEPS = "import railwright, time\nfor step in range(30):\n    railwright.report(step, 1.0)\n"
+WORKLOAD = """
+transformer: {layers: 2, hidden: 64, heads: 4, feedForward: 256, vocabulary: 128}
+parallelism: {data: 8}
+training: {sequence: 48, globalBatch: 64}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A testbed, and the reader's folder."""
+
+    bed: Testbed
+    folder: Path
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints."""
+        return self.bed.control_plane.kubectl(*arguments, stdin=stdin)
+
+    def namespace(self, name: str) -> None:
+        """Make a namespace in which pods can be made."""
+        self.kubectl("create", "namespace", name)
+        accounts = ("-n", name, "get", "serviceaccounts", "-o=name")
+        waiting.until(
+            lambda: "/default" in self.kubectl(*accounts), "its service account", deadline_s=60
+        )
+
+    def job(
+        self, name: str, source: str = STEPS, *, namespace: str = "default", nodes: int = 2
+    ) -> LiveJob:
+        """Apply a job, unless it is there."""
+        plane = self.bed.control_plane
+        live = LiveJob(plane, namespace, name)
+        if live.object():
+            return live
+        spec = {"workload": {"opaque": {}, "parallelism": {"data": nodes}}}
+        job = Training(name, script(source), self.bed.image, nodes=nodes, spec=spec)
+        return training.apply(plane, namespace, job)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the reader's."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, Testbed.start(name="docs") as bed:
+        _log("images")
+        deployment.load(bed, Path(folder))
+        reader = Path(folder) / "reader"
+        command = ["git", "clone", "--quiet", str(tree.ROOT), str(reader)]
+        subprocess.run(command, check=True, timeout=60)
+        scene = Scene(bed, reader)
+        blocks = _ordered(doc_examples.blocks())
+        failed = [text for block in blocks for text in _run(scene, block)]
+        every = [text for block in blocks for text in block.commands]
+        left_out = [text for text in every if text.startswith(LEFT_OUT)]
+        _log("examples")
+        deployment.apply_manifests(bed.control_plane)
+        examples = doc_examples.examples()
+        refused = [each for each in examples if not _is_accepted(scene, each)]
+    for each in (*failed, *left_out):
+        _log(f"not run: {each}")
+    figures = {
+        "commands": len(every),
+        "commands_run": len(every) - len(failed) - len(left_out),
+        "yaml": len(examples),
+        "yaml_accepted": len(examples) - len(refused),
+        "broken_links": len(pages.broken_links()),
+    }
+    print(json.dumps(figures))
+
+
+def _ordered(blocks: list[Block]) -> list[Block]:
+    """The installation first, then all pages, then what changes rights, upgrades and uninstalls;
+    last the installation without Helm."""
+    install = [each for each in blocks if each.page == INSTALL]
+    docker, helm, privileged, manifests, doctor, *ends = install
+    rest = [each for each in blocks if each.page not in (INSTALL, SECURITY)]
+    security = [each for each in blocks if each.page == SECURITY]
+    return [docker, helm, doctor, *rest, *security, *ends, privileged, manifests]
+
+
+def _run(scene: Scene, block: Block) -> list[str]:
+    """Run the commands of a block in one shell. Returns those that failed."""
+    if block.commands[0].startswith(LEFT_OUT):
+        return []
+    _log(f"{block.page}: {block.commands[0]}")
+    if known := [each for each in PREPARED if block.commands[0].startswith(each)]:
+        PREPARED[max(known, key=len)](scene)
+    commands = [_adapted(scene, text) for text in block.commands]
+    codes = scene.folder.parent / "codes"
+    lines = [f"exec 3> {codes}", *(f"{text}\necho $? >&3" for text in commands)]
+    tools = binaries.find((*binaries.CONTROL_PLANE, *binaries.CLIENTS))
+    folders = [*{str(path.parent) for path in tools.values()}, str(Path(sys.executable).parent)]
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(scene.bed.control_plane.kubeconfig),
+        "PATH": ":".join([str(scene.folder / "venv/bin"), *folders, os.environ["PATH"]]),
+        "HOME": str(scene.folder.parent),
+        "VIRTUAL_ENV": "",
+    }
+    ended = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=scene.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    found = codes.read_text().split()
+    failed = [
+        text
+        for at, text in enumerate(block.commands)
+        if at >= len(found) or (found[at] == "0") == text.startswith(FAILS)
+    ]
+    print(ended.stdout[-OUTPUT_SHOWN:], ended.stderr[-OUTPUT_SHOWN:], sep="\n", file=sys.stderr)
+    return failed
+
+
+def _adapted(scene: Scene, text: str) -> str:
+    """The command with what differs here: the registry, the next tag, the shared folder."""
+    changes = {
+        "registry.example.com/team": product_images.REGISTRY,
+        "images.tag=0.2.0": f"images.tag={product_images.NEXT} --wait",
+        "helm rollback railwright": "helm rollback --wait railwright",
+        "/shared/profile": str(scene.folder / "profile"),
+        "../.venv/bin/python": sys.executable,
+    }
+    for written, here in changes.items():
+        text = text.replace(written, here)
+    return text
+
+
+def _until_trains(scene: Scene, namespace: str = "default") -> None:
+    job = scene.job("train", REPORTS_STEPS, namespace=namespace, nodes=1)
+    job.until_phase("Running")
+
+
+def _prepare_first(scene: Scene) -> None:
+    LiveJob(scene.bed.control_plane, "default", "first").until_phase("Succeeded")
+
+
+def _prepare_profile(scene: Scene) -> None:
+    source = (tree.ROOT / "examples/ddp/train.py").read_text(encoding="utf-8")
+    scene.write("train.py", source.replace("default=60", "default=8"))
+    scene.write("workload.yaml", WORKLOAD)
+    (scene.folder / "profile").mkdir()
+
+
+def _prepare_pip(scene: Scene) -> None:
+    command = [sys.executable, "-m", "venv", str(scene.folder / "venv")]
+    subprocess.run(command, check=True, timeout=120)
+
+
+def _prepare_quota(scene: Scene) -> None:
+    scene.kubectl("create", "quota", "jobs", "--hard=count/trainingjobs.railwright.dev=0")
+    job = doc_examples.job("c")
+    scene.write("job.yaml", json.dumps(job))
+
+
+def _prepare_plan(scene: Scene) -> None:
+    scene.namespace("team")
+    _until_trains(scene, "team")
+    plan = next(each for each in doc_examples.examples() if not each.objects)
+    scene.write("plan.yaml", plan.text)
+
+
+def _end_quota(scene: Scene) -> None:
+    scene.kubectl("delete", "quota", "jobs", "--ignore-not-found")
+
+
+PREPARED: dict[str, Callable[[Scene], object]] = {
+    "kubectl get tj ddp": lambda scene: scene.job("ddp"),
+    "sed ": lambda scene: scene.kubectl("delete", "tj", "first"),
+    "kubectl get tj": _prepare_first,
+    "railwright why big": lambda scene: scene.job("big", nodes=64),
+    "pip install": _prepare_pip,
+    "kubectl apply -n monitoring": lambda scene: scene.namespace("monitoring"),
+    "kubectl -n team get": _prepare_plan,
+    "kubectl describe tj train": _until_trains,
+    "kubectl get placements": _until_trains,
+    "kubectl apply -f job.yaml": _prepare_quota,
+    "export RAILWRIGHT_PROFILE": _prepare_profile,
+    "kubectl patch tj train": _end_quota,
+    "kubectl delete -f deploy/rights": lambda scene: scene.namespace("team-a"),
+    "helm upgrade railwright deploy": lambda scene: scene.kubectl(
+        *("delete", "--ignore-not-found", "-f", str(tree.ROOT / "deploy/opt-in"))
+    ),
+}
+"""What a reader has when the first command of a block begins so."""
+
+
+def _is_accepted(scene: Scene, example: Example) -> bool:
+    """Whether the API server accepts the objects, or the file is read."""
+    if not example.objects:
+        return bool([*formats.read(File("", "plan.yaml", example.text))])
+    create = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
+    for found in example.objects:
+        scene.kubectl(*create, stdin=yaml.safe_dump(found))
+    return True
+
+
+def _log(text: str) -> None:
+    print(f"== {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The log of a pod: lines are printed once, whatever breaks; ranks of a pre-run are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from railwright_cli.api_objects import (
+    JobSpecView,
+    JobView,
+    MetadataView,
+    PlacementSpecView,
+    PlacementView,
+    RoleView,
+)
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import RequestError
+from railwright_cli.jobs import JobReference
+from railwright_cli.pod_log import PodLog
+from railwright_cli.pods import ContainerView, PodSpecView, PodView, roles_of_attempt
+
+POD = PodView(MetadataView("p", "team"), PodSpecView((ContainerView("train"),), "n1"))
+KUBELET = b"failed to create fsnotify watcher: too many open files"
+
+
+class Streams:
+    """A stand-in for the API server: what each opened log has, and whether it breaks off then."""
+
+    def __init__(self, *streams: tuple[list[bytes], bool]) -> None:
+        self._streams = iter(streams)
+        self.queries: list[dict[str, Any]] = []
+
+    def lines(self, path: str, query: dict[str, Any], *, silence_s: float) -> Iterator[bytes]:
+        """The lines of the next stream."""
+        self.queries.append(query)
+        lines, is_broken = next(self._streams)
+        yield from lines
+        if is_broken:
+            raise RequestError(0, "broken")
+
+
+def at(second: int, text: str) -> bytes:
+    """A line as kubelets write it."""
+    return f"2026-01-01T00:00:{second:02d}.000000000Z {text}".encode()
+
+
+def test_lines_are_printed_once_though_streams_break(capsysbinary: Any) -> None:
+    """Several lines may have one time."""
+    streams = Streams(
+        ([at(1, "a"), at(2, "b"), at(2, "c")], True),
+        ([at(2, "b"), at(2, "c"), at(2, "d"), at(3, "e")], True),
+        ([at(3, "e")], True),
+        ([at(3, "e"), at(3, "f"), at(4, "")], False),
+    )
+    log = PodLog(cast(ApiServer, streams), POD, None)
+    for _ in range(3):
+        with pytest.raises(RequestError):
+            log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    printed = capsysbinary.readouterr()
+    assert printed.out == b"a\nb\nc\nd\ne\nf\n\n"
+    assert printed.err == b"railwright: attempt 0, pod p, node n1\n"
+    assert log.count == 7
+    assert [query.get("sinceTime", "")[17:19] for query in streams.queries] == [
+        "",
+        "02",
+        "03",
+        "03",
+    ]
+
+
+def test_line_of_the_kubelet_is_printed_once(capsysbinary: Any) -> None:
+    streams = Streams(
+        ([at(1, "a"), KUBELET], True), ([at(1, "a"), KUBELET], True), ([at(2, "b")], False)
+    )
+    log = PodLog(cast(ApiServer, streams), POD, None)
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out == b"a\n" + KUBELET + b"\nb\n"
+    assert log.count == 2
+
+
+def test_lines_of_other_ranks_are_left_out(capsysbinary: Any) -> None:
+    texts = ("[rank 3] x", "[rank 31] y", "railwright: z", "[rank 3] [rank 1] own")
+    streams = Streams(([at(1, text) for text in texts], False))
+    PodLog(cast(ApiServer, streams), POD, 3).print_further(is_followed=False)
+    assert capsysbinary.readouterr().out == b"[rank 3] x\nrailwright: z\n[rank 3] [rank 1] own\n"
+
+
+class Placements:
+    """A stand-in for the API server that has one Placement, or refuses to show it."""
+
+    def __init__(self, found: PlacementView | None, code: int = 0) -> None:
+        self._found, self._code = found, code
+
+    def find(self, path: str, kind: type) -> PlacementView | None:
+        """The Placement."""
+        assert path.endswith("/placements/job-1")
+        if self._code:
+            raise RequestError(self._code, "refused")
+        return self._found
+
+
+LEARNER, ACTOR = RoleView("learner", "g", 4, 8), RoleView("actor", "g", 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "roles"),
+    [
+        ((RoleView("learner", None, 1),), 0, (RoleView("learner", "g", 1, 8),)),
+        ((RoleView("gone", None, 1),), 0, (ACTOR, LEARNER)),
+        (None, 0, (ACTOR, LEARNER)),
+        (None, 403, (ACTOR, LEARNER)),
+    ],
+)
+def test_roles_are_those_of_the_attempt(
+    found: tuple[RoleView, ...] | None, code: int, roles: tuple[RoleView, ...]
+) -> None:
+    """A pre-run has fewer pods, of the role that trains alone."""
+    placement = None if found is None else PlacementView(PlacementSpecView((), found))
+    server = cast(ApiServer, Placements(placement, code))
+    job = JobView(MetadataView("job", "team"), JobSpecView(roles=(ACTOR, LEARNER)))
+    assert roles_of_attempt(JobReference(server, "team", "job"), job, 1) == roles
+    assert roles_of_attempt(JobReference(server, "team", "job"), job, 0) == (ACTOR, LEARNER)
