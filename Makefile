@@ -9,6 +9,7 @@ BIN := .venv/bin
 PYTHON := $(BIN)/python
 SETUP := .venv/.installed
 UV_VERSION := 0.13.8
+CYCLONEDX_VERSION := 7.5.0
 PYTEST := $(PYTHON) -m pytest
 # Tests on real control planes mostly wait. The group with the real nodes goes first, as the longest.
 SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -141,6 +142,18 @@ generate: $(SETUP) ## write crds/, dashboards/, docs/cli.md and docs/metrics.md 
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
 	@cd tests && ../$(PYTHON) -m architecture.cli_page
 	@$(PYTHON) -m railwright_dashboards.generate
+
+.PHONY: sbom
+sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), into build/sbom
+	@mkdir -p build/sbom
+	@for extra in agent operator; do \
+		folder=build/sbom/$$extra; \
+		$(BIN)/uv venv --quiet --clear --python $(PYTHON) $$folder && \
+		VIRTUAL_ENV=$$folder $(BIN)/uv pip install --quiet --require-hashes -r images/$$extra.lock && \
+		$(BIN)/uv tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) cyclonedx-py environment \
+			$$folder --output-format JSON --output-file $$folder.cdx.json && \
+		rm -r $$folder && ls $$folder.cdx.json || exit; \
+	done
 
 .PHONY: demo
 demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root

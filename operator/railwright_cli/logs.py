@@ -105,7 +105,7 @@ class _Source:
 
         How an attempt ended is printed if its log was not read to its end.
         """
-        uid, pauses, whole = job.metadata.uid, _pauses(), done
+        uid, pauses, whole, shown = job.metadata.uid, _pauses(), done, ""
         while True:
             ended = job.status.last_termination
             if ended is not None and whole < ended.attempt <= max(done, job.status.ended_attempt):
@@ -118,6 +118,9 @@ class _Source:
             elif job.is_finished:
                 return self._end(job)
             else:
+                if (state := f"{job.status.phase}, {job.status.reason}") != shown:
+                    typer.echo(f"railwright: waiting: the job is {state}", err=True)
+                    shown = state
                 time.sleep(next(pauses))
             found = self._job(uid)
             if found is None:

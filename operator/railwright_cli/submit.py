@@ -66,13 +66,13 @@ def submit(
     """
     if bool(file) == bool(command):
         raise UsageError("expected either --file or a command after --")
-    if not file and not image:
-        raise UsageError("a command needs --image: the image that it runs in")
     if file:
         if any((name, image, nodes != 1, processes, limits, env, queue, priority)):
             raise UsageError("--file has the whole job: expected no other options of it")
         manifests = list(read(file))
     else:
+        if not image:
+            raise UsageError("a command needs --image: the image that it runs in")
         container = _container(command or [], image, limits, env or [])
         role = {
             "name": "worker",
@@ -81,15 +81,19 @@ def submit(
             "template": {"spec": {"containers": [container]}},
         }
         given = {"queue": queue, "priorityClassName": priority}
-        spec = {key: value for key, value in given.items() if value} | {"roles": [role]}
         metadata = {"name": name} if name else {"generateName": _prefix(command or [])}
-        manifests = [{"metadata": metadata, "spec": spec}]
+        manifests = [{"metadata": metadata, "spec": _set(given) | {"roles": [role]}}]
     server = ApiServer(context, namespace)
     places = [str((each.get("metadata") or {}).get("namespace") or "") for each in manifests]
     if namespace and (others := {*places} - {namespace, ""}):
         raise UsageError(f"a job is for namespace {min(others)}, and --namespace is {namespace}")
     for place, manifest in zip(places, manifests, strict=True):
         _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
+
+
+def _set(fields: dict[str, str]) -> dict[str, Any]:
+    """The fields that are not empty."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -> None:

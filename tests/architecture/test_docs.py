@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 
 import pytest
 
@@ -90,3 +91,10 @@ def _functions(path: str) -> set[str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     module = tree.parse(tree.ROOT / path)
     return {node.name for node in ast.walk(module) if isinstance(node, kinds)}
+
+
+def test_changelog_begins_with_this_version() -> None:
+    project = tomllib.loads(tree.text_of(tree.ROOT / "pyproject.toml"))["project"]
+    first = re.search(r"^## (\S+),", tree.text_of(tree.ROOT / "CHANGELOG.md"), re.MULTILINE)
+    assert first is not None
+    assert first[1] == project["version"]

@@ -148,6 +148,7 @@ def test_following_ends_when_the_job_is_deleted(floor: Floor, config: Path, tmp_
     floor.apply("waits", nodes=99).until_reason("NeverFits")
     output, place = tmp_path / "logs", ("waits", "-n", floor.name)
     with command_line.running(config, output, "logs", "-f", *place) as it:
+        waiting.until(lambda: "NeverFits" in output.read_text(), "the state", deadline_s=30)
         floor.clear()
         floor.apply("waits", nodes=99)
         assert it.wait(30) == 1
