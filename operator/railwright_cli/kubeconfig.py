@@ -57,26 +57,42 @@ def _read(paths: str, context: str) -> KubeContext:
     if not files and not context and IN_A_POD.exists():
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         return KubeContext(client.ApiClient(configuration), IN_A_POD.read_text().strip())
+    merged = _merged(files)
+    name, chosen = _chosen(merged, context)
+    config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+        merged, context=name, client_configuration=configuration
+    )
+    _check_credentials(configuration, _named(merged["users"], chosen.get("user")) or {})
+    # Editors end files with a line break; a header must not have one.
+    configuration.api_key = {key: text.strip() for key, text in configuration.api_key.items()}
+    return KubeContext(client.ApiClient(configuration), str(chosen.get("namespace") or "default"))
+
+
+def _merged(files: list[Config]) -> Config:
+    """All files as one; the first that has an entry of a name counts."""
     merged: Config = {
         key: [each for file in files for each in file.get(key) or ()] for key in LISTS
     }
     current = (each.get("current-context") for each in files)
-    name = context or next((each for each in current if each), "")
-    chosen = _named(merged["contexts"], name)
-    if chosen is None:
+    return merged | {"current-context": next((each for each in current if each), "")}
+
+
+def _chosen(merged: Config, context: str) -> tuple[str, Config]:
+    """The named context, or else the current one. Raises ConfigException."""
+    name = context or merged["current-context"]
+    found = _named(merged["contexts"], name)
+    if found is None:
         existing = ", ".join(str(each["name"]) for each in merged["contexts"]) or "none"
         message = f"there is no context {name!r}" if name else "no context is current"
         raise config.ConfigException(f"{message}; there are: {existing}")
-    config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
-        merged | {"current-context": name}, context=name, client_configuration=configuration
-    )
-    user = (_named(merged["users"], chosen["context"].get("user")) or {}).get("user") or {}
-    if "exec" in user and not (configuration.api_key or configuration.cert_file):
-        raise config.ConfigException(f"{user['exec'].get('command')} gave no credentials")
-    # Editors end files with a line break; a header must not have one.
-    configuration.api_key = {key: text.strip() for key, text in configuration.api_key.items()}
-    namespace = str(chosen["context"].get("namespace") or "default")
-    return KubeContext(client.ApiClient(configuration), namespace)
+    return name, found["context"]
+
+
+def _check_credentials(configuration: client.Configuration, user: Config) -> None:
+    """Raise ConfigException if a plugin failed: the package goes on without credentials."""
+    plugin = (user.get("user") or {}).get("exec")
+    if plugin and not (configuration.api_key or configuration.cert_file):
+        raise config.ConfigException(f"{plugin.get('command')} gave no credentials")
 
 
 def _file(path: Path) -> Config:

@@ -133,19 +133,14 @@ class _Source:
         has not started."""
         was_over, pauses = False, _pauses()
         while True:
-            count, is_broken = log.count, False
-            try:
-                log.print_further(is_followed=True)
-            except RequestError as error:
-                if error.code == NOT_STARTED and not log.count:
-                    return None
-                if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
-                    raise
-                is_broken = True
+            count, is_broken = log.count, _breaks(log)
+            if is_broken is None:
+                return None
             now = _patiently(self.its.server.find, log.pod.path, PodView)
-            is_there = now is not None and now.metadata.uid == log.pod.metadata.uid
-            if now is None or not is_there or (now.is_ended and not is_broken):
+            if now is None or now.metadata.uid != log.pod.metadata.uid:
                 return not is_broken
+            if now.is_ended and not is_broken:
+                return True
             # A log that broke off is opened once more after its attempt is over. That of a dead
             # node can never be read to its end.
             if is_broken and was_over and log.count == count:
@@ -189,6 +184,20 @@ class _Source:
 
     def _roles(self, job: JobView, attempt: int) -> tuple[RoleView, ...]:
         return roles_of_attempt(self.its, job, attempt)
+
+
+def _breaks(log: PodLog) -> bool | None:
+    """Print what follows in a log, until it ends or breaks off. Returns whether it broke off; None
+    if the container has not started."""
+    try:
+        log.print_further(is_followed=True)
+    except RequestError as error:
+        if error.code == NOT_STARTED and not log.count:
+            return None
+        if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
+            raise
+        return True
+    return False
 
 
 def _patiently(read: Callable[Given, Read], *given: Given.args, **more: Given.kwargs) -> Read:

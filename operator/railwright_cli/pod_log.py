@@ -38,13 +38,13 @@ class PodLog:
             query["follow"] = "true"
         if self._stamp:
             query["sinceTime"] = self._stamp.decode()
-        after, known = self._stamp, self._printed_of_stamp
+        after, repeated = self._stamp, self._printed_of_stamp
         for each in self.server.lines(f"{self.pod.path}/log", query, silence_s=SILENCE_S):
             stamp, _, line = each.partition(b" ")
             if not TIMESTAMP.fullmatch(stamp):
                 self._print_unstamped(each)
-            elif stamp == after and known:
-                known -= 1
+            elif stamp == after and repeated:
+                repeated -= 1
             elif stamp >= after:
                 self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
                 self._stamp = stamp

@@ -66,29 +66,33 @@ def submit(
     """
     if bool(file) == bool(command):
         raise UsageError("expected either --file or a command after --")
-    if file:
-        if any((name, image, nodes != 1, processes, limits, env, queue, priority)):
-            raise UsageError("--file has the whole job: expected no other options of it")
-        manifests = list(read(file))
-    else:
-        if not image:
-            raise UsageError("a command needs --image: the image that it runs in")
-        container = _container(command or [], image, limits, env or [])
+    given = (name, image, nodes != 1, processes, limits, env, queue, priority)
+    if file and any(given):
+        raise UsageError("--file has the whole job: expected no other options of it")
+    if command:
+        container = _container(command, image, limits, env or [])
         role = {
             "name": "worker",
             "replicas": nodes,
             "processesPerReplica": processes or _devices(container),
             "template": {"spec": {"containers": [container]}},
         }
-        given = {"queue": queue, "priorityClassName": priority}
-        metadata = {"name": name} if name else {"generateName": _prefix(command or [])}
-        manifests = [{"metadata": metadata, "spec": _set(given) | {"roles": [role]}}]
+        spec = _set({"queue": queue, "priorityClassName": priority}) | {"roles": [role]}
+        metadata = {"name": name} if name else {"generateName": _prefix(command)}
+        manifests = [{"metadata": metadata, "spec": spec}]
+    else:
+        manifests = list(read(file))
     server = ApiServer(context, namespace)
+    for place, manifest in zip(_places(manifests, namespace), manifests, strict=True):
+        _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
+
+
+def _places(manifests: list[Any], namespace: str) -> list[str]:
+    """The namespace of each manifest; empty if it names none. Raises UsageError."""
     places = [str((each.get("metadata") or {}).get("namespace") or "") for each in manifests]
     if namespace and (others := {*places} - {namespace, ""}):
         raise UsageError(f"a job is for namespace {min(others)}, and --namespace is {namespace}")
-    for place, manifest in zip(places, manifests, strict=True):
-        _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
+    return [place or namespace for place in places]
 
 
 def _set(fields: dict[str, str]) -> dict[str, Any]:
@@ -153,6 +157,8 @@ def read(file: str) -> Iterator[Any]:
 
 
 def _container(command: list[str], image: str, limits: str, env: list[str]) -> dict[str, Any]:
+    if not image:
+        raise UsageError("a command needs --image: the image that it runs in")
     container: dict[str, Any] = {"name": "train", "image": image, "command": command}
     if limits:
         container["resources"] = {"limits": dict(_pairs(limits.split(","), "--limits"))}

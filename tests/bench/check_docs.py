@@ -59,9 +59,9 @@ class Scene:
     def namespace(self, name: str) -> None:
         """Make a namespace in which pods can be made."""
         self.kubectl("create", "namespace", name)
-        accounts = ("-n", name, "get", "serviceaccounts", "-o=name")
+        listing = ("-n", name, "get", "serviceaccounts", "-o=name")
         waiting.until(
-            lambda: "/default" in self.kubectl(*accounts), "its service account", deadline_s=60
+            lambda: "/default" in self.kubectl(*listing), "its service account", deadline_s=60
         )
 
     def job(
@@ -124,8 +124,8 @@ def _run(scene: Scene, block: Block) -> list[str]:
     if block.commands[0].startswith(LEFT_OUT):
         return []
     _log(f"{block.page}: {block.commands[0]}")
-    if known := [each for each in PREPARED if block.commands[0].startswith(each)]:
-        PREPARED[max(known, key=len)](scene)
+    if matching := [each for each in PREPARED if block.commands[0].startswith(each)]:
+        PREPARED[max(matching, key=len)](scene)
     commands = [_adapted(scene, text) for text in block.commands]
     codes = scene.folder.parent / "codes"
     lines = [f"exec 3> {codes}", *(f"{text}\necho $? >&3" for text in commands)]
