@@ -235,9 +235,9 @@ def _is_accepted(scene: Scene, example: Example) -> bool:
     """Whether the API server accepts the objects, or the file is read."""
     if not example.objects:
         return bool([*formats.read(File("", "plan.yaml", example.text))])
-    create = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
+    options = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
     for found in example.objects:
-        scene.kubectl(*create, stdin=yaml.safe_dump(found))
+        scene.kubectl("apply", *options, "-f", "-", stdin=yaml.safe_dump(found))
     return True
 
 
