@@ -221,7 +221,7 @@ def _kinds(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.find(KINDS, ResourceList) or ResourceList()
     missing = sorted({*PLURALS} - {each.name for each in found.resources})
     if missing:
-        advice = "install the kinds: kubectl apply -k deploy/kinds, or the Helm chart"
+        advice = "install the kinds: kubectl apply --server-side -f crds, or the Helm chart"
         yield Finding("failed", f"missing: {', '.join(missing)}", advice)
     else:
         yield Finding("ok", f"{len(PLURALS)} kinds of {names.API_VERSION}")

@@ -59,8 +59,8 @@ def submit(
 
     With --file, the TrainingJobs of a file. Otherwise the options describe a job with one role.
     The command runs once for each rank, with the environment that torchrun sets, so torchrun is
-    not a part of it. It and its files are in the image. For volumes, topology and limits of time,
-    write a file.
+    not a part of it. It and its files are in the image. For volumes, topology, security contexts
+    and limits of time, write a file.
 
       railwright submit -N 4 --image registry/train:1 --limits nvidia.com/gpu=8 -- python train.py
     """

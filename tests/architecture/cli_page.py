@@ -23,20 +23,23 @@ kubectl, with your kubeconfig and your rights. Users of Slurm find their command
 
 ## Install
 
+In a checkout of this repository, with Python 3.11 or newer:
+
 ```
-$ pip install '.[cli]'
+$ python3 -m venv ~/.local/share/railwright
+$ ~/.local/share/railwright/bin/pip install '.[cli]'
+$ export PATH=~/.local/share/railwright/bin:$PATH
 $ railwright --install-completion
 ```
 
-From a checkout of this repository. The package also has the programs `kubectl-railwright` and \
-`kubectl_complete-railwright`: with both on the PATH, `kubectl railwright queue` works, and so \
-does kubectl's completion.
+The package also has the programs `kubectl-railwright` and `kubectl_complete-railwright`: with \
+both on the PATH, `kubectl railwright queue` works, and so does kubectl's completion.
 
 ## What the commands share
 
 - A job is named `NAME`, in the namespace of the context or of `--namespace`, or `NAMESPACE/NAME`.
-- Where there is `-o`, `json` and `yaml` are for programs; times are in ISO 8601. `-o wide` adds \
-columns to `queue` and `nodes`.
+- Where there is `-o`, `json` is for programs, and mostly `yaml` too; times are in ISO 8601. \
+`-o wide` adds columns to `queue` and `nodes`.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.
 - A list that takes longer than two seconds shows its progress, and the time that remains if the \
@@ -45,6 +48,8 @@ API server says how much there is.
 `topology` need the ClusterRole `railwright-cluster-view`. With it, `queue` and `why` show \
 positions to those who may list the jobs of all namespaces, and `info` and `nodes` show what is \
 free to those who may list all pods.
+- If Railwright is not in `railwright-system`: `doctor --system-namespace NAME`, and \
+`RAILWRIGHT_NAMESPACE=NAME railwright topology`.
 
 | exit code | meaning |
 |---|---|

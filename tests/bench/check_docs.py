@@ -134,7 +134,9 @@ def _run(scene: Scene, block: Block) -> list[str]:
     environment = {
         **os.environ,
         "KUBECONFIG": str(scene.bed.control_plane.kubeconfig),
-        "PATH": ":".join([str(scene.folder / "venv/bin"), *folders, os.environ["PATH"]]),
+        "PATH": ":".join(
+            [str(scene.folder.parent / ".local/share/railwright/bin"), *folders, os.environ["PATH"]]
+        ),
         "HOME": str(scene.folder.parent),
         "VIRTUAL_ENV": "",
     }
@@ -166,6 +168,7 @@ def _adapted(scene: Scene, text: str) -> str:
         "helm rollback railwright": "helm rollback --wait railwright",
         "/shared/profile": str(scene.folder / "profile"),
         "../.venv/bin/python": sys.executable,
+        "gpu-01": "node-a1",
     }
     for written, here in changes.items():
         text = text.replace(written, here)
@@ -186,11 +189,6 @@ def _prepare_profile(scene: Scene) -> None:
     scene.write("train.py", source.replace("default=60", "default=8"))
     scene.write("workload.yaml", WORKLOAD)
     (scene.folder / "profile").mkdir()
-
-
-def _prepare_pip(scene: Scene) -> None:
-    command = [sys.executable, "-m", "venv", str(scene.folder / "venv")]
-    subprocess.run(command, check=True, timeout=120)
 
 
 def _prepare_quota(scene: Scene) -> None:
@@ -215,7 +213,6 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "sed ": lambda scene: scene.kubectl("delete", "tj", "first"),
     "kubectl get tj": _prepare_first,
     "railwright why big": lambda scene: scene.job("big", nodes=64),
-    "pip install": _prepare_pip,
     "kubectl apply -n monitoring": lambda scene: scene.namespace("monitoring"),
     "kubectl -n team get": _prepare_plan,
     "kubectl describe tj train": _until_trains,
