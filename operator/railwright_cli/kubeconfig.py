@@ -90,9 +90,9 @@ def _chosen(merged: Config, context: str) -> tuple[str, Config]:
 
 def _check_credentials(configuration: client.Configuration, user: Config) -> None:
     """Raise ConfigException if a plugin failed: the package goes on without credentials."""
-    plugin = (user.get("user") or {}).get("exec")
-    if plugin and not (configuration.api_key or configuration.cert_file):
-        raise config.ConfigException(f"{plugin.get('command')} gave no credentials")
+    exec_plugin = (user.get("user") or {}).get("exec")
+    if exec_plugin and not (configuration.api_key or configuration.cert_file):
+        raise config.ConfigException(f"{exec_plugin.get('command')} gave no credentials")
 
 
 def _file(path: Path) -> Config:

@@ -208,9 +208,10 @@ def _unknown(value: Any, schema: Any, path: str) -> Iterator[str]:
             yield from _unknown(item, schema.get("items", {}), path)
     if not isinstance(value, dict) or "properties" not in schema:
         return
+    is_open = schema.get("x-kubernetes-preserve-unknown-fields", False)
     for name, below in value.items():
         defined = schema["properties"].get(name)
         if defined is not None:
             yield from _unknown(below, defined, f"{path}.{name}")
-        elif name != "…" and path != ".metadata":
+        elif name != "…" and path != ".metadata" and not is_open:
             yield f"{path}.{name}"
