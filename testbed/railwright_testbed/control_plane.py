@@ -216,7 +216,11 @@ class ControlPlane:
     def _serve(self, name: str, entrance: Entrance, *, etcd_port: int) -> None:
         flags = self._api_server_flags(entrance, etcd_port=etcd_port)
         server = self._start(name, flags, program="kube-apiserver")
-        server.until(entrance.ca_file.exists, "its certificate", deadline_s=_READY_DEADLINE_S)
+        server.until(
+            lambda: _is_certificate(entrance.ca_file),
+            "its certificate",
+            deadline_s=_READY_DEADLINE_S,
+        )
         server.until(
             lambda: self._is_ready(entrance), "/readyz to answer", deadline_s=_READY_DEADLINE_S
         )
@@ -386,3 +390,8 @@ class KubectlError(subprocess.CalledProcessError):
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.stderr}"
+
+
+def _is_certificate(file: Path) -> bool:
+    """Whether the API server has written its certificate, and not only created the file."""
+    return file.exists() and "END CERTIFICATE" in file.read_text(encoding="ascii")
