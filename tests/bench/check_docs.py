@@ -220,6 +220,9 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "kubectl apply -f job.yaml": _prepare_quota,
     "export RAILWRIGHT_PROFILE": _prepare_profile,
     "kubectl patch tj train": _end_quota,
+    "kubectl label node": lambda scene: scene.kubectl(
+        *("label", "node", "node-a1", "railwright.dev/block-", "railwright.dev/rack-")
+    ),
     "kubectl delete -f deploy/rights": lambda scene: scene.namespace("team-a"),
     "helm upgrade railwright deploy": lambda scene: scene.kubectl(
         *("delete", "--ignore-not-found", "-f", str(tree.ROOT / "deploy/opt-in"))
