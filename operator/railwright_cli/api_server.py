@@ -67,7 +67,7 @@ class _Event(Struct):
 class ApiServer:
     """``context`` and ``namespace`` are those of the kubeconfig if empty.
 
-    Each method raises ApiError.
+    Each method raises RequestError.
     """
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
@@ -75,9 +75,9 @@ class ApiServer:
         self._client = chosen.client
         self.namespace = valid_name(namespace or chosen.namespace)
 
-    def get(self, path: str, kind: type[Read], query: Query | None = None) -> Read:
+    def get(self, path: str, kind: type[Read]) -> Read:
         """An object, decoded as this type."""
-        return _decoded(self._body("GET", path, query), kind)
+        return _decoded(self._body("GET", path), kind)
 
     def time(self) -> datetime:
         """The time of the API server."""
@@ -208,7 +208,7 @@ def cluster_path(plural: str, name: str = "") -> str:
 
 
 def _received(receive: Callable[[], Received]) -> Received:
-    """What is received. Raises ApiError if the connection breaks, or is silent for too long."""
+    """What is received. Raises RequestError if the connection breaks, or is silent for too long."""
     try:
         return receive()
     except (HTTPError, client.ApiException) as error:

@@ -44,7 +44,7 @@ def files(server: ApiServer) -> Iterator[File]:
 
 
 def placed(server: ApiServer, namespace: str, name: str) -> Gang:
-    """A job as it runs; without nodes if it does not. Raises ApiError if there is none."""
+    """A job as it runs; without nodes if it does not. Raises RequestError if there is none."""
     found = server.get(kind_path(namespace, names.TRAINING_JOBS, name), Object)
     job, placement, profile = schema.read(Manifest, found), ABSENT, ABSENT
     if job.status.nodes:

@@ -207,7 +207,7 @@ class ClusterInventory:
 
 def read_inventory(server: ApiServer) -> ClusterInventory:
     """Read nodes, pods, the Fabric and NodeHealths. What the user may not read is unknown, but for
-    the nodes themselves: that raises ApiError."""
+    the nodes themselves: that raises RequestError."""
     uses = {node.metadata.name: node_use(node) for node in server.items(f"{CORE}/nodes", NodeView)}
     unread: list[str] = []
     levels = _read_fabric(server, uses, unread)

@@ -112,7 +112,7 @@ def queue_order(server: ApiServer) -> list[Queued]:
     then by age, then by UID. Without the right to list PriorityClasses, which is noted on stderr,
     priorities and positions are unknown.
 
-    Raises ApiError if the user may not list the jobs of all namespaces.
+    Raises RequestError if the user may not list the jobs of all namespaces.
     """
     jobs = server.items(api_server.jobs_path(), JobView, UNFINISHED)
     try:

@@ -48,8 +48,8 @@ def logs(
     """Print the log of a rank, or of a pod.
 
     Roles of one group count their ranks together. With --follow the exit code is that of the job:
-    0 if it succeeded, 1 if it failed. Pods of attempts that ended early are deleted: of those, the
-    last lines of the first rank that failed are printed instead.
+    0 if it succeeded, 1 if it failed. Pods that still run when an attempt ends early are deleted:
+    in their place, the last lines of the first rank that failed are printed.
     """
     if previous and (follow or all_attempts):
         raise UsageError("--previous is of one attempt: use it without --follow, --all-attempts")
@@ -107,11 +107,13 @@ class _Source:
         """
         uid, pauses, whole, shown = job.metadata.uid, _pauses(), done, ""
         while True:
+            log = _patiently(self._next_log, job, done)
             ended = job.status.last_termination
-            if ended is not None and whole < ended.attempt <= max(done, job.status.ended_attempt):
+            # As long as there is a pod of that attempt, its log is read first.
+            is_past = ended is not None and (log is None or log.pod.attempt > ended.attempt)
+            if ended is not None and is_past and whole < ended.attempt:
                 _print_termination(job, ended.attempt)
                 whole = done = max(done, ended.attempt)
-            log = _patiently(self._next_log, job, done)
             if log is not None and (is_whole := self._follow_pod(log, uid)) is not None:
                 done, pauses = log.pod.attempt, _pauses()
                 whole = done if is_whole else whole

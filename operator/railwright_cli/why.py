@@ -112,8 +112,8 @@ def _advice(job: JobView) -> str | None:
 def _queue_lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
     own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
     if own is None or own.position is None:
-        has_nodes_to_come = queued and job.status.reason in UNSCHEDULABLE
-        because = "it cannot get nodes as it is" if has_nodes_to_come else "positions are unknown"
+        is_refused = queued and job.status.reason in UNSCHEDULABLE
+        because = "it cannot get nodes as it is" if is_refused else "positions are unknown"
         yield f"Queue: {job.spec.queue}, without a position: {because}"
         return
     waiting = [each for each in queued if each.position is not None]

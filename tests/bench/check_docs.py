@@ -24,6 +24,7 @@ from fixtures import doc_examples, training
 from fixtures.doc_examples import Block, Example
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script
 from railwright_testbed import Testbed, binaries, deployment, product_images, waiting
+from railwright_testbed.control_plane import KubectlError
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
 
@@ -236,8 +237,12 @@ def _is_accepted(scene: Scene, example: Example) -> bool:
     if not example.objects:
         return bool([*formats.read(File("", "plan.yaml", example.text))])
     options = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
-    for found in example.objects:
-        scene.kubectl("apply", *options, "-f", "-", stdin=yaml.safe_dump(found))
+    try:
+        for found in example.objects:
+            scene.kubectl("apply", *options, "-f", "-", stdin=yaml.safe_dump(found))
+    except KubectlError as error:
+        _log(f"not accepted: {example.page}: {error}")
+        return False
     return True
 
 

@@ -225,7 +225,7 @@ def test_refusal_of_the_api_server_is_printed(floor: Floor, config: Path) -> Non
 
 
 def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Path) -> None:
-    floor.apply("gang", nodes=1, gpus=4).until_bound()
+    floor.apply("gang", nodes=2, gpus=4).until_bound()
     done = floor.apply("done", nodes=1, annotations={f"{PREFIX}/run-for": "0.1s"})
     done.until_phase("Succeeded")
     (used,) = floor.apply("whole", nodes=1).until_nodes()
@@ -242,9 +242,9 @@ def test_nodes_have_their_jobs_and_devices(site: Site, floor: Floor, config: Pat
     first, second = (counted[f"{floor.name}-rack-{number}"] for number in (0, 1))
     assert first["allDevices"] == second["allDevices"] == ["16 nvidia.com/gpu"]
     free = [int(row["freeDevices"][0].split()[0]) for row in (first, second)]
-    assert sum(free) == 32 - 12 - 8
-    assert (first["partly"] + second["partly"], first["full"] + second["full"]) == (1, 1)
-    assert first["free"] + second["free"] == 1
+    assert sum(free) == 32 - 16 - 8
+    assert (first["partly"] + second["partly"], first["full"] + second["full"]) == (2, 1)
+    assert first["free"] + second["free"] == 0
     assert {row["domain"] for row in command_line.document(config, "info", "--by", "rack")} == {
         *counted
     }
