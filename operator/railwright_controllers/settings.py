@@ -12,8 +12,11 @@ from railwright_process import environment as options
 class ControllerSettings:
     """``agent_address`` and ``probe_address`` are (host, port) to listen on. ``namespace`` has the
     Lease, the topology files and the agents; ``identity`` is the holder of the Lease.
-    ``reached_at`` is the host:port at which agents reach this replica; empty if it is not known."""
+    ``agents_url`` is where agents send reports: a Service in front of the controllers, or their own
+    address. ``reached_at`` is the host:port at which agents reach this replica; empty if it is not
+    known."""
 
+    agents_url: str
     agent_address: tuple[str, int]
     probe_address: tuple[str, int]
     namespace: str
@@ -25,6 +28,7 @@ def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
     """Read the settings. Raises SettingsError with the variable that is invalid."""
     agent_address = options.address(environment, "RAILWRIGHT_AGENT_ADDRESS", "0.0.0.0:8480")
     return ControllerSettings(
+        agents_url=options.url(environment, "RAILWRIGHT_AGENTS_URL", "where agents reach them"),
         agent_address=agent_address,
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
         namespace=options.namespace(environment),

@@ -5,6 +5,7 @@ KopfThread      a thread: watches the Fabric
 Api             the one client to the API server
 Informers       caches of the Fabric, NodeHealths, Nodes, Pods, and files of the site
 Discovery       the fabric, assembled from labels, files and reports of agents
+Certificates    the TLS of the server for node agents
 MessageServer   the server for reports and polls of node agents
 Surveyor        has agents probe each other where no source has the topology
 reporters       the status of the Fabric, and NodeHealths
@@ -32,11 +33,15 @@ from railwright_kube.client import Api
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.tokens import Tokens
 from railwright_process.server import MessageServer
+from railwright_process.tls import Certificates
 
 clock = time.monotonic
 
 AGENT = "railwright-agent"
 """The service account of node agents, in the namespace of the controllers."""
+
+AUTHORITY = "railwright-controllers-tls"
+"""The Secret with the authority of the agents' server."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -68,6 +73,8 @@ class ControllerParts:
             *(informer.run for informer in self.informers.all),
             self.keys.run,
         )
+        if self.certificates.encrypts:
+            self.tasks += (self.certificates.run,)
         self.leading: tuple[Run, ...] = (
             self.informers.discovery.run,
             self.fabric_reporter.run,
@@ -116,6 +123,16 @@ class ControllerParts:
             on_hardware_report=self.informers.discovery.receive_report,
             probe_tasks=self.probe_tasks,
         )
+        self.certificates = Certificates(
+            self.api,
+            self.settings.agents_url,
+            namespace=self.settings.namespace,
+            name=AUTHORITY,
+            may_write=self.is_leader,
+            clock=clock,
+            wall_clock=time.time,
+            rng=rng,
+        )
         self.server = MessageServer(
             agents.routes(),
             Tokens(
@@ -126,6 +143,7 @@ class ControllerParts:
             ),
             is_ready=lambda: self.is_leader() and not self.unsynced() and self.keys.available,
             leader_address=self.leader_address,
+            tls=self.certificates.context if self.certificates.encrypts else None,
             metrics=self.series.agents,
             clock=clock,
         )

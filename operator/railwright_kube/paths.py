@@ -39,6 +39,11 @@ def config_map(namespace: str, name: str) -> str:
     return f"{config_maps(namespace)}/{_part(name)}"
 
 
+def secret(namespace: str, name: str) -> str:
+    """One Secret."""
+    return f"/api/v1/namespaces/{_part(namespace)}/secrets/{_part(name)}"
+
+
 def kubelet_lease(node: str) -> str:
     """The Lease that a node's kubelet renews."""
     return f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"

@@ -113,6 +113,8 @@ def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
 def _unready(parts: OperatorParts) -> Iterator[str]:
     if not parts.received.keys.available:
         yield "the signing keys of tokens have not been read yet"
+    if parts.certificates.problem:
+        yield parts.certificates.problem
     yield from (
         f"{informer!r} has no whole list yet"
         for informer in parts.informers.warm

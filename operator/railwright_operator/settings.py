@@ -16,7 +16,8 @@ class Settings:
     """``launcher_image`` carries the ``railwright`` package; an init container copies it into pods.
 
     ``heartbeat_url`` is where launchers send heartbeats: a Service in front of the operator, or its
-    own address. ``heartbeat_address`` and ``probe_address`` are (host, port) to listen on.
+    own address. With an https URL the operator decrypts them itself. ``heartbeat_address`` and
+    ``probe_address`` are (host, port) to listen on.
     ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
     name of its pod. A leader that restarts with the same identity need not wait until its own
     Lease expires. By default every start has a new identity. ``reached_at``
@@ -39,8 +40,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         launcher_image=options.required(
             environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"
         ),
-        heartbeat_url=options.required(
-            environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator over HTTP"
+        heartbeat_url=options.url(
+            environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator"
         ),
         heartbeat_address=heartbeat_address,
         probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),

@@ -4,6 +4,7 @@
     Api          the one client to the API server
     Informers    caches of TrainingJobs, Placements, Profiles, Pods, Nodes, Queues, …
     NodeLeaseChecker  the Leases of suspected nodes
+    Certificates the TLS of that server
     heartbeats   the server for messages of launchers
     Cycle        state, plan, ledger, requests, statuses
     Verification compares informers and invariants with fresh lists
@@ -57,8 +58,12 @@ from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 from railwright_process import garbage, lifecycle
+from railwright_process.tls import Certificates
 
 Run = Callable[[], Coroutine[Any, Any, None]]
+
+AUTHORITY = "railwright-operator-tls"
+"""The Secret with the authority of the heartbeat server."""
 
 FIRST_TOPOLOGY_S = 10.0
 """How long jobs of a new installation wait until the Fabric has a topology to place them by."""
@@ -104,6 +109,8 @@ class OperatorParts:
         lag = partial(loop_lag.measure, self.series.loop_lag_s, self.runtime.clock, self.listening)
         warm = (informer.run for informer in self.informers.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
+        if self.certificates.encrypts:
+            self.tasks += (self.certificates.run,)
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
@@ -116,7 +123,21 @@ class OperatorParts:
         self.awake = asyncio.Event()
         clock, rng = self.runtime.clock, self.runtime.rng
         self.listening = ListeningClock(clock)
-        self.launcher = pods.Launcher(self.settings.launcher_image, self.settings.heartbeat_url)
+        self.certificates = Certificates(
+            self.api,
+            self.settings.heartbeat_url,
+            namespace=self.settings.namespace,
+            name=AUTHORITY,
+            may_write=self.is_leader,
+            clock=clock,
+            wall_clock=self.runtime.wall_clock,
+            rng=rng,
+        )
+        self.launcher = pods.Launcher(
+            self.settings.launcher_image,
+            self.settings.heartbeat_url,
+            authorities=self.certificates.authorities,
+        )
         self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
         self.commits = Commits(self.awake.set)
         self.informers = caches.assemble(
@@ -247,6 +268,7 @@ class OperatorParts:
             on_commit=self.commits.ask,
             is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
             leader_address=self.leader_address,
+            tls=self.certificates.context if self.certificates.encrypts else None,
             reception_clock=received.reception_clock,
             metrics=series,
             clock=runtime.clock,
@@ -273,5 +295,6 @@ class OperatorParts:
             self.runtime.keep_objects()
             for start in self.leading:
                 tasks.create_task(start())
+            await self.certificates.wait_available()
             await self.informers.interconnect.wait_first(FIRST_TOPOLOGY_S)
             await self.cycle.run()

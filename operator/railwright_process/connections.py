@@ -1,6 +1,7 @@
 """Connections of launchers and agents: few and short until a token is verified, then their own.
 
-A connection is a newcomer until the head of its first request carries a good token. Newcomers
+A connection is a newcomer until the head of its first request carries a good token, also while it
+makes its TLS handshake. Newcomers
 share a pool with a deadline, and when it is full the oldest one gives way. A launcher sends its
 head at once, so it is verified within milliseconds; connections that send slowly, or nothing, take
 places from each other only. From then on a connection counts against its own pod.
@@ -21,6 +22,7 @@ import asyncio
 import itertools
 import logging
 import math
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,6 +36,7 @@ from railwright_process import messages
 from railwright_process.messages import HEAD_BYTES_MAX, Head, RefusedError, Response
 from railwright_process.rate_limit import RateLimit
 from railwright_process.server_metrics import ServerMetrics
+from railwright_process.tls import TlsConnection
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +85,9 @@ class Route:
 Admit = Callable[[Head], tuple[Route, Bearer]]
 """Raises RefusedError."""
 
+Tls = Callable[[], ssl.SSLContext | None]
+"""The context for a new connection; None while there is no certificate."""
+
 
 class _Request(NamedTuple):
     """The request that is being read or answered."""
@@ -98,13 +104,21 @@ Group = dict["Connection", None]
 class Connections:
     """All open connections. ``clock`` is monotonic seconds."""
 
-    def __init__(self, admit: Admit, *, metrics: ServerMetrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        admit: Admit,
+        *,
+        tls: Tls | None,
+        metrics: ServerMetrics,
+        clock: Callable[[], float],
+    ) -> None:
         self.admit = admit
+        self.tls = tls
         self.clock = clock
         self.rate_limit = RateLimit(clock)
         self.received = memoryview(bytearray(RECEIVED_BYTES))
         self.tasks: set[asyncio.Future[Response]] = set()
-        self._metrics = metrics
+        self.metrics = metrics
         self._counts: dict[tuple[str, int], Counter] = {}
         self._newcomers: Group = {}
         self._newcomers_of: dict[str, Group] = {}
@@ -162,14 +176,14 @@ class Connections:
 
     def _make_room(self, group: Group, most: int) -> None:
         if len(group) >= most:
-            self._metrics.evictions.inc()
+            self.metrics.evictions.inc()
             next(iter(group)).abort()
 
     def count(self, path: str, status: int) -> None:
         """Count a message that was answered."""
         held = self._counts.get((path, status))
         if held is None:
-            held = self._counts[path, status] = self._metrics.requests.labels(path, str(status))
+            held = self._counts[path, status] = self.metrics.requests.labels(path, str(status))
         held.inc()
 
 
@@ -190,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     _closing: bool = False
     _timer: asyncio.TimerHandle | None = None
     _transport: asyncio.Transport = field(init=False)
+    _tls: TlsConnection | None = None
     deadline_s: float = 0.0
     peer: str = ""
     pod_uid: str = ""
@@ -211,7 +226,10 @@ class Connection(asyncio.BufferedProtocol):
         """Part of asyncio's protocol."""
         if self._closing:
             return
-        self._buffer += self._all.received[:nbytes]
+        received = self._all.received[:nbytes]
+        self._buffer += (
+            received if self._all.tls is None else self._decrypt(received, self._all.tls)
+        )
         most = HEAD_BYTES_MAX + (self._request.route.bytes_max if self._request else 0)
         if not self._answers and self._timer is None:
             self._advance()
@@ -243,6 +261,37 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._all.leave(self)
         self._transport.abort()
+
+    def _decrypt(self, received: memoryview, tls: Tls) -> bytes:
+        """What has arrived, and nothing during the handshake; an error ends the connection. Those
+        that send nothing need no memory for TLS."""
+        if self._tls is None:
+            if (context := tls()) is None:
+                self.abort()
+                return b""
+            self._tls = TlsConnection(context)
+        try:
+            plain = self._tls.decrypt(received)
+        except ssl.SSLError:
+            self._all.metrics.tls_failures.inc()
+            self._turn_away(self._tls.replies())
+            return b""
+        if replies := self._tls.replies():
+            self._transport.write(replies)
+        return plain
+
+    def _sealed(self, answer: Response) -> bytes:
+        data = answer.encode()
+        return data if self._tls is None else self._tls.encrypt(data)
+
+    def _turn_away(self, answer: bytes) -> None:
+        """Send the answer to a stranger and close our side; nothing is sent in a crowd."""
+        self._close()
+        if self._all.is_crowded:
+            self._transport.pause_reading()
+        else:
+            self._transport.write(answer)
+            self._transport.write_eof()
 
     def _advance(self) -> None:
         """Answer one complete message; the next one waits for another round of the event loop."""
@@ -287,11 +336,11 @@ class Connection(asyncio.BufferedProtocol):
             route, bearer = self._all.admit(self._head)
         except RefusedError as error:
             self._all.count(UNREAD, error.status)
-            if error.status == HTTPStatus.FORBIDDEN and self._all.is_crowded:
-                self._close()
-                self._transport.pause_reading()
+            answer = messages.refusal(error)
+            if error.status == HTTPStatus.FORBIDDEN:
+                self._turn_away(self._sealed(replace(answer, closes=True)))
             else:
-                self._refuse(messages.refusal(error))
+                self._refuse(answer)
             return False
         if self.pod_uid != bearer.pod_uid:
             self._all.verify(self, bearer.pod_uid)
@@ -336,12 +385,12 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(replace(answer, closes=True))
             return
         self.deadline_s = self._all.clock() + IDLE_S
-        self._transport.write(answer.encode())
+        self._transport.write(self._sealed(answer))
 
     def _refuse(self, answer: Response) -> None:
         """Send a response and close our side; drop what still arrives."""
         self._close()
-        self._transport.write(replace(answer, closes=True).encode())
+        self._transport.write(self._sealed(replace(answer, closes=True)))
         self._transport.write_eof()
 
     def _close(self) -> None:

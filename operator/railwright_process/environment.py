@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import urllib.parse
 from collections.abc import Mapping
 
 
@@ -43,6 +44,19 @@ def required(environment: Mapping[str, str], name: str, expected: str) -> str:
     if not value:
         raise SettingsError(f"{name} is not set: expected {expected}")
     return value
+
+
+def url(environment: Mapping[str, str], name: str, meaning: str) -> str:
+    """The URL of a server of ours. Raises SettingsError."""
+    text = required(environment, name, f"{meaning}, https://HOST:PORT")
+    try:
+        parts = urllib.parse.urlsplit(text)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or not text.isascii():
+        raise SettingsError(f"{name} is {text!r}: expected {meaning}, https://HOST:PORT")
+    return text
 
 
 def address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 
 from railwright_kube.tokens import Bearer, KeysNotReadError, TokenRefusedError, Tokens
-from railwright_process.connections import Connection, Connections, Route
+from railwright_process.connections import Connection, Connections, Route, Tls
 from railwright_process.messages import Head, RefusedError
 from railwright_process.server_metrics import ServerMetrics
 
@@ -30,7 +30,8 @@ to be accepted, and how many may."""
 class MessageServer:
     """The server for the paths in ``routes``. It accepts messages while ``is_ready``, and otherwise
     redirects them to the leader, whose host:port ``leader_address`` returns if it is known.
-    ``on_tick`` is called every ``TICK_S``; ``clock`` is monotonic seconds."""
+    ``on_tick`` is called every ``TICK_S``; ``clock`` is monotonic seconds. With ``tls``, every
+    connection is encrypted."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class MessageServer:
         *,
         is_ready: Callable[[], bool],
         leader_address: Callable[[], str],
+        tls: Tls | None = None,
         metrics: ServerMetrics,
         clock: Callable[[], float],
         on_tick: Callable[[], None] = lambda: None,
@@ -48,7 +50,7 @@ class MessageServer:
         self._is_ready = is_ready
         self._leader_address = leader_address
         self._on_tick = on_tick
-        self._connections = Connections(self._admit, metrics=metrics, clock=clock)
+        self._connections = Connections(self._admit, tls=tls, metrics=metrics, clock=clock)
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
 

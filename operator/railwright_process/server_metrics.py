@@ -28,3 +28,7 @@ class ServerMetrics:
             f"railwright_{word}_evictions_total",
             f"Connections of {senders} closed at a limit: too many of one pod or unverified.",
         )
+        self.tls_failures = counter(
+            f"railwright_{word}_tls_failures_total",
+            f"Connections of {senders} that ended with an error of TLS.",
+        )

@@ -34,4 +34,4 @@ class ControllersProcess(ServiceProcess):
 
     def options(self) -> Mapping[str, str]:
         """Its environment, beside what all have."""
-        return {"RAILWRIGHT_AGENT_ADDRESS": self.address}
+        return {"RAILWRIGHT_AGENTS_URL": self.url, "RAILWRIGHT_AGENT_ADDRESS": self.address}

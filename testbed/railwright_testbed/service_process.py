@@ -63,7 +63,7 @@ class ServiceProcess(abc.ABC):
     @property
     def url(self) -> str:
         """Where pods or agents reach it."""
-        return f"http://{self.address}"
+        return f"https://{self.address}"
 
     @property
     def pid(self) -> int:

@@ -238,7 +238,7 @@ def _launcher(client: ApiClient, raw: Json, token_file: Path) -> _Launcher:
     environ["RAILWRIGHT_TOKEN_FILE"] = str(token_file)
     environ["RAILWRIGHT_POD_IP"] = raw["status"]["podIP"]
     pod = environment.pod(environ)
-    operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+    operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
     records = environment.PROFILE_STEPS in environ
     return _Launcher(pod, _path(raw), raw["spec"]["nodeName"], operator, records=records)
 

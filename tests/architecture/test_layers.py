@@ -43,7 +43,7 @@ OUTSIDE_PACKAGES = {
     ),
     "operator/railwright_mapper": frozenset({"msgspec"}),
     "operator/railwright_process": frozenset(
-        {"aiohttp", "orjson", "prometheus_client", "pythonjsonlogger"}
+        {"aiohttp", "cryptography", "orjson", "prometheus_client", "pythonjsonlogger"}
     ),
     "operator/railwright_watch": frozenset({"msgspec"}),
     "operator/railwright_controllers": frozenset(

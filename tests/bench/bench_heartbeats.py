@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.heartbeat_load import GANG_EVERY_S
+from fixtures import certificates
 from fixtures.heartbeat_gangs import GANG
 from fixtures.tokens import SigningKey
 
@@ -69,6 +70,7 @@ def main() -> None:
         "cpu_share": None,
         "beat_cpu_us": None,
         "launchers_16384_cpu_share": None,
+        "launchers_16384_rss_mib": None,
         "failover_all_accepted_seconds": None,
         "valid_beat_p99_seconds_under_flood": None,
     }
@@ -121,6 +123,11 @@ class Child:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
+    def resident_mib(self) -> float:
+        """Its memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
 
 class Bench:
     """The phases. ``key`` is a file that servers and launchers share."""
@@ -129,17 +136,21 @@ class Bench:
         self._key = key
         self._seconds = seconds
         SigningKey("key").write(key)
+        certificates.write(key.parent)
 
     def usual(self) -> Figures:
-        cpu_s, found = self._steady(LAUNCHERS)
+        cpu_s, _, found = self._steady(LAUNCHERS)
         return {
             "cpu_share": round(cpu_s / self._seconds, 3),
             "beat_cpu_us": round(cpu_s / found["beats"] * 1e6, 1),
         }
 
     def most(self) -> Figures:
-        cpu_s, _ = self._steady(MOST_LAUNCHERS)
-        return {"launchers_16384_cpu_share": round(cpu_s / self._seconds, 3)}
+        cpu_s, resident_mib, _ = self._steady(MOST_LAUNCHERS)
+        return {
+            "launchers_16384_cpu_share": round(cpu_s / self._seconds, 3),
+            "launchers_16384_rss_mib": round(resident_mib),
+        }
 
     def failover(self) -> Figures:
         """Seconds from when a new leader listens until it has accepted every launcher."""
@@ -172,7 +183,8 @@ class Bench:
             contextlib.ExitStack() as ends,
         ):
             for source in (OWN_ADDRESS, OTHER_ADDRESS):
-                strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS)
+                trusted = self._key.parent / certificates.CERTIFICATE
+                strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS, trusted)
                 ends.callback(lambda child: log_progress(f"  strangers: {child.end()}"), strangers)
                 assert strangers.line() == "there"
             before_s = server.cpu_s()
@@ -183,8 +195,8 @@ class Bench:
         p99_s = max(float(found["kept_p99_s"]), float(found["new_p99_s"]))
         return {"valid_beat_p99_seconds_under_flood": round(p99_s, 3)}
 
-    def _steady(self, launchers: int) -> tuple[float, Figures]:
-        """CPU seconds of the server while all launchers are connected."""
+    def _steady(self, launchers: int) -> tuple[float, float, Figures]:
+        """CPU seconds of the server while all launchers are connected, and its memory in MiB."""
         port = _free_port()
         with self._listening(port, launchers) as server, self._load(port, launchers) as load:
             load.send_line()
@@ -192,8 +204,8 @@ class Bench:
             load.send_line()
             before_s = server.cpu_s()
             _pass(self._seconds)
-            cpu_s = server.cpu_s() - before_s
-            return cpu_s, _figures(load, launchers)
+            cpu_s, resident_mib = server.cpu_s() - before_s, server.resident_mib()
+            return cpu_s, resident_mib, _figures(load, launchers)
 
     @contextlib.contextmanager
     def _listening(self, port: int, launchers: int) -> Iterator[Child]:

@@ -22,13 +22,15 @@ import re
 import resource
 import select
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fixtures import heartbeat_gangs
+from fixtures import certificates, heartbeat_gangs, tls_client
+from fixtures.tls_client import TlsClient
 from fixtures.tokens import SigningKey
 from railwright import pacing, protocol
 
@@ -58,6 +60,7 @@ class Launcher:
     next_s: float = math.inf
     tried_s: float = -math.inf
     connection: socket.socket | None = None
+    tls: TlsClient | None = None
     sequence: int = 1
     begun_s: float | None = None
     connecting: bool = False
@@ -73,6 +76,7 @@ class Load:
 
     address: tuple[str, int]
     launchers: list[Launcher]
+    context: ssl.SSLContext
     poll: select.epoll = field(default_factory=select.epoll)
     by_file: dict[int, Launcher] = field(default_factory=dict)
     ports: Iterator[int] = field(default_factory=lambda: itertools.cycle(PORTS))
@@ -186,12 +190,19 @@ class Load:
                 return
             launcher.connecting = False
             self.poll.modify(connection.fileno(), select.EPOLLIN)
+            launcher.tls = TlsClient(self.context)
             self._send(launcher)
             return
+        assert launcher.tls is not None
         try:
-            answer = connection.recv(4096)
+            received = connection.recv(65_536)
+            answer = launcher.tls.decrypt(received)
+            if pending := launcher.tls.pending():
+                connection.send(pending)
         except OSError as error:
-            self._fail(launcher, errno.errorcode[error.errno or 0])
+            self._fail(launcher, errno.errorcode.get(error.errno or 0, type(error).__name__))
+            return
+        if received and not answer:
             return
         if launcher.waiting and answer.startswith(b"HTTP/1.1 200 "):
             self._accept(launcher, answer)
@@ -212,13 +223,14 @@ class Load:
 
     def _send(self, launcher: Launcher) -> None:
         assert launcher.connection is not None
+        assert launcher.tls is not None
         launcher.sequence += 1
         before, after = launcher.body
         body = b"%s%09d%s" % (before, launcher.sequence, after)
         try:
-            launcher.connection.send(launcher.head + body)
+            launcher.connection.send(launcher.tls.encrypt(launcher.head + body))
         except OSError as error:
-            self._fail(launcher, errno.errorcode[error.errno or 0])
+            self._fail(launcher, errno.errorcode.get(error.errno or 0, type(error).__name__))
 
     def _fail(self, launcher: Launcher, why: str) -> None:
         self.failures[why] = self.failures.get(why, 0) + 1
@@ -239,7 +251,7 @@ class Load:
         if launcher.connection is not None:
             del self.by_file[launcher.connection.fileno()]
             launcher.connection.close()
-        launcher.connection, launcher.connecting = None, False
+        launcher.connection, launcher.tls, launcher.connecting = None, None, False
 
 
 def launchers(key: SigningKey, count: int, renewing: float) -> list[Launcher]:
@@ -278,7 +290,11 @@ def main() -> None:
     made = launchers(SigningKey.read(given.key), given.launchers, given.renewing)
     print("ready", flush=True)
     sys.stdin.buffer.readline()
-    load = Load((OWN_ADDRESS, given.port), made)
+    load = Load(
+        (OWN_ADDRESS, given.port),
+        made,
+        tls_client.context(given.key.parent / certificates.CERTIFICATE),
+    )
     load.run()
     print(json.dumps(load.figures()), flush=True)
 

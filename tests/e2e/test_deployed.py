@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import command_line, queries
+from fixtures import command_line, network_tap, queries
 from fixtures.clusters import Cluster
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import ControlPlane, deployment, product_images, service_process, waiting
@@ -110,6 +110,21 @@ def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:
         pod = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pod", holder, "-o=json"))
         stated = lease["metadata"]["annotations"]["railwright.dev/address"]
         assert stated == f"{holder} {pod['status']['podIP']}:{port}"
+
+
+def test_messages_are_encrypted(deployed: Cluster, run: Run) -> None:
+    """What goes to the servers over the network, as somebody beside it reads it."""
+    job = run(Training("secret", script(REPORTS_STEPS)))
+    job.until(lambda found: step_of(found) > 0, "its first step")
+    with network_tap.opened() as tap:
+        # Agents report within a minute and a half.
+        waiting.until(
+            lambda: tap.segments(8470) > 20 and tap.segments(8480) > 4,
+            "messages of launchers and of agents",
+            deadline_s=DEADLINE_S,
+        )
+    job.delete()
+    assert not [part for part in tap.payloads if b"Bearer" in part or b"HTTP/" in part]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 links.
 
 The nodes are simulated but for their agents: each of those is in a network namespace of its own,
-from where a relay leads to the controllers.
+and a relay in it leads to the controllers.
 """
 
 from __future__ import annotations
@@ -70,14 +70,16 @@ def _agents(
     """One in each namespace, for the node that stands there."""
     tokens, logs = NodeAgents(site, folder), network.folder.logs
     socket, port = folder / "controllers", int(site.controllers.url.rpartition(":")[2])
-    outside = network.address(OUTSIDE)
-    command = [sys.executable, "-m", "fixtures.relay", outside, str(PORT), str(socket)]
-    commands = {"relay": network.in_namespace(OUTSIDE, *command)}
+    host, commands = "127.0.0.1", {}
     for name, node in places.items():
+        command = [sys.executable, "-m", "fixtures.relay", host, str(PORT), str(socket)]
+        commands[f"relay-{name}"] = network.in_namespace(name, *command)
         (folder / name).mkdir()
         (folder / name / "token").write_text(tokens.token(node))
         command = [sys.executable, "-m", "railwright_agent", "report", f"--root={folder / name}"]
-        command += [f"--controllers=http://{outside}:{PORT}", f"--token-file={folder / name}/token"]
+        # The certificate of the controllers is for the host at which they listen.
+        command += [f"--controllers=https://{host}:{PORT}", f"--token-file={folder / name}/token"]
+        command += [f"--authorities-file={tokens.authorities}", f"--bind={network.address(name)}"]
         commands[name] = network.in_namespace(name, *command)
     running: list[Process] = []
     try:

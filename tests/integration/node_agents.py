@@ -6,6 +6,7 @@ is an address of the loopback interface.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import socket
 import subprocess
@@ -19,12 +20,13 @@ from integration.operator_site import Site
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import ControllersClient
 from railwright_api import names
-from railwright_controllers.wiring import AGENT
+from railwright_controllers.wiring import AGENT, AUTHORITY
 from railwright_testbed.service_process import NAMESPACE
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 
@@ -38,6 +40,9 @@ class NodeAgents:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._tokens: dict[str, str] = {}
+        self.authorities = folder / "ca.crt"
+        stored = site.admin.get(f"{SECRETS}/{AUTHORITY}")["data"]["ca.crt"]
+        self.authorities.write_bytes(base64.b64decode(stored))
 
     def start(self, node: str, machine: Machine, *, description: str = "", bind: str = "") -> None:
         root = self._folder / node
@@ -46,6 +51,7 @@ class NodeAgents:
         (root / "token").write_text(self.token(node))
         command = [sys.executable, "-m", "railwright_agent", "report", f"--root={root}"]
         command += [f"--controllers={self._site.controllers.url}", f"--token-file={root / 'token'}"]
+        command += [f"--authorities-file={self.authorities}"]
         if bind:
             command.append(f"--bind={bind}")
         if description:
@@ -58,9 +64,9 @@ class NodeAgents:
         """Send a report as the node's agent, with made-up values."""
         file = self._folder / f"{node}.token"
         file.write_text(self.token(node))
-        ControllersClient(self._site.controllers.url, file, HardwareSources(self._folder)).report(
-            hardware_documents.written(document)
-        )
+        sources = HardwareSources(self._folder)
+        client = ControllersClient(self._site.controllers.url, file, sources, self.authorities)
+        client.report(hardware_documents.written(document))
 
     def kill(self, node: str) -> None:
         agent = self._running.pop(node)

@@ -7,10 +7,11 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from fixtures import strangers
+from fixtures import certificates, strangers
 from fixtures.heartbeat_client import Client, request, serving, status_of
 from fixtures.heartbeat_gangs import Gangs
 
@@ -22,14 +23,18 @@ THERE_S = 60.0
 
 
 @contextlib.asynccontextmanager
-async def flooded(port: int, source: str) -> AsyncIterator[None]:
+async def flooded(port: int, source: str, folder: Path) -> AsyncIterator[None]:
     """Flood the server from this address."""
+    certificates.write(folder)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        strangers.__file__,
+        "-m",
+        strangers.__name__,
         str(port),
         source,
         str(STRANGERS),
+        str(folder / certificates.CERTIFICATE),
+        cwd=Path(strangers.__file__).parents[1],
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -77,8 +82,12 @@ async def send_heartbeats(gangs: Gangs, client: Client) -> list[float]:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.2"])
-async def test_unverified_connections_do_not_delay_heartbeats(source: str) -> None:
+async def test_unverified_connections_do_not_delay_heartbeats(source: str, tmp_path: Path) -> None:
     """From the launchers' own address, and from another."""
-    async with serving(LAUNCHERS) as (gangs, client), flooded(client.port, source):
+    context = certificates.server()
+    async with (
+        serving(LAUNCHERS, tls=lambda: context) as (gangs, client),
+        flooded(client.port, source, tmp_path),
+    ):
         took = await send_heartbeats(gangs, client)
     assert max(took) < LATEST_S, sorted(took)[-5:]

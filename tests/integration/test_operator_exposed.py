@@ -6,14 +6,17 @@ import contextlib
 import http.client
 import json
 import os
+import ssl
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from fixtures import certificates
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
+from railwright_operator.wiring import AUTHORITY
 from railwright_testbed import waiting
 from railwright_testbed.kwok import PREFIX
 
@@ -53,8 +56,15 @@ def _listening(pid: int) -> dict[int, str]:
     return found
 
 
-def _ask(port: int, method: str, path: str, body: str = "") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+def _ask(
+    port: int, method: str, path: str, body: str = "", *, tls: ssl.SSLContext | None = None
+) -> tuple[int, str]:
+    host = "127.0.0.1"
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=5, context=tls)
+        if tls
+        else http.client.HTTPConnection(host, port, timeout=5)
+    )
     try:
         connection.request(method, path, body=body.encode())
         answer = connection.getresponse()
@@ -71,11 +81,13 @@ def test_no_port_exposes_user_data_without_a_token(site: Site, floor: Floor) -> 
     heartbeats = urlsplit(site.operator.url).port
     assert len(ports) == 2
     assert heartbeats in ports
+    encrypted = certificates.client_of(site.admin, AUTHORITY)
     secret = (uid, site.plane.token, *floor.nodes)
     for port in ports:
         for path in PATHS:
             for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
-                status, text = _ask(port, method, path, json.dumps(BEAT))
+                tls = encrypted if port == heartbeats else None
+                status, text = _ask(port, method, path, json.dumps(BEAT), tls=tls)
                 probes = port != heartbeats and method == "GET" and path in PATHS[1:4]
                 assert (status == 200) is probes, (port, method, path, status)
                 # Metrics have the name and the namespace of each job, for those who may read them.
@@ -90,7 +102,8 @@ def test_foreign_pod_with_a_jobs_uid_is_refused(site: Site, floor: Floor) -> Non
     assert port is not None
     member = {"job_uid": job.object()["metadata"]["uid"], "attempt": 1, "node_rank": 0}
     heartbeat = {"member": member, "sequence": 1, "running": 1, "exited": 0}
-    assert _ask(port, "POST", "/v1/beat", json.dumps(heartbeat))[0] == 403
+    encrypted = certificates.client_of(site.admin, AUTHORITY)
+    assert _ask(port, "POST", "/v1/beat", json.dumps(heartbeat), tls=encrypted)[0] == 403
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import proxy
+from fixtures import certificates, proxy
 from fixtures.api_faults import Fault
 from integration import operator_site
 from integration.operator_site import ROOT, Floor, Job, Json, Site
+from railwright_operator.wiring import AUTHORITY
 from railwright_testbed import ControlPlane, ControlPlaneOptions, service_process, waiting
 from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.kwok import PREFIX
@@ -192,7 +193,7 @@ def _answer(site: Site, uid: str) -> int:
     """The status of an answer to this pod's token, with a body that no heartbeat has."""
     token = (site.plane.directory / "simulated-launchers" / uid).read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    address = site.operator.url.removeprefix("http://")
-    with closing(http.client.HTTPConnection(address, timeout=ANSWER_S)) as connection:
+    address, tls = site.operator.address, certificates.client_of(site.admin, AUTHORITY)
+    with closing(http.client.HTTPSConnection(address, timeout=ANSWER_S, context=tls)) as connection:
         connection.request("POST", "/v1/beat", "{}", headers)
         return connection.getresponse().status

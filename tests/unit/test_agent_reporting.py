@@ -137,7 +137,7 @@ def test_refused_report_is_retried_soon_then_with_backoff(root: Path) -> None:
 
 @pytest.mark.parametrize("operator", ["", "operator:8470", "ftp://x", "http://", "http://x:port"])
 def test_an_address_that_is_none_is_refused_at_once(operator: str, root: Path) -> None:
-    with pytest.raises(ControllersUrlError, match="expected http://ADDRESS:PORT"):
+    with pytest.raises(ControllersUrlError, match="expected https://ADDRESS:PORT"):
         ControllersClient(operator, root / "token", HardwareSources(root)).report("{}")
 
 

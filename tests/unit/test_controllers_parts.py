@@ -19,7 +19,7 @@ class Constructed:
         self.leads = True
         self.parts = ControllerParts(
             cast(Any, None),
-            settings.from_environment({}),
+            settings.from_environment({"RAILWRIGHT_AGENTS_URL": "http://controllers"}),
             series=metrics.ControllerMetrics(CollectorRegistry()),
             is_leader=lambda: self.leads,
             leader_address=str,

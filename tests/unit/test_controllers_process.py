@@ -38,13 +38,15 @@ def test_only_a_holder_that_reports_nothing_is_stuck(
 
 
 @pytest.mark.parametrize(
-    ("unsynced", "available", "missing"), [([], True, 0), (["Node"], True, 1), ([], False, 1)]
+    ("unsynced", "available", "problem", "missing"),
+    [([], True, "", 0), (["Node"], True, "", 1), ([], False, "", 1), ([], True, "no Secret", 1)],
 )
-def test_process_is_ready_with_whole_lists_and_keys(
-    unsynced: list[str], available: bool, missing: int
+def test_process_is_ready_with_lists_keys_and_certificate(
+    unsynced: list[str], available: bool, problem: str, missing: int
 ) -> None:
     keys = SimpleNamespace(available=available)
-    parts = SimpleNamespace(unsynced=lambda: unsynced, keys=keys)
+    certificates = SimpleNamespace(problem=problem)
+    parts = SimpleNamespace(unsynced=lambda: unsynced, keys=keys, certificates=certificates)
     assert len(controllers._unready(cast(Any, parts))) == missing
 
 
@@ -106,7 +108,10 @@ class Process:
         monkeypatch.setattr(lifecycle, "end_in_time", self._end_in_time)
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "add_signal_handler", self.signals.__setitem__)
-        chosen = settings.from_environment(dict.fromkeys(ADDRESSES, "127.0.0.1:0"))
+        chosen = settings.from_environment(
+            dict.fromkeys(ADDRESSES, "127.0.0.1:0")
+            | {"RAILWRIGHT_AGENTS_URL": "http://controllers"}
+        )
         self.running = asyncio.create_task(controllers._run(chosen))
 
     def _constructor(self, name: str, kind: type[Double]) -> Callable[..., Double]:

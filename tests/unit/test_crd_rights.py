@@ -11,12 +11,13 @@ import yaml
 
 from architecture import tree
 from railwright_api import names
-from railwright_controllers import settings as controllers_settings
+from railwright_controllers import wiring as controllers_wiring
 from railwright_controllers.__main__ import LEASE as CONTROLLERS_LEASE
 from railwright_controllers.wiring import AGENT
 from railwright_kube import paths
-from railwright_operator import settings
+from railwright_operator import wiring
 from railwright_operator.__main__ import LEASE as OPERATOR_LEASE
+from railwright_process import tls
 
 Document = dict[str, Any]
 Right = tuple[str, str, str]
@@ -31,6 +32,9 @@ def documents(name: str) -> list[Document]:
 
 
 SERVICE_ACCOUNTS = ("railwright-operator", "railwright-controllers")
+AUTHORITIES = dict(
+    zip(SERVICE_ACCOUNTS, (wiring.AUTHORITY, controllers_wiring.AUTHORITY), strict=True)
+)
 LEASES = dict(zip(SERVICE_ACCOUNTS, (OPERATOR_LEASE, CONTROLLERS_LEASE), strict=True))
 DOCUMENTS = dict(
     zip(
@@ -107,7 +111,22 @@ def test_rights_are_named_one_by_one(service_account: str) -> None:
 
 @EACH_SERVICE_ACCOUNT
 def test_nothing_is_granted_that_leads_to_more_rights(service_account: str) -> None:
-    assert not {resource for _, resource, _ in rights(service_account)} & RESOURCES_NEVER
+    granted = {resource for _, resource, _ in rights(service_account)} - {"secrets"}
+    assert not granted & RESOURCES_NEVER
+
+
+@EACH_SERVICE_ACCOUNT
+def test_secret_is_its_own_certificate_authority(service_account: str) -> None:
+    found = [
+        (namespace, rule["resourceNames"], rule["verbs"])
+        for namespace, rule in rules(service_account)
+        if "secrets" in rule.get("resources", ())
+    ]
+    assert found == [(SYSTEM, [AUTHORITIES[service_account]], ["get", "update"])]
+    (secret,) = (each for each in DOCUMENTS[service_account] if each["kind"] == "Secret")
+    assert secret["metadata"] == {"name": AUTHORITIES[service_account], "namespace": SYSTEM}
+    # What the leader stores stays when the manifests are applied again.
+    assert not {"data", "stringData"} & secret.keys()
 
 
 def test_files_are_read_in_own_namespace_and_only_own_changed() -> None:
@@ -145,7 +164,7 @@ def test_lease_is_that_of_the_service_account_alone(service_account: str) -> Non
 def test_pods_and_nodes_are_never_changed(service_account: str) -> None:
     changes = {"update", "patch"}
     core = [(resource, verb) for group, resource, verb in rights(service_account) if group == ""]
-    assert {resource for resource, verb in core if verb in changes} <= {"configmaps"}
+    assert {resource for resource, verb in core if verb in changes} <= {"configmaps", "secrets"}
     assert verbs(service_account, "nodes") == {"list", "watch"}
     if service_account == "railwright-operator":
         assert verbs(service_account, "pods/binding") == {"create"}
@@ -161,7 +180,7 @@ def test_no_kind_is_written_by_both_service_accounts() -> None:
             for group, resource, verb in rights(service_account)
             if verb not in READING
         }
-        - {("coordination.k8s.io", "leases")}
+        - {("coordination.k8s.io", "leases"), ("", "secrets")}
         for service_account in SERVICE_ACCOUNTS
     ]
     assert not set.intersection(*written)
@@ -269,12 +288,14 @@ def test_agents_have_no_rights_but_a_token() -> None:
     spec = agents["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == AGENT
     assert spec["automountServiceAccountToken"] is False
-    (token,) = [
-        source["serviceAccountToken"]
-        for volume in spec["volumes"]
-        for source in volume.get("projected", {}).get("sources", [])
-    ]
-    assert token["audience"] == names.GROUP
+    token, trusted = (
+        source
+        for each in spec["volumes"]
+        for source in each.get("projected", {}).get("sources", ())
+    )
+    assert token["serviceAccountToken"]["audience"] == names.GROUP
+    items = [{"key": tls.TRUSTED, "path": tls.TRUSTED}]
+    assert trusted == {"secret": {"name": AUTHORITIES["railwright-controllers"], "items": items}}
     (container,) = spec["containers"]
     context = container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"]}
@@ -313,68 +334,6 @@ def test_network_policies_admit_jobs_and_agents_only() -> None:
         (SYSTEM, controllers, ["Ingress"], []),
         (SYSTEM, controllers, ["Ingress"], [([address], ports[1])]),
     ]
-
-
-def example(service_account: str) -> tuple[Document, Document]:
-    """The Deployment and the Service of this name."""
-    name = service_account.removeprefix("railwright-")
-    deployment, service, *_ = documents(f"processes/{name}.yaml")
-    assert (deployment["kind"], service["kind"]) == ("Deployment", "Service")
-    assert {each["metadata"]["name"] for each in (deployment, service)} == {service_account}
-    return deployment, service
-
-
-OF_THE_POD = "192.0.2.7"
-"""In place of what the kubelet fills in: the pod's name and its address."""
-
-
-def options(container: Document) -> dict[str, str]:
-    """The environment of a container of the example."""
-    stated = {each["name"]: each.get("value", OF_THE_POD) for each in container["env"]}
-    return stated | {"RAILWRIGHT_NAMESPACE": SYSTEM}
-
-
-@pytest.mark.parametrize(
-    ("service_account", "port"), [*zip(SERVICE_ACCOUNTS, (HEARTBEAT_PORT, AGENT_PORT), strict=True)]
-)
-def test_example_deployment_is_the_one_that_is_named(service_account: str, port: int) -> None:
-    """By its account, its network policy, and the address of its Service."""
-    deployment, service = example(service_account)
-    spec = deployment["spec"]["template"]["spec"]
-    assert deployment["metadata"]["namespace"] == service["metadata"]["namespace"] == SYSTEM
-    assert spec["serviceAccountName"] == service_account
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert deployment["spec"]["template"]["metadata"]["labels"] == {"app": service_account}
-    assert deployment["spec"]["selector"]["matchLabels"] == {"app": service_account}
-    assert service["spec"]["selector"] == {"app": service_account}
-    assert [each["port"] for each in service["spec"]["ports"]] == [port]
-    (container,) = spec["containers"]
-    assert f"/{service_account}:" in container["image"]
-    assert "command" not in container
-    context = container["securityContext"]
-    assert context["capabilities"] == {"drop": ["ALL"]}
-    assert context["readOnlyRootFilesystem"] is True
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    probes = options(container)["RAILWRIGHT_PROBE_ADDRESS"]
-    assert ports == {service["spec"]["ports"][0]["targetPort"]: port, "probes": port + 1}
-    assert probes == f"0.0.0.0:{port + 1}"
-
-
-def test_example_has_the_addresses_of_launchers_and_agents() -> None:
-    operator, controllers = (
-        options(example(service_account)[0]["spec"]["template"]["spec"]["containers"][0])
-        for service_account in SERVICE_ACCOUNTS
-    )
-    chosen = settings.from_environment(operator)
-    assert chosen.heartbeat_url == f"http://{SERVICE_ACCOUNTS[0]}.{SYSTEM}:{HEARTBEAT_PORT}"
-    assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
-    assert chosen.reached_at == f"{OF_THE_POD}:{HEARTBEAT_PORT}"
-    others = controllers_settings.from_environment(controllers)
-    assert others.agent_address[1] == AGENT_PORT
-    assert others.reached_at == f"{OF_THE_POD}:{AGENT_PORT}"
-    assert chosen.namespace == others.namespace == SYSTEM
-    agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
-    assert f"--controllers=http://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}\n" in agents
 
 
 @EACH_SERVICE_ACCOUNT

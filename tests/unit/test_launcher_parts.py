@@ -25,8 +25,8 @@ WORLD = protocol.WorldInfo(
         ("RAILWRIGHT_ATTEMPT", "٣", "expected a whole number from 1"),
         ("RAILWRIGHT_NUM_PROCESSES", "65", "expected a whole number from 1 to 64"),
         ("RAILWRIGHT_NODE_RANK", "9" * 30, "expected a whole number from 0 to 16383"),
-        ("RAILWRIGHT_OPERATOR_URL", "10.0.0.1:80", "expected http://ADDRESS:PORT"),
-        ("RAILWRIGHT_OPERATOR_URL", "http://a:99999", "expected http://ADDRESS:PORT"),
+        ("RAILWRIGHT_OPERATOR_URL", "10.0.0.1:80", "expected https://ADDRESS:PORT"),
+        ("RAILWRIGHT_OPERATOR_URL", "http://a:99999", "expected https://ADDRESS:PORT"),
         ("RAILWRIGHT_POD_IP", "10.0.0", "RAILWRIGHT_POD_IP: seen '10.0.0', expected an IP address"),
     ],
 )

@@ -23,13 +23,17 @@ def test_two_variables_are_enough() -> None:
     assert chosen.namespace == "railwright-system"
 
 
-def test_controllers_need_no_variable() -> None:
+AGENTS_URL = {"RAILWRIGHT_AGENTS_URL": "https://railwright-controllers.railwright-system:8480"}
+
+
+def test_controllers_need_one_variable() -> None:
     """Agents reach them from anywhere, probes and metrics only this machine."""
-    chosen = controllers_settings.from_environment({})
+    chosen = controllers_settings.from_environment(AGENTS_URL)
+    assert chosen.agents_url == AGENTS_URL["RAILWRIGHT_AGENTS_URL"]
     assert chosen.agent_address == ("0.0.0.0", 8480)
     assert chosen.probe_address == ("127.0.0.1", 8481)
     assert chosen.namespace == "railwright-system"
-    assert chosen.identity != controllers_settings.from_environment({}).identity
+    assert chosen.identity != controllers_settings.from_environment(AGENTS_URL).identity
 
 
 def test_addresses_may_be_of_either_kind() -> None:
@@ -50,6 +54,12 @@ def test_what_is_missing_is_named(name: str, value: str | None) -> None:
         given[name] = value
     with pytest.raises(SettingsError, match=f"^{name} is not set: expected "):
         settings.from_environment(given)
+
+
+@pytest.mark.parametrize("value", ["operator:8470", "ftp://x", "https://", "https://x:port", "a"])
+def test_url_that_cannot_be_used_is_named(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"^RAILWRIGHT_HEARTBEAT_URL is .*https://HOST:PORT"):
+        settings.from_environment(LEAST | {"RAILWRIGHT_HEARTBEAT_URL": value})
 
 
 @pytest.mark.parametrize("value", ["8470", ":8470", "host:", "host:http", "host:65536", "host:-1"])

@@ -17,7 +17,7 @@ from railwright_operator.wiring import OperatorParts, Runtime
 from railwright_operator.write import defaults, pods
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
-KEPT = "objects kept"
+KEPT, CERTIFICATE = "objects kept", "certificate"
 
 
 class EndedError(Exception):
@@ -76,6 +76,9 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     async def map_ranks() -> None:
         order.append(MAPPER)
 
+    async def has_certificate() -> None:
+        order.append(CERTIFICATE)
+
     parts = SimpleNamespace(
         api=None,
         runtime=Runtime(keep_objects=lambda: order.append(KEPT)),
@@ -84,6 +87,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
         tasks=warm,
         leading=(),
         mapping_requests=SimpleNamespace(run=map_ranks),
+        certificates=SimpleNamespace(wait_available=has_certificate),
     )
     leading = asyncio.Event()
     leading.set()
@@ -95,4 +99,4 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     assert {"Pod", "TrainingJob", "Placement", "Queue"} <= {*order[taken:]} - {*order[:taken]}
     assert MAPPER in order[:taken]  # Its processes start meanwhile.
     assert {"Node", "NodeHealth", "Fabric"} <= {*order[:taken]}
-    assert order[-3:] == [KEPT, TOPOLOGY, CYCLE]
+    assert order[-4:] == [KEPT, CERTIFICATE, TOPOLOGY, CYCLE]

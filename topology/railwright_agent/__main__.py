@@ -84,8 +84,9 @@ def _arguments() -> argparse.Namespace:
     report = commands.add_parser(
         "report", help="report the hardware of this machine to the controllers"
     )
-    report.add_argument("--controllers", required=True, help="their URL, http://ADDRESS:PORT")
+    report.add_argument("--controllers", required=True, help="their URL, https://ADDRESS:PORT")
     report.add_argument("--token-file", required=True, help="a token for the controllers alone")
+    report.add_argument("--authorities-file", help="with https: who signs their certificate (PEM)")
     report.add_argument("--bind", help="where to answer probes, if not at a rail's address")
     report.add_argument(
         "--benchmark", action="store_true", help="benchmark idle devices, and report the results"
@@ -118,7 +119,10 @@ def _sources(arguments: argparse.Namespace) -> HardwareSources:
 def _run_reporting(arguments: argparse.Namespace) -> None:
     """Report until interrupted. Probes go over the first rail with an address, as trainings do."""
     controllers = ControllersClient(
-        arguments.controllers, Path(arguments.token_file), _sources(arguments)
+        arguments.controllers,
+        Path(arguments.token_file),
+        _sources(arguments),
+        Path(arguments.authorities_file) if arguments.authorities_file else None,
     )
     poller = ProbePoller(controllers, arguments.port, _log)
     schedule = None

@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import random
+import ssl
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -57,12 +58,14 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True)
 class ControllersClient:
-    """Where the controllers listen, the file that the kubelet keeps a fresh token in, and where
-    this machine's hardware is read."""
+    """Where the controllers listen, the file that the kubelet keeps a fresh token in, where this
+    machine's hardware is read, and with an https URL the file with the authorities (PEM) of their
+    certificates."""
 
     controllers: str
     token_file: Path
     sources: HardwareSources
+    authorities_file: Path | None = None
 
     def report(self, document: str) -> PollRequest | None:
         """Send a report; returns the controllers' poll request, if any. Raises ReportRefusedError
@@ -81,13 +84,13 @@ class ControllersClient:
         """The answer, and from which address the Service was reached.
 
         A connection for each: the next may reach the replica that leads by then. One that does not
-        lead redirects to it. With TLS a proxy is in front, past which no redirect is followed.
+        lead redirects to it. With TLS both must have a certificate for the host of the URL.
         """
-        connection = _connection(self.controllers)
+        service = _address(self.controllers)
         try:
-            response, answer, host = self._sent(connection, path, body, deadline_s)
-            if response.status == http.client.TEMPORARY_REDIRECT and not self.uses_tls:
-                leader = _connection_to(response.getheader("Location", ""))
+            response, answer, host = self._sent(service, path, body, deadline_s)
+            if response.status == http.client.TEMPORARY_REDIRECT:
+                leader = _redirected(response.getheader("Location", ""))
                 response, answer, _ = self._sent(leader, path, body, deadline_s)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ReportRefusedError(f"{type(error).__name__}: {error}") from error
@@ -96,24 +99,38 @@ class ControllersClient:
             raise ReportRefusedError(f"{response.status} {reason!r}")
         return _object(answer), host
 
-    @property
-    def uses_tls(self) -> bool:
-        """Whether the controllers are reached with TLS."""
-        return urllib.parse.urlsplit(self.controllers).scheme == "https"
-
     def _sent(
-        self, connection: http.client.HTTPConnection, path: str, body: bytes, deadline_s: float
+        self, address: tuple[str, int | None], path: str, body: bytes, deadline_s: float
     ) -> tuple[http.client.HTTPResponse, bytes, str]:
         """The response, its body, and from which address the message was sent."""
+        connection = http.client.HTTPConnection(*address, timeout=CONNECT_S)
         with contextlib.closing(connection):
             token = self.token_file.read_text(encoding="utf-8").strip()
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            parts = urllib.parse.urlsplit(self.controllers)
+            context = self._context() if parts.scheme == "https" else None
             connection.connect()
+            if context:
+                connection.sock = context.wrap_socket(
+                    connection.sock, server_hostname=parts.hostname
+                )
             connection.sock.settimeout(deadline_s)
             host = str(connection.sock.getsockname()[0])
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             return response, response.read(ANSWER_BYTES_MAX), host
+
+    def _context(self) -> ssl.SSLContext:
+        """It trusts the authorities in the file alone, which is read each time: the kubelet
+        replaces it."""
+        if self.authorities_file is None:
+            raise ControllersUrlError(
+                f"--controllers {self.controllers!r}: expected --authorities-file beside it"
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(self.authorities_file)
+        return context
 
 
 def _object(answer: bytes) -> Json:
@@ -126,25 +143,23 @@ def _object(answer: bytes) -> Json:
     return found
 
 
-def _connection(controllers: str) -> http.client.HTTPConnection:
+def _address(controllers: str) -> tuple[str, int | None]:
     try:
         parts = urllib.parse.urlsplit(controllers)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in ("http", "https"):
-        raise ControllersUrlError(f"--controllers {controllers!r}: expected http://ADDRESS:PORT")
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    return kind(host, port, timeout=CONNECT_S)
+        raise ControllersUrlError(f"--controllers {controllers!r}: expected https://ADDRESS:PORT")
+    return host, port
 
 
-def _connection_to(location: str) -> http.client.HTTPConnection:
-    """A connection to the host and port of a URL. Raises ValueError."""
+def _redirected(location: str) -> tuple[str, int]:
+    """The host and port of a URL. Raises ValueError."""
     parts = urllib.parse.urlsplit(location)
     if parts.hostname is None or parts.port is None:
         raise ValueError(f"a redirect to {location!r}, expected a host and a port")
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_S)
+    return parts.hostname, parts.port
 
 
 def run(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 import urllib.parse
 from http import HTTPStatus
 from pathlib import Path
@@ -41,19 +42,22 @@ class Endpoint:
     """One connection to the operator, kept open between messages; for one thread.
 
     A redirect is followed once for a message, and the connection to the leader is kept; the one
-    after it begins at the URL again. A URL with TLS or a path leads to a proxy, past which no
-    redirect is followed. ``token_file`` is read for every message, because the kubelet replaces it.
+    after it begins at the URL again. A URL with a path leads to a proxy, past which no redirect is
+    followed. ``token_file`` is read for every message, because the kubelet replaces it.
+
+    With an https URL both replicas must show a certificate for its host, signed by one of the
+    ``authorities`` (PEM). Raises ValueError if those cannot be read.
     """
 
-    def __init__(self, url: str, token_file: Path) -> None:
+    def __init__(self, url: str, token_file: Path, authorities: str = "") -> None:
         parts = urllib.parse.urlsplit(url)
         assert parts.hostname is not None, url
-        secure = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._service = kind(parts.hostname, parts.port, timeout=pacing.TIMEOUT_S)
+        self._host = parts.hostname
+        self._tls = _context(authorities) if parts.scheme == "https" else None
+        self._service = self._connection_to(self._host, parts.port)
         self._connection = self._service
         self._prefix = parts.path.rstrip("/")
-        self._follows = not secure and not self._prefix
+        self._follows = not self._prefix
         self._token_file = token_file
 
     def post(
@@ -123,16 +127,46 @@ class Endpoint:
             self.close()
         if response.status == HTTPStatus.TEMPORARY_REDIRECT and self._follows:
             self._connection.close()
-            self._connection = _connection_to(response.getheader("Location", ""))
+            self._connection = self._redirected(response.getheader("Location", ""))
         return response.status, data
 
+    def _redirected(self, location: str) -> http.client.HTTPConnection:
+        """A connection to the host and port of a URL, not open yet. Raises ValueError."""
+        parts = urllib.parse.urlsplit(location)
+        if parts.hostname is None or parts.port is None:
+            raise ValueError(f"a redirect to {location!r}, expected a host and a port")
+        return self._connection_to(parts.hostname, parts.port)
 
-def _connection_to(location: str) -> http.client.HTTPConnection:
-    """A connection to the host and port of a URL, not open yet. Raises ValueError."""
-    parts = urllib.parse.urlsplit(location)
-    if parts.hostname is None or parts.port is None:
-        raise ValueError(f"a redirect to {location!r}, expected a host and a port")
-    return http.client.HTTPConnection(parts.hostname, parts.port)
+    def _connection_to(self, address: str, port: int | None) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(address, port, timeout=pacing.TIMEOUT_S)
+        return _VerifiedConnection(address, port, host=self._host, context=self._tls)
+
+
+class _VerifiedConnection(http.client.HTTPSConnection):
+    """A connection to an address whose certificate must be for ``host``."""
+
+    def __init__(
+        self, address: str, port: int | None, *, host: str, context: ssl.SSLContext
+    ) -> None:
+        super().__init__(address, port, timeout=pacing.TIMEOUT_S, context=context)
+        self._expected, self._verifying = host, context
+
+    def connect(self) -> None:
+        """Open it. Raises OSError, also for a certificate of another host."""
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._verifying.wrap_socket(self.sock, server_hostname=self._expected)
+
+
+def _context(authorities: str) -> ssl.SSLContext:
+    """It trusts these authorities alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_verify_locations(cadata=authorities)
+    except ssl.SSLError as error:
+        raise ValueError(f"the authorities of the operator cannot be read: {error}") from error
+    return context
 
 
 def _reason(data: bytes) -> str:

@@ -20,6 +20,9 @@ PROFILE_FOLDER = "RAILWRIGHT_PROFILE_FOLDER"
 PRE_RUN = "RAILWRIGHT_PRE_RUN"
 """Set in pre-runs: ranks record their traffic and save nothing."""
 
+AUTHORITIES = "RAILWRIGHT_OPERATOR_AUTHORITIES"
+"""The certificates, as PEM, of whom the operator's own is signed by."""
+
 GROUP = "RAILWRIGHT_GROUP"
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
@@ -44,6 +47,7 @@ class Pod:
     """This pod's place in the job, and how to reach the operator."""
 
     operator_url: str
+    authorities: str
     token_file: Path
     member: protocol.Member
     job_name: str
@@ -64,8 +68,11 @@ class Resume:
 def pod(environ: Mapping[str, str]) -> Pod:
     """This pod. Raises BadEnvironmentError."""
     address = "an IP address, the pod's own"
+    url = _read(environ, "RAILWRIGHT_OPERATOR_URL", _url, "https://ADDRESS:PORT")
+    encrypted = url.startswith("https:")
     return Pod(
-        operator_url=_read(environ, "RAILWRIGHT_OPERATOR_URL", _url, "http://ADDRESS:PORT"),
+        operator_url=url,
+        authorities=_read(environ, AUTHORITIES, str, "certificates as PEM") if encrypted else "",
         token_file=_read(environ, "RAILWRIGHT_TOKEN_FILE", Path, "a path"),
         member=protocol.Member(
             job_uid=_read(environ, JOB_UID, _uid, "letters, digits and dashes"),

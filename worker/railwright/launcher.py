@@ -86,7 +86,7 @@ def _command(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _join(pod: environment.Pod) -> protocol.WorldInfo:
-    operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+    operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
     with registration.reserve_port(pod.address) as reserved:
         port = reserved.getsockname()[1]
         world = registration.world(pod, operator, master_port=port, pause=_pause)

@@ -182,7 +182,7 @@ class Reporter:
     """The thread that sends heartbeats, and the recordings in ``folder``."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState, folder: Path) -> None:
-        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
         self._member, self._folder = pod.member, folder
         self._pre_run = pod.pre_run
         self._state = state
@@ -290,7 +290,7 @@ class CommitDesk:
     """Handles the requests of rank 0's checkpointer, in one thread."""
 
     def __init__(self, pod: environment.Pod, state: LauncherState) -> None:
-        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file)
+        self._operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
         self._member = pod.member
         self._state = state
 

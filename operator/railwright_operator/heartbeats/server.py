@@ -20,7 +20,7 @@ from railwright_kube.tokens import Bearer, Tokens
 from railwright_operator.heartbeats import decoding
 from railwright_operator.heartbeats.reception import ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_process.connections import Route
+from railwright_process.connections import Route, Tls
 from railwright_process.messages import RefusedError, Response
 from railwright_process.server import MessageServer
 from railwright_process.server_metrics import ServerMetrics
@@ -55,16 +55,20 @@ class HeartbeatServer:
     is_ready: Callable[[], bool]
     leader_address: Callable[[], str]
     reception_clock: ReceptionClock
+    tls: InitVar[Tls | None] = None
     metrics: InitVar[ServerMetrics]
     clock: InitVar[Callable[[], float]]
     _server: MessageServer = field(init=False)
 
-    def __post_init__(self, metrics: ServerMetrics, clock: Callable[[], float]) -> None:
+    def __post_init__(
+        self, tls: Tls | None, metrics: ServerMetrics, clock: Callable[[], float]
+    ) -> None:
         self._server = MessageServer(
             self.routes(),
             self.tokens,
             is_ready=self.is_ready,
             leader_address=self.leader_address,
+            tls=tls,
             metrics=metrics,
             clock=clock,
             on_tick=self._tick,

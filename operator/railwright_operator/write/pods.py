@@ -7,7 +7,7 @@ first container; the user's command becomes its arguments, and one process of it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,12 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The settings of all pods: the image with the launcher, and the address of the operator."""
+    """The settings of all pods: the image with the launcher, the address of the operator, and
+    whose certificates launchers accept there, as PEM, with an https URL."""
 
     image: str
     operator_url: str
+    authorities: Callable[[], str] = str
 
 
 def audience(job_uid: str) -> str:
@@ -205,6 +207,8 @@ def _environment(
         "RAILWRIGHT_NUM_PROCESSES": str(role.ranks_per_pod),
         "RAILWRIGHT_TOKEN_FILE": f"{TOKEN_DIRECTORY}/token",
     }
+    if authorities := launcher.authorities():
+        values["RAILWRIGHT_OPERATOR_AUTHORITIES"] = authorities
     if profile_steps and role == layout.training and role.launchers == len(role.pods):
         values["RAILWRIGHT_PROFILE_STEPS"] = str(profile_steps)
     if entry.purpose is Purpose.PRE_RUN:

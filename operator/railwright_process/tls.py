@@ -1,0 +1,195 @@
+"""TLS of a server: an authority that a Secret keeps, and one connection's encryption.
+
+The Secret is part of the installation and empty at first. The leader fills it once; every replica
+signs a certificate of its own, which it keeps in memory and renews each day. Whoever administers
+the cluster may store an authority of their own there instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import os
+import ssl
+import urllib.parse
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from railwright_kube import backoff, errors, paths
+from railwright_kube.client import Api
+from railwright_process import authority
+from railwright_process.authority import Authority, AuthorityError, Signed
+
+logger = logging.getLogger(__name__)
+
+REFRESH_S = 300.0
+"""Between two readings of the Secret: how long a replaced authority stays in use."""
+
+RENEW_S = 24 * 3600.0
+FIRST_BASE_S, FIRST_CAP_S = 0.25, 10.0
+"""Between readings until there is a certificate: a standby waits for what the leader writes."""
+
+PLAIN_BYTES_MAX = 64 * 1024
+CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"
+"""In the Secret, by the names that other programs use."""
+
+
+class Certificates:
+    """The certificates of a server that clients reach at this URL, signed by the authority in the
+    Secret ``name``; nothing is read, and nothing encrypted, if it is an http URL. ``may_write`` in
+    a leader. ``wall_clock`` is seconds since the epoch, ``clock`` is monotonic seconds."""
+
+    def __init__(
+        self,
+        api: Api,
+        url: str,
+        *,
+        namespace: str,
+        name: str,
+        may_write: Callable[[], bool],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        rng: Callable[[], Random],
+    ) -> None:
+        parts = urllib.parse.urlsplit(url)
+        self._api = api
+        self._host = parts.hostname or ""
+        self._path = paths.secret(namespace, name)
+        self.encrypts = parts.scheme == "https"
+        self._may_write = may_write
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._authority: Authority | None = None
+        self._signed_s = 0.0
+        self._context: ssl.SSLContext | None = None
+        self._available = asyncio.Event()
+        self.problem = f"{self._path} has not been read yet" if self.encrypts else ""
+        """Why there is no certificate, or no newer one; empty if all is well."""
+        if not self.encrypts:
+            self._available.set()
+
+    def context(self) -> ssl.SSLContext | None:
+        """For new connections; None until there is a certificate."""
+        return self._context
+
+    def authorities(self) -> str:
+        """What a client needs to verify this server, as PEM; empty until there is a certificate."""
+        return "" if self._authority is None else self._authority.trusted.decode()
+
+    async def wait_available(self) -> None:
+        """Wait for the first certificate."""
+        await self._available.wait()
+
+    async def run(self) -> None:
+        """Read the Secret again and again, until cancelled."""
+        tries, rng = 0, self._rng()
+        while True:
+            await self.refresh()
+            wait_s = REFRESH_S
+            if self._context is None:
+                wait_s = backoff.delay_s(tries, base_s=FIRST_BASE_S, cap_s=FIRST_CAP_S, rng=rng)
+                tries += 1
+            await asyncio.sleep(wait_s)
+
+    async def refresh(self) -> None:
+        """Read the Secret, fill it if it is empty and this process leads, and renew the
+        certificate when it is due."""
+        try:
+            found = await self._stored()
+        except (errors.RequestFailed, AuthorityError) as error:
+            self._note(f"{self._path}: {error}")
+            return
+        if found is None:
+            self._note(f"{self._path} is empty; the leader fills it")
+            return
+        if found != self._authority or self._clock() - self._signed_s >= RENEW_S:
+            signed = authority.sign(found, self._host, self._wall_clock())
+            self._context, self._authority = server_context(signed), found
+            self._signed_s = self._clock()
+            self._available.set()
+            logger.info("certificate signed", extra={"host": self._host})
+        self._note("")
+
+    async def _stored(self) -> Authority | None:
+        """The authority in the Secret; None if there is none yet and this process may not write.
+        Raises RequestFailed and AuthorityError."""
+        secret = await self._api.get(self._path)
+        data = secret.get("data") or {}
+        if data.get(CERTIFICATE) or data.get(KEY):
+            return _read(data, self._wall_clock())
+        if not self._may_write():
+            return None
+        # The one in use is written again: processes that run trust it already.
+        made = self._authority or authority.new(self._host, self._wall_clock())
+        values = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: made.trusted}
+        text = {name: base64.b64encode(value).decode() for name, value in values.items()}
+        await self._api.replace(self._path, {**secret, "data": {**data, **text}})
+        logger.info("authority stored", extra={"secret": self._path})
+        return made
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("no new certificate", extra={"problem": problem})
+        self.problem = problem
+
+
+class TlsConnection:
+    """The server's side of one TLS connection: what arrives, decrypted, and what is sent.
+
+    asyncio's own calls a protocol only after the handshake, so that strangers in it would count
+    nowhere, and keeps 256 KiB for each connection."""
+
+    __slots__ = ("_arrived", "_leaving", "_session")
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._arrived, self._leaving, server_side=True)
+
+    def decrypt(self, data: memoryview) -> bytes:
+        """What these bytes complete; nothing during the handshake. Raises ssl.SSLError."""
+        self._arrived.write(data)
+        plain = bytearray()
+        try:
+            # The first read makes the handshake too.
+            while part := self._session.read(PLAIN_BYTES_MAX):
+                plain += part
+        except ssl.SSLWantReadError:
+            pass
+        return bytes(plain)
+
+    def encrypt(self, plain: bytes) -> bytes:
+        """What is sent for these bytes. Raises ssl.SSLError."""
+        self._session.write(plain)
+        return self._leaving.read()
+
+    def replies(self) -> bytes:
+        """What TLS itself sends: its part of the handshake, and alerts."""
+        return self._leaving.read()
+
+
+def server_context(signed: Signed) -> ssl.SSLContext:
+    """For a server with this certificate. The private key touches no file system."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(file, signed.chain + signed.key)
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+    return context
+
+
+def _read(data: Mapping[str, Any], now_s: float) -> Authority:
+    try:
+        certificate, key, trusted = (
+            base64.b64decode(data.get(name) or "") for name in (CERTIFICATE, KEY, TRUSTED)
+        )
+    except binascii.Error as error:
+        raise AuthorityError(f"its data is not base64: {error}") from error
+    return authority.read(certificate, key, trusted or certificate, now_s=now_s)
