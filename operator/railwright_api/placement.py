@@ -61,6 +61,9 @@ class Predicted(Part):
     slow_nodes_seconds: Decimal = "0"
     """How much of it, with ranks as they are placed, goes to nodes that were measured to be slower
     than most of their kind."""
+    exposed_communication_seconds: Decimal | None = None
+    """How much of it, with ranks as they are placed, is communication that no computation
+    overlaps."""
 
 
 class RankMapping(Part):

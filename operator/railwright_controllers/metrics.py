@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from railwright_kube.metrics import ApiMetrics, WatchMetrics
 from railwright_process.server_metrics import ServerMetrics
 
 SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+
+NODES_MAX = 5_000
+"""Nodes with a series of their GPUs."""
+
+RECENT_S = 300.0
+"""How long a reported utilization is shown. Agents report it about every minute."""
 
 
 class SurveyMetrics:
@@ -46,10 +58,50 @@ class SurveyMetrics:
         )
 
 
+class GpuUtilization(Collector):
+    """Collects the series of GPUs, as agents report them."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._nodes: dict[str, tuple[float, float]] = {}
+        registry.register(self)
+
+    def record(self, node: str, gpus: Sequence[float]) -> None:
+        """Take in the utilization of each GPU of a node."""
+        self._nodes[node] = self._clock(), statistics.fmean(gpus)
+
+    def describe(self) -> Iterable[Metric]:
+        """The name of the series, which the registry checks for duplicates."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[Metric]:
+        """The series. May be called in another thread than the event loop's."""
+        family, oldest_s = self._family(), self._clock() - RECENT_S
+        for node, (reported_s, _) in list(self._nodes.items()):
+            if reported_s < oldest_s:
+                self._nodes.pop(node, None)
+        for node, (_, share) in itertools.islice(list(self._nodes.items()), NODES_MAX):
+            family.add_metric((node,), share)
+        return [family]
+
+    @staticmethod
+    def _family() -> GaugeMetricFamily:
+        return GaugeMetricFamily(
+            "railwright_node_gpu_utilization_ratio",
+            "Share of time in which a GPU runs a kernel, mean over the GPUs of a node and ten "
+            "seconds of the last minute. Only nodes whose agent can read it, and reported it in "
+            f"the last five minutes, have it, at most {NODES_MAX}.",
+            labels=("node_name",),
+        )
+
+
 class ControllerMetrics:
     """All series. Raises ValueError if ``registry`` has them already."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.gpus = GpuUtilization(registry, clock)
         self.api = ApiMetrics(registry)
         self.watch = WatchMetrics(registry)
         self.agents = ServerMetrics(registry, "agent", "node agents")

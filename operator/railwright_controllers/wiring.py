@@ -121,6 +121,7 @@ class ControllerParts:
         agents = Agents(
             service_account=f"system:serviceaccount:{self.settings.namespace}:{AGENT}",
             on_hardware_report=self.informers.discovery.receive_report,
+            on_utilization=self.series.gpus.record,
             probe_tasks=self.probe_tasks,
         )
         self.certificates = Certificates(

@@ -22,6 +22,8 @@ def of_job(series: str) -> str:
     return f"max(railwright_job_{series}{JOB})"
 
 
+NODES = f"max by (node_name) (railwright_job_node{JOB})"
+
 REMAINING = f"({of_job('total_steps')} - {of_job('step')}) * {of_job('step_seconds')}"
 
 DASHBOARD = Dashboard(
@@ -56,10 +58,6 @@ DASHBOARD = Dashboard(
         number(
             "Restarts", of_job("restarts_total"), "Attempts that another one followed.", alarm=3
         ),
-        number("Step", of_job("step"), "Optimizer steps that are done."),
-        number("Attempt", of_job("attempt"), "Number of the newest attempt."),
-        number("Nodes", of_job("nodes"), "Nodes of the live attempt."),
-        number("Racks", of_job("racks"), "Domains of the finest level that the nodes span."),
         number(
             "Age of the last heartbeat",
             of_job("heartbeat_age_seconds"),
@@ -67,14 +65,35 @@ DASHBOARD = Dashboard(
             Unit.SECONDS,
             alarm=15,
         ),
+        Panel(
+            "Nodes and racks",
+            "Nodes of the live attempt, and the domains of the finest level that they span.",
+            Kind.NUMBER,
+            Unit.COUNT,
+            (Query(of_job("nodes"), "nodes"), Query(of_job("racks"), "racks")),
+        ),
+        number(
+            "Time to save a checkpoint",
+            of_job("checkpoint_save_seconds"),
+            "From its begin to its commit. No rank trains meanwhile.",
+            Unit.SECONDS,
+        ),
+        number(
+            "Size of a checkpoint",
+            of_job("checkpoint_size_bytes"),
+            "The files of all ranks of the group that trains.",
+            Unit.BYTES,
+        ),
         lines(
             "Time of a step",
             {
                 "measured": of_job("step_seconds"),
                 "predicted": of_job("predicted_step_seconds"),
+                "of it exposed communication": of_job("predicted_exposed_communication_seconds"),
             },
-            "Measured over ten seconds or more, and predicted by the cost model. Empty if the job "
-            "does not say what it trains.",
+            "Measured over ten seconds or more, and predicted by the cost model, with the "
+            "communication that no computation overlaps. Empty if the job does not say what it "
+            "trains.",
             Unit.SECONDS,
             may_be_empty=True,
         ),
@@ -97,16 +116,29 @@ DASHBOARD = Dashboard(
             Unit.SECONDS,
         ),
         lines(
-            "Time to save a checkpoint",
-            {"time": of_job("checkpoint_save_seconds")},
-            "From its begin to its commit. No rank trains meanwhile.",
-            Unit.SECONDS,
+            "GPU utilization of its nodes",
+            {
+                "{{node_name}}": "max by (node_name) (railwright_node_gpu_utilization_ratio) "
+                f"and on (node_name) {NODES}"
+            },
+            "Share of time in which a GPU runs a kernel, mean over the GPUs of a node. Empty if "
+            "the agents cannot read it.",
+            Unit.SHARE,
+            may_be_empty=True,
         ),
-        lines(
-            "Size of a checkpoint",
-            {"size": of_job("checkpoint_size_bytes")},
-            "The files of all ranks of the group that trains.",
-            Unit.BYTES,
+        table(
+            "State of its nodes",
+            f"max by (node_name, state) (railwright_job_node{JOB})",
+            "Available, why no pod is placed on the node, LauncherSilent if only the launcher is "
+            "silent, or Missing without a Node.",
+        ),
+        table(
+            "Slow nodes of the job",
+            "min by (node_name, measure) (railwright_node_relative_speed) "
+            f"and on (node_name) {NODES}",
+            "Speed of the slowest device of a node over that of most devices of its kind.",
+            Unit.SHARE,
+            may_be_empty=True,
         ),
         table(
             "What ended the last attempt",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,20 +16,21 @@ import pytest
 from fixtures import heartbeats, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from railwright import protocol
-from railwright_agent import reporting
+from railwright_agent import reporting, utilization
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import ControllersClient
 from railwright_controllers.agents import probe_tasks
 from railwright_controllers.agents import server as agents
 from railwright_testbed import ControlPlane
-from railwright_topology.parts import CPU, HardwareReport, Kind, Part
+from railwright_topology.parts import CPU, PARTS_MAX, HardwareReport, Kind, Part
 from railwright_topology.probing import keys
 from railwright_topology.source_reports import Provenance
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
 DOCUMENT = Document((HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
+STAND_IN_NVML = Path(heartbeats.__file__).with_name("standin_nvml.c")
 TEXT = hardware_documents.written(DOCUMENT).encode()
 
 
@@ -150,6 +152,50 @@ async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path
     assert {*world.inventories} == {"n1"}
     sources = {report.source for report in world.inventories["n1"].hardware_reports}
     assert sources <= {"sysfs", "hwloc", "nvidia-smi", "KFD"}
+
+
+async def test_real_agent_reports_gpus_of_stand_in_nvml(world: Heartbeats, tmp_path: Path) -> None:
+    """No GPU exists here: the agent loads a library that answers as NVML does."""
+    controllers = await _teller(world, tmp_path)
+    library = tmp_path / utilization.NVML
+    compile_ = ["cc", "-shared", "-fPIC", "-o", str(library), str(STAND_IN_NVML)]
+    await asyncio.to_thread(subprocess.run, compile_, check=True)
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "railwright_agent", "report", f"--root={tmp_path}"),
+        *(f"--controllers={controllers.controllers}", f"--token-file={controllers.token_file}"),
+        env={"PATH": "", "LD_LIBRARY_PATH": str(tmp_path)},
+    )
+    try:
+        await shell.until(lambda: world.gpus, "the utilization of GPUs", deadline_s=60.0)
+    finally:
+        agent.terminate()
+        await agent.wait()
+    assert world.gpus == {"n1": [1.0, 0.5]}
+
+
+async def test_utilization_is_read_leniently_and_bounded(world: Heartbeats) -> None:
+    """Fields of a later version are skipped."""
+    token = await world.agents_token("n0")
+    refused = (
+        b"{}",
+        b"\xff",
+        b'{"gpus": []}',
+        b'{"gpus": [1.1]}',
+        b'{"gpus": [NaN]}',
+        b'{"gpus": ["a"]}',
+        b'{"gpus": [%s]}' % b",".join([b"1"] * (PARTS_MAX + 1)),
+    )
+    for body in refused:
+        assert (await world.post_message(agents.UTILIZATION_PATH, token, body))[0] == 400, body
+    large = b" " * (agents.UTILIZATION_BYTES_MAX + 1)
+    assert (await world.post_message(agents.UTILIZATION_PATH, token, large))[0] == 413
+    stranger = await world.agents_token("n0", service_account="somebody")
+    later = b'{"gpus": [0.25, 1], "memory": {"later": 1}}'
+    assert (await world.post_message(agents.UTILIZATION_PATH, stranger, later))[0] == 403
+    assert not world.gpus
+    assert await world.post_message(agents.UTILIZATION_PATH, token, later) == (200, {})
+    assert world.gpus == {"n0": [0.25, 1.0]}
 
 
 async def test_agents_report_device_benchmark_unless_busy(

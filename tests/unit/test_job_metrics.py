@@ -23,7 +23,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 
 SERIES_MAX = 20_000
-PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", predicted_step_s=0.25)
+PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
 
 
 class Scrape:
@@ -74,6 +74,7 @@ def test_running_job_has_progress_and_prediction() -> None:
         "nodes": 2,
         "racks": 2,
         "predicted_step_seconds": 0.25,
+        "predicted_exposed_communication_seconds": 0.05,
         "step_seconds": 0.25,
         "heartbeat_age_seconds": 4,
         "step": 50,
@@ -185,19 +186,23 @@ def test_hundred_thousand_names_have_bounded_series() -> None:
 @pytest.mark.parametrize(
     ("mapping", "seconds"),
     [
-        ({"predicted": {"stepSeconds": "0.25"}}, 0.25),
-        ({"predicted": {"stepSeconds": "soon"}}, None),
-        ({"predicted": {"stepSeconds": "nan"}}, None),
-        ({"predicted": {}}, None),
-        ({"communication": "derived"}, None),
-        (None, None),
+        (
+            {"predicted": {"stepSeconds": "0.25", "exposedCommunicationSeconds": "0.1"}},
+            (0.25, 0.1),
+        ),
+        ({"predicted": {"stepSeconds": "0.25"}}, (0.25, None)),
+        ({"predicted": {"stepSeconds": "soon"}}, (None, None)),
+        ({"predicted": {"stepSeconds": "nan"}}, (None, None)),
+        ({"predicted": {}}, (None, None)),
+        ({"communication": "derived"}, (None, None)),
+        (None, (None, None)),
     ],
 )
 def test_predicted_step_is_read_from_placement(
-    mapping: dict[str, Any] | None, seconds: float | None
+    mapping: dict[str, Any] | None, seconds: tuple[float | None, float | None]
 ) -> None:
     """A Placement of another version may have another form."""
     metadata = {"uid": "p", "namespace": "team", "name": "a-1", "resourceVersion": "7"}
     spec = {"jobUID": "a", "attempt": 1, "nodes": ["n0"], "mapping": mapping}
     record = owned.placement(owned.answered({"metadata": metadata, "spec": spec}))
-    assert record.predicted_step_s == seconds
+    assert (record.predicted_step_s, record.predicted_exposed_s) == seconds

@@ -166,6 +166,9 @@ def test_step_without_contention_is_predicted_exactly() -> None:
     assert predicted(found).placed_us == predicted(found).network_order_us
     uncrowded = step.predict(GPT, FOUR_BY_TWO, PIPELINE_FIRST, DGX_A100)
     assert predicted(found).placed_us == round(uncrowded.total * 1e6)
+    axes = ("tensor", "pipeline", "data")
+    sent_s = sum(seconds for name, seconds in uncrowded.parts if name in axes)
+    assert predicted(found).exposed_us == round(sent_s * 1e6) > 0
     apart = admitted(gang(FOUR_BY_TWO), racks(4, 4), times=1.0)
     assert predicted(apart).placed_us == predicted(found).placed_us
 

@@ -1,7 +1,8 @@
 """`python -m railwright_agent serve` answers probes, `survey NODES` sends the agents to each other
 and prints the domains of their nodes, as probes.json. `hardware` prints the hardware of this
-machine, `benchmark` benchmarks its idle devices. `report` reports both to the controllers until it
-is stopped, and measures other nodes when the controllers dispatch probe tasks.
+machine, `benchmark` benchmarks its idle devices. `report` reports both and the utilization of GPUs
+to the controllers until it is stopped, and measures other nodes when the controllers dispatch probe
+tasks.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
-from railwright_agent import benchmark, hardware, polling, prober, reporting
+from railwright_agent import benchmark, hardware, polling, prober, reporting, utilization
 from railwright_agent.handshake import ProbeError
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.polling import ProbePoller
@@ -134,6 +136,9 @@ def _run_reporting(arguments: argparse.Namespace) -> None:
         poller.start(arguments.bind or rail or request.host)
 
     rng = random.Random()  # noqa: S311
+    threading.Thread(
+        target=utilization.run, args=[controllers], kwargs={"rng": rng, "log": _log}, daemon=True
+    ).start()
     reporting.run(
         controllers, on_poll_request=on_poll_request, rng=rng, log=_log, benchmark=schedule
     )

@@ -1,4 +1,4 @@
-"""Prometheus series of the nodes and their devices, computed at each scrape.
+"""Prometheus series of the nodes, their devices and their jobs, computed at each scrape.
 
 The nodes are those of the last scheduling cycle, which calls this.
 """
@@ -6,13 +6,17 @@ The nodes are those of the last scheduling cycle, which calls this.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from railwright_operator.report.job_metrics import LABELS
+from railwright_operator.report.status import LAUNCHER_SILENT
 from railwright_scheduler import assume
+from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.model.snapshot import Node, Unavailable, is_device
 from railwright_scheduler.plan import Plan
@@ -20,7 +24,10 @@ from railwright_scheduler.plan import Plan
 RESOURCES_MAX = 32
 """Kinds of devices with series of their own, the most frequent first."""
 
-AVAILABLE = "Available"
+JOB_NODES_MAX = 5_000
+"""Series of the nodes of jobs. Pods of several jobs may share a node."""
+
+AVAILABLE, MISSING = "Available", "Missing"
 
 
 class FleetMetrics(Collector):
@@ -54,6 +61,9 @@ class FleetMetrics(Collector):
             families["devices"].add_metric((resource,), count)
             families["devices_used"].add_metric((resource,), used[resource])
             families["devices_unavailable"].add_metric((resource,), lost[resource])
+        job_nodes = _job_nodes(self._cycle, nodes)
+        for labels in itertools.islice(job_nodes, JOB_NODES_MAX):
+            families["job_node"].add_metric(labels, 1)
         return families.values()
 
 
@@ -66,16 +76,45 @@ def _nodes(cycle: tuple[ClusterState, Plan] | None) -> Sequence[Node]:
     return assume.subtract_assumed(state, plan.ledger.entries, double_booked)
 
 
+def _job_nodes(
+    cycle: tuple[ClusterState, Plan] | None, nodes: Iterable[Node]
+) -> Iterator[tuple[str, ...]]:
+    """The labels of each node of each live attempt."""
+    if cycle is None:
+        return
+    state, plan = cycle
+    states = {node.name: _state(node.unavailable) for node in nodes}
+    for job in (each.job for each in state.jobs):
+        record, verdict = plan.records.get(job.uid), plan.assessments.get(job.uid)
+        if record is None or not record.live:
+            continue
+        suspected = verdict.suspected if isinstance(verdict, Ongoing) else ()
+        silent = {record.nodes[rank] for rank in suspected}
+        for name in dict.fromkeys(record.nodes):
+            found = states.get(name, MISSING)
+            if found == AVAILABLE and name in silent:
+                found = LAUNCHER_SILENT
+            yield job.namespace, job.name, name, found
+
+
 def _families() -> dict[str, GaugeMetricFamily]:
-    texts = {
+    texts: dict[str, tuple[str, ...]] = {
         "nodes": ("Nodes by state: Available, or why no pod is placed on them.", "state"),
         "devices": ("Devices of all nodes, by resource.", "resource"),
         "devices_used": ("Devices that pods hold, or are about to, by resource.", "resource"),
         "devices_unavailable": ("Devices of nodes that are not available.", "resource"),
+        "job_node": (
+            "1 for each node of the live attempt, with the state of the node: as in "
+            "railwright_nodes, LauncherSilent if only the launcher is silent, or Missing without a "
+            f"Node. At most {JOB_NODES_MAX} series.",
+            *LABELS,
+            "node_name",
+            "state",
+        ),
     }
     return {
-        name: GaugeMetricFamily(f"railwright_{name}", text, labels=(label,))
-        for name, (text, label) in texts.items()
+        name: GaugeMetricFamily(f"railwright_{name}", text, labels=labels)
+        for name, (text, *labels) in texts.items()
     }
 
 

@@ -23,8 +23,9 @@ from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.phases import FINAL, Phase
 
-JOBS_MAX = 1_000
-"""With 17 series each a process stays below 20,000, at which a scrape takes some 0.2 s of CPU."""
+JOBS_MAX = 750
+"""With 17 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
+takes some 0.2 s of CPU."""
 
 STEP_WINDOW_S = 10.0
 """The least time over which the time of a step is measured: heartbeats are seconds apart."""
@@ -70,7 +71,7 @@ class _JobSeries:
 
     name: tuple[str, str]
     given: StatusInput
-    predicted_step_s: float | None = None
+    placement: PlacementRecord | None = None
     timer: _StepTimer = field(default_factory=_StepTimer)
     committed: tuple[int, int] | None = None
     committed_s: float | None = None
@@ -119,7 +120,7 @@ class JobMetrics(Collector):
             series.committed = _newest_checkpoint(given)
             self._jobs[uid] = series
         series.given = given
-        series.predicted_step_s = None if placement is None else placement.predicted_step_s
+        series.placement = placement
         series.record_checkpoint(_newest_checkpoint(given), self._wall_clock())
         series.silent_s = _silent_s(given.session, self.reception_clock())
         reporting = _reporting(given)
@@ -177,6 +178,9 @@ GAUGES: dict[str, tuple[str, ...]] = {
     "predicted_step_seconds": (
         "Time of a step that the cost model predicted for the live attempt.",
     ),
+    "predicted_exposed_communication_seconds": (
+        "How much of that time is communication that no computation overlaps.",
+    ),
     "heartbeat_age_seconds": (
         "Time since the last heartbeat of the launcher that has been silent for the longest time, "
         "of those with a running rank.",
@@ -210,7 +214,9 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     if record.live:
         values["nodes"] = len(set(record.nodes))
         values["racks"] = given.racks
-        values["predicted_step_seconds"] = series.predicted_step_s
+        if (placement := series.placement) is not None:
+            values["predicted_step_seconds"] = placement.predicted_step_s
+            values["predicted_exposed_communication_seconds"] = placement.predicted_exposed_s
         values["heartbeat_age_seconds"] = series.silent_s
     if record.live and record.phase is not Phase.PROFILING:
         values["step_seconds"] = series.timer.step_s

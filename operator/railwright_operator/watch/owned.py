@@ -34,6 +34,7 @@ class PlacementPrediction(Struct, rename="camel", frozen=True):
     """The decoded fields of the predicted step of a Placement."""
 
     step_seconds: str = ""
+    exposed_communication_seconds: str = ""
 
 
 class PlacementMapping(Struct, frozen=True):
@@ -79,12 +80,13 @@ class OwnedRecord:
 @dataclass(frozen=True, slots=True)
 class PlacementRecord(OwnedRecord):
     """The Placement of one attempt: the node of each pod, chosen under the links and node speeds of
-    this hash. ``nodes`` is empty if it has what is no name of a node. ``predicted_step_s`` is None
-    if no step time was predicted."""
+    this hash. ``nodes`` is empty if it has what is no name of a node. ``predicted_step_s``, and how
+    much of it is exposed communication, are None if they were not predicted."""
 
     nodes: tuple[str, ...]
     topology_hash: str
     predicted_step_s: float | None = None
+    predicted_exposed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +110,24 @@ def placement(found: OwnedObject) -> PlacementRecord:
         extra = {"namespace": metadata.namespace, "placement": metadata.name, "bytes": size}
         logger.warning("nodes of placement not readable", extra=extra)
         names = ()
+    mapping = found.spec.mapping
+    predicted = (mapping and mapping.predicted) or PlacementPrediction()
     return PlacementRecord(
         *_identity(found),
         tuple(map(sys.intern, names)),
         found.spec.topology_hash,
-        _predicted_step_s(found.spec.mapping),
+        _seconds(predicted.step_seconds),
+        _seconds(predicted.exposed_communication_seconds),
     )
 
 
-def _predicted_step_s(mapping: PlacementMapping | None) -> float | None:
-    """The predicted step time; None for what is no finite number of seconds."""
-    predicted = None if mapping is None else mapping.predicted
+def _seconds(text: str) -> float | None:
+    """A predicted time; None for what is no finite number of seconds."""
     try:
-        step_s = float(predicted.step_seconds if predicted is not None else "")
+        seconds = float(text)
     except ValueError:
         return None
-    return step_s if math.isfinite(step_s) else None
+    return seconds if math.isfinite(seconds) else None
 
 
 def profile(found: OwnedObject) -> ProfileRecord:

@@ -19,6 +19,7 @@ _SECONDS = (
     "nextBestSeconds",
     "otherJobsSeconds",
     "slowNodesSeconds",
+    "exposedCommunicationSeconds",
 )
 _MEASURED, _DERIVED = "measured", "derived"
 

@@ -16,6 +16,7 @@ from railwright_scheduler.cost.contention_refinement import WeightedTraffic
 from railwright_scheduler.cost.hardware import Machine
 from railwright_scheduler.cost.heterogeneous import GangModel
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
+from railwright_scheduler.cost.step import StepTime
 from railwright_scheduler.model.workload import Workload
 
 PREDICTED, SENT = 200_000, 10_000
@@ -69,10 +70,14 @@ class StepPredictor:
 
     def taken_s(self, effects: PlacementEffects) -> float:
         """Seconds of a step; 0 if nothing is predicted."""
+        return self.step_time(effects).total
+
+    def step_time(self, effects: PlacementEffects) -> StepTime:
+        """The step by its parts; without any if nothing is predicted."""
         if not self.machines:
-            return 0.0
+            return StepTime(())
         if self.gang:
-            return self.gang.predicted(effects.stands, effects.contention, effects.summed).total
+            return self.gang.predicted(effects.stands, effects.contention, effects.summed)
         self._work.spend(PREDICTED + SENT * self._operations)
         return step.predict(
             *self._workload.parts,
@@ -80,7 +85,7 @@ class StepPredictor:
             effects.contention,
             effects.summed,
             communicators=self._communicators,
-        ).total
+        )
 
     def sent(self, effects: PlacementEffects) -> Iterator[tuple[str, WeightedTraffic]]:
         """What each communicator's crowd costs a step: as it is, or if it were twice as large, as

@@ -28,9 +28,11 @@ MICRO_BATCHED = ("tensor", "context", "expert", "pipeline")
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of a step by what they are spent on, the largest first; together they are all."""
+    """Seconds of a step by what they are spent on, the largest first; together they are all.
+    ``exposed`` of them go to communication."""
 
     parts: tuple[tuple[str, float], ...]
+    exposed: float = 0.0
 
     @property
     def total(self) -> float:
@@ -112,7 +114,9 @@ def taken(
         **exposed,
     }
     found = sorted(parts.items(), key=lambda part: (-part[1], part[0]))
-    return StepTime(tuple((name, seconds) for name, seconds in found if seconds))
+    return StepTime(
+        tuple((name, seconds) for name, seconds in found if seconds), sum(exposed.values())
+    )
 
 
 def micro_batch_s(

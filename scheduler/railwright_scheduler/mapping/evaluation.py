@@ -178,6 +178,10 @@ class OrderEvaluator:
         step_s = self._steps.taken_s(self._effects(current.order, self._unshared))
         return current.step_us - round(step_s * 1e6)
 
+    def exposed_us(self, current: EvaluatedOrder) -> int:
+        """How much of the step is exposed communication."""
+        return round(self._steps.step_time(self._effects(current.order)).exposed * 1e6)
+
     def slow_us(self, current: EvaluatedOrder) -> int:
         """How much of the step goes to nodes that are slower than most of their kind."""
         step_s = self._even.taken_s(self._even.effects(current.order, self._tiers))

@@ -182,7 +182,8 @@ def _best_order(work: WorkBudget, request: OrderRequest) -> OrderResult:
         next_best = rest[0] if rest else best
         machines = tuple(each.name for each in gang.machines)
         steps_us = best.step_us, network.step_us, next_best.step_us
-        predicted = PredictedStep(machines, *steps_us, gang.others_us(best), gang.slow_us(best))
+        parts_us = gang.others_us(best), gang.slow_us(best), gang.exposed_us(best)
+        predicted = PredictedStep(machines, *steps_us, *parts_us)
     nodes = tuple(best.order.tolist())
     return OrderResult(nodes, crossing, best.distance, predicted, work.is_cut)
 

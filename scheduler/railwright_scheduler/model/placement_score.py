@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class PredictedStep:
     """Microseconds of a training step on these machines: with ranks as they are placed, in the
     network's order, and in the next best of the orders that were looked at; and how many of those
-    as placed go to what other jobs send over the same links, and to nodes that are slower than most
-    of their kind."""
+    as placed go to what other jobs send over the same links, to nodes that are slower than most of
+    their kind, and to exposed communication."""
 
     machines: tuple[str, ...]
     placed_us: int
@@ -19,12 +19,13 @@ class PredictedStep:
     next_best_us: int
     others_us: int = 0
     slow_us: int = 0
+    exposed_us: int = 0
 
     @property
     def times_us(self) -> tuple[int, ...]:
         """All of them, in this order."""
         order_us = self.placed_us, self.network_order_us, self.next_best_us
-        return *order_us, self.others_us, self.slow_us
+        return *order_us, self.others_us, self.slow_us, self.exposed_us
 
 
 @dataclass(frozen=True, slots=True)
