@@ -72,11 +72,18 @@ DASHBOARD = Dashboard(
             Unit.COUNT,
             (Query(of_job("nodes"), "nodes"), Query(of_job("racks"), "racks")),
         ),
-        number(
-            "Time to save a checkpoint",
-            of_job("checkpoint_save_seconds"),
-            "From its begin to its commit. No rank trains meanwhile.",
+        Panel(
+            "Last restart",
+            "Time until the operator found the failure and ended the attempt, and from then until "
+            "every rank of the next one passed the start barrier. Empty before one.",
+            Kind.NUMBER,
             Unit.SECONDS,
+            (
+                Query(of_job("last_detection_seconds"), "detection"),
+                Query(of_job("last_recovery_seconds"), "recovery"),
+            ),
+            width=6,
+            may_be_empty=True,
         ),
         number(
             "Size of a checkpoint",
@@ -111,8 +118,12 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Age of the newest checkpoint",
-            {"age": f"time() - {of_job('checkpoint_timestamp_seconds')}"},
-            "Time since the group that trains committed one.",
+            {
+                "age": f"time() - {of_job('checkpoint_timestamp_seconds')}",
+                "time to save it": of_job("checkpoint_save_seconds"),
+            },
+            "Time since the group that trains committed one, and from its begin to its commit, in "
+            "which no rank trains.",
             Unit.SECONDS,
         ),
         lines(

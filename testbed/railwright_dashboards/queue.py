@@ -101,7 +101,7 @@ DASHBOARD = Dashboard(
             "Jobs that wait",
             "max by (job_namespace, job_name, phase) "
             '(railwright_job_phase{phase=~"Queued|Recovering"})',
-            "At most 750 jobs have series of their own; jobs that run come first.",
+            "At most 700 jobs have series of their own; jobs that run come first.",
             may_be_empty=True,
         ),
     ),

@@ -19,6 +19,7 @@ from railwright_operator.report import attempt_metrics, reporter
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.fleet_metrics import FleetMetrics
+from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
@@ -34,6 +35,7 @@ from railwright_scheduler.plan import Plan
 QUEUED = JobRecord()
 STARTING = JobRecord(Phase.STARTING, attempt=1, nodes=attempts.NODES)
 RUNNING = attempts.RUNNING
+CLOCKS = {"reception_clock": float, "wall_clock": float}
 MIDNIGHT_S = 1_767_225_600
 """2026-01-01T00:00:00Z"""
 
@@ -57,9 +59,18 @@ def recorded(
     """The series after one change of a job that was created at midnight."""
     registry = CollectorRegistry()
     given = StatusInput(after, {"conditions": conditions}, 1, at(now_s), "", session=session)
-    metrics = AttemptMetrics(registry)
-    metrics.record(before, given, submitted_s=MIDNIGHT_S, received_s=received_s)
+    metrics, of_jobs = AttemptMetrics(registry), JobMetrics(registry, **CLOCKS)
+    of_jobs.record({"uid": "a", "namespace": "team", "name": "a"}, given, None)
+    took_s = metrics.record(before, given, submitted_s=MIDNIGHT_S, received_s=received_s)
+    of_jobs.record_restart("a", took_s)
+    of_jobs.record_restart("of a job that was deleted meanwhile", took_s)
     return registry
+
+
+def last_s(registry: CollectorRegistry, what: str) -> float | None:
+    """How long the last detection or recovery of the job took."""
+    name = f"railwright_job_last_{what}_seconds"
+    return scraping.value(registry, name, job_namespace="team", job_name="a")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +122,7 @@ def test_start_and_recovery_are_measured(cause: Cause, recoveries: int | None) -
     count = scraping.value(registry, "railwright_recovery_seconds_count", cause=cause.code)
     assert count == recoveries
     total = scraping.value(registry, "railwright_recovery_seconds_sum", cause=cause.code)
-    assert total == (30 if recoveries else None)
+    assert total == last_s(registry, "recovery") == (30 if recoveries else None)
 
 
 def test_job_that_was_suspended_meanwhile_does_not_recover() -> None:
@@ -177,6 +188,7 @@ def test_detection_counts_since_last_sign(
     assert scraping.value(registry, "railwright_attempts_ended_total", cause=code) == 1
     seconds = scraping.value(registry, "railwright_detection_seconds_sum", cause=code)
     assert seconds == (0 if sign_s is None else 98 - sign_s), "2 s passed since the end"
+    assert last_s(registry, "detection") == (None if sign_s is None else 98 - sign_s)
 
 
 def plan(*entries: Entry, records: dict[str, JobRecord] | None = None, **waits: Reason) -> Plan:
@@ -261,6 +273,20 @@ def test_fleet_counts_nodes_and_devices_by_state() -> None:
         ("devices_used", GPU): 3 + 8 + 8,
         ("devices_unavailable", GPU): 24,
     }
+
+
+async def test_recovery_of_job_is_in_its_series() -> None:
+    """The reporter passes what the recovery took once the status is written. The end is in the
+    future, as the job is not suspended only since its first status."""
+    desk = Desk()
+    desk.add(reporting.raw_job("job"))
+    ended = replace(attempts.LOST, time_s=int(time.time()) + 600)
+    starts = replace(STARTING, attempt=2, ended=1, restarts=1, last_termination=ended)
+    for phase in (Phase.STARTING, Phase.RUNNING):
+        await desk.run_cycle({"job-uid": replace(starts, phase=phase)})
+        await desk.run_cycle()
+    name = "railwright_job_last_recovery_seconds"
+    assert scraping.value(desk.registry, name, job_namespace="team", job_name="job") == 0
 
 
 async def test_change_counts_once_its_status_is_written() -> None:

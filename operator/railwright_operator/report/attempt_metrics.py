@@ -78,10 +78,11 @@ class AttemptMetrics:
 
     def record(
         self, before: JobRecord, given: StatusInput, *, submitted_s: int, received_s: float
-    ) -> None:
+    ) -> dict[str, float]:
         """Take in a record that was written. ``submitted_s`` is the Unix time at which the job was
-        created, ``received_s`` the time on the clock of heartbeats."""
-        after, now_s = given.record, times.parse(given.now)
+        created, ``received_s`` the time on the clock of heartbeats. Returns how long the detection
+        or the recovery took that ended with it, as ``JobMetrics`` has them."""
+        after, now_s, took = given.record, times.parse(given.now), dict[str, float]()
         cause = records.ending(before, after)
         if cause is not None:
             self._ended.labels(cause_label(cause)).inc()
@@ -89,24 +90,29 @@ class AttemptMetrics:
             if sign_s is not None:
                 # The write of the status took the time since the end.
                 written_s = max(0, now_s - cause.time_s) if cause.time_s else 0
-                detected_s = received_s - written_s - sign_s
-                self._detection_s.labels(cause_label(cause)).observe(max(0.0, detected_s))
+                detected_s = max(0.0, received_s - written_s - sign_s)
+                self._detection_s.labels(cause_label(cause)).observe(detected_s)
+                took["last_detection_seconds"] = detected_s
         if after.live and after.attempt > before.attempt and before.phase in WAITING:
             waited_s = now_s - _queued_since_s(given.before, submitted_s)
             self._wait_s.observe(max(0, waited_s) if before.phase is Phase.QUEUED else 0)
         if after.phase is Phase.RUNNING and before.phase is Phase.STARTING:
-            self._record_start(given, now_s)
+            took |= self._record_start(given, now_s)
+        return took
 
-    def _record_start(self, given: StatusInput, now_s: int) -> None:
+    def _record_start(self, given: StatusInput, now_s: int) -> dict[str, float]:
         placed_s = _since_s(given.before, "Scheduled", "True")
         if placed_s is not None:
             self._start_s.observe(max(0, now_s - placed_s))
         ended = given.record.last_termination
         if ended is None or not ended.time_s or ended.code in NO_FAILURE:
-            return
+            return {}
         resumed_s = _since_s(given.before, "Suspended", "False")
-        if resumed_s is None or resumed_s <= ended.time_s:
-            self._recovery_s.labels(cause_label(ended)).observe(max(0, now_s - ended.time_s))
+        if resumed_s is not None and resumed_s > ended.time_s:
+            return {}
+        recovered_s = max(0, now_s - ended.time_s)
+        self._recovery_s.labels(cause_label(ended)).observe(recovered_s)
+        return {"last_recovery_seconds": recovered_s}
 
 
 def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:

@@ -23,8 +23,8 @@ from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.phases import FINAL, Phase
 
-JOBS_MAX = 750
-"""With 17 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
+JOBS_MAX = 700
+"""With 19 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
 takes some 0.2 s of CPU."""
 
 STEP_WINDOW_S = 10.0
@@ -76,6 +76,7 @@ class _JobSeries:
     committed: tuple[int, int] | None = None
     committed_s: float | None = None
     silent_s: float | None = None
+    restart_s: dict[str, float] = field(default_factory=dict)
 
     def record_checkpoint(self, newest: tuple[int, int] | None, now_s: float) -> None:
         """Take in the newest checkpoint. One that is older than that before is what was left when
@@ -128,6 +129,11 @@ class JobMetrics(Collector):
             series.timer = _StepTimer()
         elif reporting.progress is not None and reporting.received_at_s is not None:
             series.timer.record(reporting.progress.step, reporting.received_at_s)
+
+    def record_restart(self, uid: str, took_s: Mapping[str, float]) -> None:
+        """Take in how long the detection or the recovery of the job took that just ended."""
+        if series := self._jobs.get(uid):
+            series.restart_s |= took_s
 
     def forget_all_but(self, uids: Collection[str]) -> None:
         """Remove the series of all jobs but these."""
@@ -196,6 +202,14 @@ GAUGES: dict[str, tuple[str, ...]] = {
         "Unix time at which the last attempt ended that did not succeed, by cause.",
         "cause",
     ),
+    "last_detection_seconds": (
+        "How long the last detection of a failure took, as in railwright_detection_seconds. No "
+        "value until an operator, once it leads, has seen one.",
+    ),
+    "last_recovery_seconds": (
+        "How long the last recovery took, as in railwright_recovery_seconds. No value until an "
+        "operator, once it leads, has seen one.",
+    ),
 }
 """The gauges of a job, without their prefix: what each is, and its labels besides the job's."""
 
@@ -211,6 +225,7 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     if (newest := _newest_checkpoint(given)) is not None:
         yield "checkpoint_step", newest[1], ()
     values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
+    values |= series.restart_s
     if record.live:
         values["nodes"] = len(set(record.nodes))
         values["racks"] = given.racks

@@ -247,12 +247,13 @@ class Reporter:
             return
         self._written_s[cached.uid] = self.clock()
         self.commits.recorded(cached.uid, given.record)
-        self.attempt_metrics.record(
+        took = self.attempt_metrics.record(
             cached.record,
             given,
             submitted_s=cached.submitted_s,
             received_s=self.job_metrics.reception_clock(),
         )
+        self.job_metrics.record_restart(cached.uid, took)
         for event in job_events.changes(
             cached.raw["metadata"],
             records_changed=(cached.record, given.record),
