@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from railwright_cli.errors import CommandError, UsageError
+from railwright_cli.errors import EXIT_NOT_DONE, CommandError, UsageError
 from railwright_topology.wiring import WiringError
 
 COMMANDS = {
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None, prog_name: str = "railwright") 
         app(arguments, prog_name=prog_name)
     except (CommandError, WiringError, OSError, ValidationError, UnicodeDecodeError) as error:
         typer.echo(f"railwright: {error}", err=True)
-        sys.exit(2)
+        sys.exit(EXIT_NOT_DONE)
 
 
 if __name__ == "__main__":

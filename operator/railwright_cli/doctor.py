@@ -21,7 +21,7 @@ from railwright_cli.api_server import (
     jobs_path,
     valid_name,
 )
-from railwright_cli.errors import RequestError
+from railwright_cli.errors import EXIT_NEGATIVE, RequestError
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import Column, OutputOption, duration, show_rows
 
@@ -171,7 +171,7 @@ def doctor(
     ]
     show_rows(COLUMNS, rows, output, "nothing was checked")
     if any(row["result"] == "failed" for row in rows):
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_NEGATIVE)
 
 
 @dataclass(frozen=True, slots=True)

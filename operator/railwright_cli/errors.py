@@ -1,6 +1,13 @@
-"""Why a command cannot do what it was asked for. All of them end it with code 2."""
+"""Why a command cannot do what it was asked for. All of them end it with EXIT_NOT_DONE."""
 
 from __future__ import annotations
+
+EXIT_NEGATIVE = 1
+"""With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. The reader
+of a pipe is gone."""
+
+EXIT_NOT_DONE = 2
+"""The command was not carried out, or not all of it, for the reason on stderr."""
 
 
 class CommandError(Exception):

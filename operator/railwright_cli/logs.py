@@ -12,7 +12,7 @@ import typer
 from railwright_api import names
 from railwright_cli.api_objects import JobView, RoleView
 from railwright_cli.api_server import NOT_FOUND
-from railwright_cli.errors import RequestError, UsageError
+from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.pod_log import PodLog
 from railwright_cli.pods import PodView, place_of_rank, pods_of, pods_path, roles_of_attempt
@@ -67,7 +67,7 @@ def logs(
     else:
         attempts = [newest - 1 if previous else newest]
     if not source.print_until_now(job, attempts):
-        raise typer.Exit(2)
+        raise typer.Exit(EXIT_NOT_DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class _Source:
             found = self._job(uid)
             if found is None:
                 typer.echo("railwright: the job was deleted", err=True)
-                return 1
+                return EXIT_NEGATIVE
             job = found
 
     def _follow_pod(self, log: PodLog, uid: str) -> bool | None:
@@ -164,7 +164,7 @@ class _Source:
         if job.status.phase == "Succeeded":
             return 0
         typer.echo(f"railwright: the job failed: {job.status.message}", err=True)
-        return 1
+        return EXIT_NEGATIVE
 
     def _next_log(self, job: JobView, done: int) -> PodLog | None:
         """The log of the first attempt after ``done`` that has one."""

@@ -19,7 +19,7 @@ from railwright_cli import api_server
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobProgress, JobView, PlacementView
 from railwright_cli.api_server import FORBIDDEN
-from railwright_cli.errors import RequestError, UsageError
+from railwright_cli.errors import EXIT_NEGATIVE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.tables import (
     Column,
@@ -195,8 +195,8 @@ def _watch(its: JobReference, view: StatusView) -> int:
     for job in shown:
         if job is None:
             typer.echo("railwright: the job was deleted", err=True)
-            return 1
-    return 0 if view.job.status.phase == "Succeeded" else 1
+            return EXIT_NEGATIVE
+    return 0 if view.job.status.phase == "Succeeded" else EXIT_NEGATIVE
 
 
 def _live(its: JobReference, view: StatusView) -> Iterator[JobView | None]:

@@ -34,7 +34,7 @@ RELEASE_S = 20.0
 
 
 def main() -> int:
-    """Run until a signal (0) or until leadership is lost (1); 2 when an option is wrong."""
+    """Run until a signal or until leadership is lost. Returns the exit code."""
     json_log.start()
     logging.getLogger("kopf").setLevel(logging.WARNING)
     garbage.collect_rarely()
@@ -42,7 +42,7 @@ def main() -> int:
         chosen = settings.from_environment(os.environ)
     except SettingsError as error:
         print(error, file=sys.stderr)
-        return 2
+        return lifecycle.EXIT_BAD_OPTION
     return asyncio.run(_run(chosen))
 
 

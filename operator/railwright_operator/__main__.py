@@ -35,14 +35,14 @@ RELEASE_S, GIVE_UP_S = 20.0, 2.0
 
 
 def main() -> int:
-    """Run until a signal (0) or until leadership is lost (1); 2 when an option is wrong."""
+    """Run until a signal or until leadership is lost. Returns the exit code."""
     json_log.start()
     garbage.collect_rarely()
     try:
         chosen = settings.from_environment(os.environ)
     except SettingsError as error:
         print(error, file=sys.stderr)
-        return 2
+        return lifecycle.EXIT_BAD_OPTION
     return asyncio.run(_run(chosen))
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from railwright_operator.faults import CYCLE_DEADLINE_S
+from railwright_process.lifecycle import EXIT_FAILED
 from railwright_scheduler.isolation import Handling, Isolation
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ LAST_RESORT_S = 8.0
 """How long after the deadline the kernel's timer goes off: the mark takes two requests, and the
 release of the Lease follows, each with a deadline of two seconds."""
 
-EXIT_CODE = 1
+EXIT_CODE = EXIT_FAILED
 STDERR = 2
 
 

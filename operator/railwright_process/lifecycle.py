@@ -17,6 +17,15 @@ logger = logging.getLogger(__name__)
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 10.0
 
+EXIT_STOPPED = 0
+"""A signal stopped the process."""
+
+EXIT_FAILED = 1
+"""The process lost its Lease, its work raised an exception, or a scheduling cycle hung."""
+
+EXIT_BAD_OPTION = 2
+"""An environment variable is missing or invalid; stderr names it."""
+
 EXIT_S = 20.0
 """How long the exit of a process may take: a thread that never ends would block it."""
 
@@ -43,7 +52,7 @@ async def persist(request: Callable[[], Coroutine[Any, Any, None]], rng: Random)
 async def until_ended(
     stop: asyncio.Event, lost: asyncio.Event, work: Coroutine[Any, Any, None]
 ) -> int:
-    """Work until a signal (0) or until leadership is lost (1)."""
+    """Work until a signal or until leadership is lost. Returns the exit code."""
     working = asyncio.create_task(work)
     stopping, losing = asyncio.create_task(stop.wait()), asyncio.create_task(lost.wait())
     done, _ = await asyncio.wait((working, stopping, losing), return_when=asyncio.FIRST_COMPLETED)
@@ -52,8 +61,8 @@ async def until_ended(
     await asyncio.gather(working, return_exceptions=True)
     if working in done:
         logger.error("work stopped", exc_info=working.exception())
-        return 1
-    return 0 if stopping in done else 1
+        return EXIT_FAILED
+    return EXIT_STOPPED if stopping in done else EXIT_FAILED
 
 
 def end_in_time() -> None:

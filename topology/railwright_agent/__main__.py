@@ -32,6 +32,12 @@ PORT = 7946
 AT_ONCE = 1
 """Concurrent probes may share an uplink and measure too little."""
 
+EXIT_FAILED = 1
+"""A file, an address or the answer of another agent cannot be used; stderr says why."""
+
+EXIT_INTERRUPTED = 130
+"""A signal stopped the agent."""
+
 _log = functools.partial(print, file=sys.stderr, flush=True)
 
 
@@ -58,9 +64,9 @@ def main() -> int:
             print(_surveyed(token, arguments))
     except (ProbeError, ControllersUrlError, OSError) as error:
         _log(error)
-        return 1
+        return EXIT_FAILED
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     return 0
 
 

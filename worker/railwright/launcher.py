@@ -27,10 +27,19 @@ from railwright import (
 )
 
 EXIT_REVOKED = 80
+"""The attempt was revoked, or the operator refused the launcher."""
+
 EXIT_BAD_ENVIRONMENT = 81
+"""The launcher's environment is invalid; the message says why."""
+
 EXIT_UNRECORDED = 82
+"""A pre-run could not be recorded."""
+
 EXIT_NOT_EXECUTABLE = 126
+"""The command cannot be executed."""
+
 EXIT_NOT_FOUND = 127
+"""The command is not found."""
 
 # A pod has 30 s from SIGTERM to SIGKILL unless its template says otherwise.
 TERMINATED_GRACE_S = 20.0

@@ -42,6 +42,7 @@ from railwright_scheduler.attempt.breaker import SETTLE_S
 logger = logging.getLogger(__name__)
 
 ASK_INTERVAL_S = 2.0
+READ_DEADLINE_S = 3.0
 ASKED_AT_ONCE_MAX = 64
 UNREPORTED_PER_ROUND_MAX = 64
 """32 small reads a second at most."""
@@ -256,7 +257,9 @@ def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | N
 
     async def ask(node: str) -> dict[str, Any] | None:
         try:
-            lease: dict[str, Any] = await api.get(paths.kubelet_lease(node), deadline_s=3.0)
+            lease: dict[str, Any] = await api.get(
+                paths.kubelet_lease(node), deadline_s=READ_DEADLINE_S
+            )
         except errors.NotFoundError:
             return None
         return lease
