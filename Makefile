@@ -137,10 +137,11 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 	@$(PYTHON) -m railwright_testbed build >&2
 
 .PHONY: generate
-generate: $(SETUP) ## write crds/, dashboards/, docs/cli.md and docs/metrics.md from the code
+generate: $(SETUP) ## write crds/, dashboards/, docs/reference/, docs/cli.md and docs/metrics.md
 	@$(PYTHON) -m railwright_api.generate crds
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
 	@cd tests && ../$(PYTHON) -m architecture.cli_page
+	@cd tests && ../$(PYTHON) -m architecture.reference_pages
 	@$(PYTHON) -m railwright_dashboards.generate
 
 .PHONY: sbom

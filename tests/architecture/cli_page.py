@@ -10,7 +10,7 @@ import io
 import os
 from unittest import mock
 
-from architecture import tree
+from architecture import exit_codes_page, tree
 from fixtures.command import run
 from railwright_cli.__main__ import COMMANDS
 
@@ -50,20 +50,17 @@ positions to those who may list the jobs of all namespaces, and `info` and `node
 free to those who may list all pods.
 - If Railwright is not in `railwright-system`: `doctor --system-namespace NAME`, and \
 `RAILWRIGHT_NAMESPACE=NAME railwright topology`.
+"""
 
-| exit code | meaning |
-|---|---|
-| 0 | Done. With `--watch` or `--follow`: the job succeeded. |
-| 1 | With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. \
-The reader of a pipe is gone. |
-| 2 | The command was not carried out, or not all of it, for the reason on stderr. |
-| 130 | Ctrl-C. |
+EXIT_CODES = """
+The exit codes:
 """
 
 
 def rendered() -> str:
     """The text of the page."""
-    return HEAD + "".join(f"\n## {name}\n\n```\n{_help(name)}\n```\n" for name in COMMANDS)
+    commands = (f"\n## {name}\n\n```\n{_help(name)}\n```\n" for name in COMMANDS)
+    return "".join((HEAD, EXIT_CODES, exit_codes_page.cli_codes(), *commands))
 
 
 def _help(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"^[\w./-]+\.(py|md|toml|yaml|yml|json|mod|lock)$")
 _TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
 _YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"([-*]|\d+\.) ")
+ITEM_INDENT = 4
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 
 
@@ -24,9 +27,15 @@ def pages() -> tuple[Path, ...]:
     return tuple(found)
 
 
+def explanations() -> tuple[Path, ...]:
+    """The pages that people wrote: those of docs/reference list what the code has."""
+    generated = tree.ROOT / "docs/reference"
+    return tuple(page for page in pages() if page.parent != generated)
+
+
 def links(page: Path) -> Iterator[tuple[int, str]]:
     """Each link to somewhere in the repository, with its line."""
-    for line, target in _matches(_LINK, _without_fences(page)):
+    for line, target in _matches(_LINK, _CODE.sub("", _without_fences(page))):
         if not re.match(r"[a-z]+:", target):
             yield line, target
 
@@ -46,6 +55,18 @@ def file_names(page: Path) -> Iterator[tuple[int, str]]:
     for line, code in _matches(_CODE, _without_fences(page)):
         if _FILE.match(code) and ("/" in code or code.endswith(".py")):
             yield line, code
+
+
+def misread_lines(page: Path) -> Iterator[tuple[int, str]]:
+    """Each line that Markdown of the site reads as another part than that of code hosts, with why:
+    there a list follows an empty line, and what belongs to an item has four spaces."""
+    lines = _without_fences(page).splitlines()
+    for number, (before, line) in enumerate(itertools.pairwise(["", *lines]), start=1):
+        begins = _ITEM.match(line) and not _ITEM.match(before) and not before.startswith(" ")
+        if begins and before.strip():
+            yield number, "no empty line before a list"
+        elif 0 < len(line) - len(line.lstrip(" ")) < ITEM_INDENT:
+            yield number, f"less than {ITEM_INDENT} spaces"
 
 
 def named_tests(page: Path) -> Iterator[tuple[int, str, str]]:

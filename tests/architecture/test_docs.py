@@ -25,6 +25,15 @@ def test_every_link_leads_somewhere() -> None:
     assert not findings, tree.report(findings, "links are relative to their page")
 
 
+def test_lists_look_alike_on_site_and_host() -> None:
+    findings = [
+        Finding(tree.name_of(page), line, why)
+        for page in (*pages.pages(), tree.ROOT / "CHANGELOG.md")
+        for line, why in pages.misread_lines(page)
+    ]
+    assert not findings, tree.report(findings, "see `pages.misread_lines`")
+
+
 def test_every_file_that_is_named_exists() -> None:
     file_names = {path.name for path in tree.text_files()}
     findings = [
@@ -82,7 +91,7 @@ def test_every_make_target_has_a_description() -> None:
 def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> None:
     members = getattr(importlib.import_module(module), name)
     assert members
-    explained = set().union(*(pages.code_words(page) for page in pages.pages()))
+    explained = set().union(*(pages.code_words(page) for page in pages.explanations()))
     missing = sorted(str(member) for member in members if str(member) not in explained)
     assert not missing, f"no page under docs/ explains these of {module}.{name}: {missing}"
 

@@ -7,7 +7,14 @@ import subprocess
 import sys
 import tomllib
 
-from architecture import cli_page, metrics_page, tree
+from architecture import (
+    cli_page,
+    constants,
+    metrics_page,
+    reference_pages,
+    timeouts_page,
+    tree,
+)
 from railwright_dashboards import generate
 
 
@@ -26,6 +33,23 @@ def test_page_of_metrics_is_what_the_collectors_have() -> None:
 
 def test_page_of_commands_is_what_they_print() -> None:
     assert cli_page.PAGE.read_text(encoding="utf-8") == cli_page.rendered(), "run `make generate`"
+
+
+def test_reference_pages_are_what_the_code_has() -> None:
+    folder, rendered = reference_pages.FOLDER, reference_pages.rendered()
+    pages = {*folder.iterdir(), *rendered}
+    written = {page: page.read_text(encoding="utf-8") for page in pages}
+    assert written == rendered, "run `make generate`"
+
+
+def test_every_time_of_the_code_is_on_its_page() -> None:
+    """A new constant gets a row in ``timeouts.toml``, or stands there as none that is shown."""
+    found = constants.times(without=timeouts_page.NOT_READ)
+    written = timeouts_page.shown() | timeouts_page.left_out()
+    assert len(found) > 200
+    assert not found - written, f"not in timeouts.toml: {sorted(found - written)}"
+    fields = {place for place in written if place.rsplit(".", 2)[1][0].isupper()}
+    assert not written - found - fields, f"no such constant: {sorted(written - found - fields)}"
 
 
 def test_dashboards_and_rules_are_what_the_code_has() -> None:
