@@ -144,6 +144,13 @@ generate: $(SETUP) ## write crds/, dashboards/, docs/reference/, docs/cli.md and
 	@cd tests && ../$(PYTHON) -m architecture.reference_pages
 	@$(PYTHON) -m railwright_dashboards.generate
 
+.PHONY: docs
+docs: $(SETUP) ## build the documentation site into build/site; broken links and unlisted pages fail
+	$(call say,documentation site)
+	@cd tests && ../$(PYTHON) -m architecture.site ../build/docs
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict
+	@echo build/site/index.html
+
 .PHONY: sbom
 sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), into build/sbom
 	@mkdir -p build/sbom
