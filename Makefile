@@ -163,9 +163,14 @@ sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), i
 		rm -r $$folder && ls $$folder.cdx.json || exit; \
 	done
 
+# A KUBECONFIG of the environment is not meant for the demo.
+OWN_CLUSTER = $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)' \
+	--image '$(IMAGE)' --train-image '$(TRAIN_IMAGE)' --storage-class '$(STORAGE_CLASS)' \
+	$(if $(YES),--yes))
+
 .PHONY: demo
-demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root
-	@$(PYTHON) -m railwright_demo
+demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this machine; needs root. Or: make demo KUBECONFIG=...
+	@$(PYTHON) -m railwright_demo $(OWN_CLUSTER)
 
 .PHONY: demo-simulated
 demo-simulated: $(SETUP) ## the same scenario on simulated nodes; needs no root

@@ -71,9 +71,9 @@ class ApiServer:
     """
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
-        chosen = kubeconfig.read(context)
-        self._client = chosen.client
-        self.namespace = valid_name(namespace or chosen.namespace)
+        self.context = kubeconfig.read(context)
+        self._client = self.context.client
+        self.namespace = valid_name(namespace or self.context.namespace)
 
     def get(self, path: str, kind: type[Read]) -> Read:
         """An object, decoded as this type."""

@@ -67,6 +67,11 @@ class Version(Struct, frozen=True):
     major: str
     minor: str
 
+    @property
+    def number(self) -> tuple[int, int]:
+        """To compare. Some providers append a plus."""
+        return int(self.major), int("".join(filter(str.isdigit, self.minor)))
+
 
 class ResourceName(Struct, frozen=True):
     """A resource that the API server has."""
@@ -199,9 +204,7 @@ def _checked(
 
 def _version(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.get("/version", Version)
-    # Some providers append a plus.
-    number = int(found.major), int("".join(filter(str.isdigit, found.minor)))
-    if number >= OLDEST_VERSION:
+    if found.number >= OLDEST_VERSION:
         yield Finding("ok", f"Kubernetes {found.major}.{found.minor}")
     else:
         oldest = ".".join(map(str, OLDEST_VERSION))

@@ -33,8 +33,10 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KubeContext:
-    """How to reach an API server, and the namespace of commands that name none."""
+    """How to reach an API server, and the namespace of commands that name none. In a pod, the
+    ``name`` is empty."""
 
+    name: str
     client: client.ApiClient
     namespace: str
 
@@ -56,7 +58,7 @@ def _read(paths: str, context: str) -> KubeContext:
     files = [_file(path) for path in found if path.exists()]
     if not files and not context and IN_A_POD.exists():
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-        return KubeContext(client.ApiClient(configuration), IN_A_POD.read_text().strip())
+        return KubeContext("", client.ApiClient(configuration), IN_A_POD.read_text().strip())
     merged = _merged(files)
     name, chosen = _chosen(merged, context)
     config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
@@ -65,7 +67,8 @@ def _read(paths: str, context: str) -> KubeContext:
     _check_credentials(configuration, _named(merged["users"], chosen.get("user")) or {})
     # Editors end files with a line break; a header must not have one.
     configuration.api_key = {key: text.strip() for key, text in configuration.api_key.items()}
-    return KubeContext(client.ApiClient(configuration), str(chosen.get("namespace") or "default"))
+    namespace = str(chosen.get("namespace") or "default")
+    return KubeContext(name, client.ApiClient(configuration), namespace)
 
 
 def _merged(files: list[Config]) -> Config:

@@ -1,4 +1,4 @@
-"""`python -m railwright_demo [--simulated]`: the demo, its bars, and a line of JSON at the end."""
+"""`python -m railwright_demo`: the demo, its bars, and a line of JSON at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from railwright_demo import figures, real, simulated
-from railwright_demo.errors import DemoError
+from railwright_cli.errors import CommandError
+from railwright_demo import figures, own_cluster, real, simulated
+from railwright_demo.errors import DemoError, DemoRefused
+from railwright_demo.figures import Figures
 from railwright_demo.screen import Screen
 from railwright_testbed import TestbedError, missing_for_real_nodes
 
@@ -28,28 +30,57 @@ class _Interrupted(BaseException):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if every bar holds, 1 if not, 3 where it cannot run, 128 + number after a signal."""
-    parser = argparse.ArgumentParser(prog="python -m railwright_demo", description=__doc__)
-    parser.add_argument("--simulated", action="store_true", help="no pods run; needs no root")
-    is_simulated = parser.parse_args(arguments).simulated
-    if not is_simulated and (missing := missing_for_real_nodes()):
+    options = _options(arguments)
+    if not (options.simulated or options.kubeconfig) and (missing := missing_for_real_nodes()):
         return _impossible(missing)
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     screen = Screen(sys.stderr)
     try:
-        found, timeline = simulated.play(screen) if is_simulated else real.play(screen)
+        found, timeline = _play(screen, options)
     except _Interrupted as interrupted:
-        screen.report(f"ended by {interrupted}; everything is cleaned up")
+        # On a cluster of the user's, the demo has said what is cleaned up.
+        cleaned = "" if options.kubeconfig else "; everything is cleaned up"
+        screen.report(f"ended by {interrupted}{cleaned}")
         return 128 + interrupted.number
-    except (DemoError, TestbedError) as error:
+    except DemoRefused as refused:
+        screen.report(f"the demo was not started: {refused}")
+        return EXIT_IMPOSSIBLE
+    except (CommandError, DemoError, TestbedError) as error:
         screen.report(f"the demo failed: {error}")
         return EXIT_MISSED
     print(timeline)
-    missed = figures.missed(found, simulated=is_simulated)
+    missed = figures.missed(found, simulated=options.simulated)
     for words in missed:
         screen.report(f"bar missed: {words}")
     print(found.line(), flush=True)
     return EXIT_MISSED if missed else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m railwright_demo", description=__doc__)
+    parser.add_argument("--simulated", action="store_true", help="no pods run; needs no root")
+    parser.add_argument("--kubeconfig", default="", help="run it on the cluster of this file")
+    parser.add_argument("--image", default="", help="the image of the operator, for that cluster")
+    parser.add_argument("--train-image", default="", help="an image with torch, for the job there")
+    parser.add_argument("--storage-class", default="", help="default: that of the cluster")
+    parser.add_argument("--yes", action="store_true", help="do not ask before it is installed")
+    return parser.parse_args(arguments)
+
+
+def _play(screen: Screen, options: argparse.Namespace) -> tuple[Figures, str]:
+    if options.simulated:
+        return simulated.play(screen)
+    if not options.kubeconfig:
+        return real.play(screen)
+    request = own_cluster.Request(
+        kubeconfig=options.kubeconfig,
+        image=options.image,
+        train_image=options.train_image,
+        storage_class=options.storage_class,
+        is_confirmed=options.yes,
+    )
+    return own_cluster.play(screen, request)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from railwright_api import names
-from railwright_testbed.api_client import ApiClient, Json
+from railwright_demo.cluster import WatchedCluster
+from railwright_testbed.api_client import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Job:
     # The attempt and the step of the newest committed checkpoint.
     checkpoint: tuple[int, int] | None = None
     lost_nodes: tuple[str, ...] = ()
+    # The newest attempt that has ended early.
+    ended_attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +71,21 @@ class Scene:
     dead: frozenset[str] = frozenset()
 
 
-def read_scene(client: ApiClient, job: str, *, elapsed_s: float, dead: frozenset[str]) -> Scene:
-    """The job of that name in the namespace `default`, now. Raises what the client raises."""
-    pods = "/api/v1/namespaces/default/pods?labelSelector="
-    events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name="
-    stored = client.get(f"/apis/{names.API_VERSION}/namespaces/default/trainingjobs/{job}")
-    found = pods_of(client.get(f"{pods}{names.LABEL_JOB_NAME}={job}")["items"])
+def read_scene(
+    cluster: WatchedCluster, job: str, *, elapsed_s: float, dead: frozenset[str]
+) -> Scene:
+    """The job of that name, now. Raises what the cluster's client raises."""
+    place = f"namespaces/{cluster.namespace}"
+    pods = f"/api/v1/{place}/pods?labelSelector={names.LABEL_JOB_NAME}={job}"
+    stored = cluster.get(f"/apis/{names.API_VERSION}/{place}/trainingjobs/{job}")
+    found = pods_of(cluster.get(pods)["items"])
+    events = f"/api/v1/{place}/events?fieldSelector=involvedObject.name={job}"
     return Scene(
         elapsed_s,
         job_of(stored, found),
-        nodes_of(client.get("/api/v1/nodes")["items"]),
+        nodes_of(cluster.get(cluster.nodes_path)["items"]),
         found,
-        events_of(client.get(f"{events}{job}")["items"]),
+        events_of(cluster.get(events)["items"]),
         dead,
     )
 
@@ -90,6 +96,7 @@ def job_of(raw: Json, pods: Sequence[Pod] = ()) -> Job:
     attempt = status.get("attempt", 0) if status.get("nodes") else None
     progress = status.get("progress", {})
     newest = next(iter(status.get("checkpoints", [])), None)
+    ended = status.get("lastTermination", {})
     return Job(
         phase=status.get("phase", ""),
         reason=status.get("reason", ""),
@@ -100,7 +107,8 @@ def job_of(raw: Json, pods: Sequence[Pod] = ()) -> Job:
         total_steps=progress.get("totalSteps", 0),
         loss=float(progress["loss"]) if "loss" in progress else None,
         checkpoint=None if newest is None else (newest["attempt"], newest["step"]),
-        lost_nodes=tuple(status.get("lastTermination", {}).get("lostNodes", ())),
+        lost_nodes=tuple(ended.get("lostNodes", ())),
+        ended_attempt=ended.get("attempt", 0),
     )
 
 

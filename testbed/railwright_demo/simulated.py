@@ -11,6 +11,7 @@ import time
 
 from railwright_api import names
 from railwright_demo import figures
+from railwright_demo.cluster import TestbedCluster
 from railwright_demo.figures import Figures
 from railwright_demo.milestones import Milestones
 from railwright_demo.scene import Scene
@@ -85,9 +86,12 @@ def _lose_a_node(
         nodes[node].freeze()
 
     manifest = example_job.manifest(JOB, image=NO_IMAGE, checkpoints=None, min_step_s=0.0)
-    with WatchedJob(
-        plane, manifest, screen=screen, on_scene=on_scene, evidence=operator.log
-    ) as watched:
+    with (
+        contextlib.closing(TestbedCluster(plane)) as cluster,
+        WatchedJob(
+            cluster, manifest, screen=screen, on_scene=on_scene, evidence=operator.log
+        ) as watched,
+    ):
         screen.report(f"kubectl apply: {JOB}, on four nodes, all eight GPUs of each")
         scene = watched.until(
             lambda _: _newest_step(launchers) >= STEPS_BEFORE_DEATH,
@@ -118,7 +122,7 @@ def _figures(scene: Scene, milestones: Milestones, launchers: SimulatedLaunchers
         succeeded=scene.job.phase == "Succeeded",
         steps=scene.job.step,
         attempts=scene.job.attempt,
-        detect_seconds=milestones.since_link_down_s(milestones.detected_s),
+        detect_seconds=milestones.since_disturbed_s(milestones.detected_s),
         resume_seconds=None,
         first_start_seconds=None,
         steps_redone=figures.redone(done),

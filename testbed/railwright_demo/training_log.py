@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from railwright_demo.scene import Scene
+from railwright_demo.scene import Pod, Scene
 from railwright_testbed import ControlPlane, binaries
 from railwright_testbed.processes import Process
 
@@ -38,9 +39,9 @@ class TrainingLogs:
 
     def follow(self, scene: Scene) -> None:
         """Follow the log of the newest attempt from its pod's start, again if that broke off."""
-        for pod in scene.pods:
-            if pod.node_rank == 0 and pod.attempt == scene.job.attempt and pod.phase in STARTED:
-                self._ensure(pod.attempt, pod.name)
+        pod = _first_pod(scene)
+        if pod is not None:
+            self._ensure(pod.attempt, pod.name)
 
     def losses(self) -> dict[int, dict[int, float]]:
         """What each attempt has printed so far: the loss at each step."""
@@ -48,10 +49,6 @@ class TrainingLogs:
             attempt: losses_in(_text(process.log))
             for attempt, (process, _) in self._following.items()
         }
-
-    def newest_step(self, scene: Scene) -> int:
-        """The newest step that the attempt in this scene has printed; 0 before the first."""
-        return max(self.losses().get(scene.job.attempt, {}), default=0)
 
     def close(self) -> None:
         """Follow no more."""
@@ -75,6 +72,39 @@ class TrainingLogs:
         ]
         started = self._plane.run(f"log-{pod}", command, environment={})
         self._following[attempt] = (started, time.monotonic())
+
+
+class PolledLogs:
+    """The same logs, read whole at each scene, without a process. What a pod printed after the last
+    read is missing once the pod is deleted.
+
+    ``read`` returns the log of a pod, or an empty text if there is none.
+    """
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self._read = read
+        self._losses: dict[int, dict[int, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<PolledLogs attempts={sorted(self._losses)}>"
+
+    def follow(self, scene: Scene) -> None:
+        """Read the log of the newest attempt."""
+        pod = _first_pod(scene)
+        if pod is not None:
+            self._losses.setdefault(pod.attempt, {}).update(losses_in(self._read(pod.name)))
+
+    def losses(self) -> dict[int, dict[int, float]]:
+        """What each attempt has printed so far: the loss at each step."""
+        return self._losses
+
+
+def _first_pod(scene: Scene) -> Pod | None:
+    """The pod of node rank 0 of the newest attempt, once it has started."""
+    for pod in scene.pods:
+        if pod.node_rank == 0 and pod.attempt == scene.job.attempt and pod.phase in STARTED:
+            return pod
+    return None
 
 
 def _text(path: Path) -> str:

@@ -31,16 +31,21 @@ def manifest(name: str, *, image: str, checkpoints: Path | None, min_step_s: flo
     main = pod["containers"][0]
     main["resources"] = {"limits": {GPU: GPUS_PER_NODE}}
     main["image"] = image
-    main["command"] = [
-        "python3",
-        str(EXAMPLE / "train.py"),
-        f"--steps={STEPS}",
-        f"--checkpoint-every={CHECKPOINT_INTERVAL_STEPS}",
-        "--checkpoint-dir=/checkpoints",
-        f"--min-step-seconds={min_step_s}",
-    ]
+    main["command"] = command(str(EXAMPLE / "train.py"), min_step_s=min_step_s)
     source: Json = {"emptyDir": {}}
     if checkpoints is not None:
         source = {"hostPath": {"path": str(checkpoints), "type": "Directory"}}
     pod["volumes"] = [{"name": main["volumeMounts"][0]["name"], **source}]
     return job
+
+
+def command(script: str, *, min_step_s: float) -> list[str]:
+    """What each rank runs, with a script that is at this path in its container."""
+    return [
+        "python3",
+        script,
+        f"--steps={STEPS}",
+        f"--checkpoint-every={CHECKPOINT_INTERVAL_STEPS}",
+        "--checkpoint-dir=/checkpoints",
+        f"--min-step-seconds={min_step_s}",
+    ]

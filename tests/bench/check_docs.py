@@ -34,7 +34,10 @@ INSTALL, SECURITY = "docs/install.md", "docs/security.md"
 DOCKER = "docker build"
 """There is no daemon of Docker where tests run. Tests build the same images without it."""
 
-LEFT_OUT = (DOCKER,)
+DEMO = "make demo"
+"""It refuses a cluster that has Railwright; tests/e2e/test_demo_own_cluster.py runs it."""
+
+LEFT_OUT = (DOCKER, DEMO)
 FAILS = ("kubectl apply -f job.yaml",)
 """The page shows the refusal."""
 
@@ -114,10 +117,10 @@ def _ordered(blocks: list[Block]) -> list[Block]:
     """The installation first, then all pages, then what changes rights, upgrades and uninstalls;
     last the installation without Helm."""
     install = [each for each in blocks if each.page == INSTALL]
-    docker, helm, privileged, manifests, doctor, *ends = install
+    docker, demo, helm, privileged, manifests, doctor, *ends = install
     rest = [each for each in blocks if each.page not in (INSTALL, SECURITY)]
     security = [each for each in blocks if each.page == SECURITY]
-    return [docker, helm, doctor, *rest, *security, *ends, privileged, manifests]
+    return [docker, demo, helm, doctor, *rest, *security, *ends, privileged, manifests]
 
 
 def _run(scene: Scene, block: Block) -> list[str]:

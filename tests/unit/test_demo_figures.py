@@ -101,7 +101,7 @@ def test_a_simulation_is_not_held_against_what_it_cannot_have() -> None:
 
 def test_times_count_from_gang_bound_and_from_link_down() -> None:
     """The start counts from the last binding, the recovery from the cut of the link."""
-    noted = Milestones(num_nodes=2)
+    noted = Milestones(num_pods=2)
     bound = Pod("ddp-worker-0-1", attempt=1, node_rank=0, node="node-a1")
     waiting = Pod("ddp-worker-1-1", attempt=1, node_rank=1)
     noted.saw(Scene(0.0, pods=(bound, waiting)), 100.0)
@@ -111,9 +111,9 @@ def test_times_count_from_gang_bound_and_from_link_down() -> None:
     noted.stepped(1, 110.0)
     assert noted.first_start_s() == 8.0
 
-    noted.link_down_s = 120.0
+    noted.disturbed_s = 120.0
     dead = frozenset({"node-a2"})
-    noted.saw(Scene(21.0, Job(lost_nodes=()), dead=dead), 121.0)
-    assert noted.since_link_down_s(noted.detected_s) is None
-    noted.saw(Scene(39.0, Job(lost_nodes=("node-a2",)), dead=dead), 139.0)
-    assert noted.since_link_down_s(noted.detected_s) == 19.0
+    noted.saw(Scene(21.0, Job(ended_attempt=1), dead=dead), 121.0)
+    assert noted.since_disturbed_s(noted.detected_s) is None
+    noted.saw(Scene(39.0, Job(ended_attempt=1, lost_nodes=("node-a2",)), dead=dead), 139.0)
+    assert noted.since_disturbed_s(noted.detected_s) == 19.0
