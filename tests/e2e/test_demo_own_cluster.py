@@ -50,6 +50,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
         yield bed
 
 
+@pytest.mark.alone
 def test_demo_recovers_on_a_cluster_and_leaves_nothing(bed: Testbed) -> None:
     before = _objects(bed)
     ended = subprocess.run(
