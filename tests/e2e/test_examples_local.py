@@ -68,7 +68,7 @@ def killed_at(step: int, command: list[str], *, operator: OperatorEndpoint, fold
     return printed
 
 
-@pytest.mark.parametrize("example", ["ddp", "fsdp"])
+@pytest.mark.parametrize("example", ["ddp", "deepspeed", "fsdp"])
 def test_killed_example_resumes_with_equal_losses(tmp_path: Path, example: str) -> None:
     """Its losses equal those of a run that was not killed."""
     steps = 40
