@@ -39,6 +39,7 @@ def test_every_metric_on_a_page_exists() -> None:
     defined = {each.name for each in (*metrics_page.operator(), *metrics_page.controllers())}
     named = {word for page in pages.pages() for word in pages.code_words(page)}
     packages = {path.rpartition("/")[2] for path in tree.PACKAGES}
+    packages |= {path.name for path in (tree.ROOT / "testbed").glob("railwright_*")}
     series = {word.removesuffix("_bucket") for word in named if METRIC.fullmatch(word)}
     stale = series - defined - packages
     assert not stale, f"no such metric: {stale}"

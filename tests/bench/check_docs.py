@@ -28,6 +28,7 @@ from railwright_testbed.control_plane import KubectlError
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
 
+NAME = "docs"
 DEADLINE_S = 600
 OUTPUT_SHOWN = 4_000
 INSTALL, SECURITY = "docs/install.md", "docs/security.md"
@@ -80,13 +81,17 @@ class Scene:
         job = Training(name, script(source), self.bed.image, nodes=nodes, spec=spec)
         return training.apply(plane, namespace, job)
 
+    def without(self, name: str) -> None:
+        """Delete a job, if it is there."""
+        self.kubectl("delete", "tj", name, "--ignore-not-found")
+
     def write(self, name: str, text: str) -> None:
         """Write a file of the reader's."""
         (self.folder / name).write_text(text, encoding="utf-8")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, Testbed.start(name="docs") as bed:
+    with tempfile.TemporaryDirectory() as folder, Testbed.start(name=NAME) as bed:
         _log("images")
         deployment.load(bed, Path(folder))
         reader = Path(folder) / "reader"
@@ -172,6 +177,10 @@ def _adapted(scene: Scene, text: str) -> str:
         "helm rollback railwright": "helm rollback --wait railwright",
         "/shared/profile": str(scene.folder / "profile"),
         "../.venv/bin/python": sys.executable,
+        # The state of the testbed is in the real home.
+        ".venv/bin/python -m rail": f"HOME={Path.home()} {sys.executable} -m rail",
+        "-node node-a2": f"-node node-a2 --name {NAME}",
+        "$PWD": str(tree.ROOT),
         "gpu-01": "node-a1",
     }
     for written, here in changes.items():
@@ -214,7 +223,8 @@ def _end_quota(scene: Scene) -> None:
 
 PREPARED: dict[str, Callable[[Scene], object]] = {
     "kubectl get tj ddp": lambda scene: scene.job("ddp"),
-    "sed ": lambda scene: scene.kubectl("delete", "tj", "first"),
+    "sed ": lambda scene: scene.without("first"),
+    "sed -e 's#example.com/railwright-ddp": lambda scene: scene.without("ddp"),
     "kubectl get tj": _prepare_first,
     "railwright why big": lambda scene: scene.job("big", nodes=64),
     "kubectl apply -n monitoring": lambda scene: scene.namespace("monitoring"),
@@ -224,7 +234,7 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "kubectl apply -f job.yaml": _prepare_quota,
     "export RAILWRIGHT_PROFILE": _prepare_profile,
     "kubectl patch tj train": _end_quota,
-    "kubectl label node": lambda scene: scene.kubectl(
+    "kubectl label node gpu-01": lambda scene: scene.kubectl(
         *("label", "node", "node-a1", "railwright.dev/block-", "railwright.dev/rack-")
     ),
     "kubectl delete -f deploy/rights": lambda scene: scene.namespace("team-a"),
