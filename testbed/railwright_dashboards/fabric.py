@@ -68,6 +68,7 @@ DASHBOARD = Dashboard(
             "time() - max by (source) (railwright_fabric_source_timestamp_seconds)",
             "Time since the last write to the file of a source, or since its oldest measurement.",
             Unit.DURATION,
+            column="Age",
             may_be_empty=True,
         ),
         number(

@@ -77,6 +77,7 @@ DASHBOARD = Dashboard(
             "Speed of the slowest device of a node over that of most devices of its kind. The "
             "scheduler places jobs elsewhere if it can.",
             Unit.SHARE,
+            column="Relative speed",
             may_be_empty=True,
         ),
         number(

@@ -142,6 +142,7 @@ DASHBOARD = Dashboard(
             f"max by (node_name, state) (railwright_job_node{JOB})",
             "Available, why no pod is placed on the node, LauncherSilent if only the launcher is "
             "silent, or Missing without a Node.",
+            column="",
         ),
         table(
             "Slow nodes of the job",
@@ -149,6 +150,7 @@ DASHBOARD = Dashboard(
             f"and on (node_name) {NODES}",
             "Speed of the slowest device of a node over that of most devices of its kind.",
             Unit.SHARE,
+            column="Relative speed",
             may_be_empty=True,
         ),
         table(
@@ -157,6 +159,7 @@ DASHBOARD = Dashboard(
             "Time since then, by cause. `kubectl describe tj` has the node, the rank and its last "
             "lines.",
             Unit.DURATION,
+            column="Time since then",
             may_be_empty=True,
         ),
     ),

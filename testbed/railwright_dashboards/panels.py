@@ -47,8 +47,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel. ``alarm`` is the value from which a number is red. ``may_be_empty``: the series
-    of a query do not exist in every cluster, or not at all times."""
+    """One panel. ``alarm`` is the value from which a number is red. ``column`` is the heading of
+    the values in a table; empty: a table of labels alone. ``may_be_empty``: the series of a query
+    do not exist in every cluster, or not at all times."""
 
     title: str
     description: str
@@ -58,6 +59,7 @@ class Panel:
     _: KW_ONLY
     width: int = ROW_WIDTH // 2
     alarm: float | None = None
+    column: str = ""
     may_be_empty: bool = False
 
     @property
@@ -146,11 +148,20 @@ def table(
     description: str,
     unit: Unit = Unit.COUNT,
     *,
+    column: str = "Value",
     may_be_empty: bool = False,
 ) -> Panel:
-    """Half a row with the newest values and all labels."""
+    """Half a row with all labels, and the newest values in a column of this heading."""
     query = Query(expr, "")
-    return Panel(title, description, Kind.TABLE, unit, (query,), may_be_empty=may_be_empty)
+    return Panel(
+        title,
+        description,
+        Kind.TABLE,
+        unit,
+        (query,),
+        column=column,
+        may_be_empty=may_be_empty,
+    )
 
 
 def quantiles(

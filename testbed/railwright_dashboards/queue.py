@@ -102,6 +102,7 @@ DASHBOARD = Dashboard(
             "max by (job_namespace, job_name, phase) "
             '(railwright_job_phase{phase=~"Queued|Recovering"})',
             "At most 700 jobs have series of their own; jobs that run come first.",
+            column="",
             may_be_empty=True,
         ),
     ),

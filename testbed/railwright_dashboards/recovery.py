@@ -62,6 +62,7 @@ DASHBOARD = Dashboard(
             "Restarts by job",
             "topk(20, max by (job_namespace, job_name) (railwright_job_restarts_total) > 0)",
             "The jobs with the most restarts.",
+            column="Restarts",
             may_be_empty=True,
         ),
         table(
@@ -70,6 +71,7 @@ DASHBOARD = Dashboard(
             "(railwright_job_checkpoint_timestamp_seconds))",
             "Jobs that would repeat the most work.",
             Unit.DURATION,
+            column="Age",
             may_be_empty=True,
         ),
     ),

@@ -121,6 +121,8 @@ def _panel(panel: Panel, position: parts.GridPos) -> Any:
         found = found.with_target(_query(panel, query).ref_id(name))
     if panel.kind is Kind.NUMBER:
         found = found.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+    if panel.kind is Kind.TABLE:
+        found = found.with_transformation(_columns(panel))
     if panel.kind is Kind.STATES:
         found = found.show_value(values.VisibilityMode.NEVER)
     if panel.kind in (Kind.LINES, Kind.AREAS):
@@ -139,6 +141,14 @@ def _query(panel: Panel, query: Query) -> prometheus.Dataquery:
         return found.instant().format(PromQueryFormat.TABLE)
     # The newest value of a range may be hours old: its series may have ended.
     return found.instant() if panel.kind in (Kind.BARS, Kind.NUMBER) else found.range()
+
+
+def _columns(panel: Panel) -> parts.DataTransformerConfig:
+    """Labels, and the values if their column has a heading. All have the same time."""
+    hidden = {"Time": True} if panel.column else {"Time": True, "Value": True}
+    renamed = {"Value": panel.column} if panel.column else {}
+    options = {"excludeByName": hidden, "renameByName": renamed}
+    return parts.DataTransformerConfig(id_val="organize", options=options)
 
 
 def _legend() -> common.VizLegendOptions:
