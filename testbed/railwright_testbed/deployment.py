@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from railwright_api.names import GROUP
 from railwright_testbed import helm, product_images
@@ -17,6 +19,9 @@ WORKLOADS = (
 )
 RELEASE = "railwright"
 EXAMPLE_REGISTRY = "example.com"
+PROBES_PORT = "probes"
+"""The name of the port that has the metrics too."""
+
 _WAITS = ("--wait", "--timeout=110s")
 
 
@@ -87,6 +92,23 @@ def left(plane: ControlPlane) -> list[str]:
     found = plane.kubectl("get", ",".join(resources), "--all-namespaces", "-o=name").split()
     ours = [each for each in found if "railwright" in each and "testbed.railwright" not in each]
     return [each for each in ours if each not in kinds(plane)]
+
+
+def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:
+    """The ports with metrics of all running pods, as groups of targets of Prometheus, with the
+    labels that a PodMonitor gives them. Debian's Prometheus cannot discover pods."""
+    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
+    return [
+        {
+            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "labels": {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]},
+        }
+        for pod in pods
+        for port in pod["spec"]["containers"][0].get("ports", ())
+        if port["name"] == PROBES_PORT
+        and "podIP" in pod["status"]
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 def _manifests(plane: ControlPlane) -> str:

@@ -18,20 +18,29 @@ GPUS_PER_NODE = 8
 GPU = "nvidia.com/gpu"
 
 
-def manifest(name: str, *, image: str, checkpoints: Path | None, min_step_s: float) -> Json:
-    """The TrainingJob: all GPUs of four nodes, at least so many seconds for each step.
+def manifest(
+    name: str,
+    *,
+    image: str,
+    checkpoints: Path | None,
+    min_step_s: float,
+    nodes: int = NUM_NODES,
+    steps: int = STEPS,
+) -> Json:
+    """The TrainingJob: all GPUs of its nodes, at least so many seconds for each step.
 
     ``checkpoints`` is a folder of this machine that all its nodes share; None: no pod will write.
     """
     job: Json = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
     job["metadata"]["name"] = name
     (role,) = job["spec"]["roles"]
-    role["replicas"] = NUM_NODES
+    role["replicas"] = nodes
     pod = role["template"]["spec"]
     main = pod["containers"][0]
     main["resources"] = {"limits": {GPU: GPUS_PER_NODE}}
     main["image"] = image
-    main["command"] = command(str(EXAMPLE / "train.py"), min_step_s=min_step_s)
+    script = str(EXAMPLE / "train.py")
+    main["command"] = command(script, min_step_s=min_step_s, steps=steps)
     source: Json = {"emptyDir": {}}
     if checkpoints is not None:
         source = {"hostPath": {"path": str(checkpoints), "type": "Directory"}}
@@ -39,12 +48,12 @@ def manifest(name: str, *, image: str, checkpoints: Path | None, min_step_s: flo
     return job
 
 
-def command(script: str, *, min_step_s: float) -> list[str]:
+def command(script: str, *, min_step_s: float, steps: int = STEPS) -> list[str]:
     """What each rank runs, with a script that is at this path in its container."""
     return [
         "python3",
         script,
-        f"--steps={STEPS}",
+        f"--steps={steps}",
         f"--checkpoint-every={CHECKPOINT_INTERVAL_STEPS}",
         "--checkpoint-dir=/checkpoints",
         f"--min-step-seconds={min_step_s}",

@@ -79,12 +79,17 @@ def promtool(*arguments: str) -> str:
 
 
 class Prometheus:
-    """One server with these ``scrape_configs``, and a file of rules if there is one."""
+    """One server with these ``scrape_configs``, and a file of rules if there is one. It serves the
+    files of the folder ``assets`` below /user."""
 
     def __init__(
-        self, scrape_configs: Sequence[Mapping[str, Any]], *, rules: Path | None = None
+        self,
+        scrape_configs: Sequence[Mapping[str, Any]],
+        *,
+        rules: Path | None = None,
+        assets: Path | None = None,
     ) -> None:
-        self._configs, self._rules = scrape_configs, rules
+        self._configs, self._rules, self._assets = scrape_configs, rules, assets
         self._port = PortReservation("127.0.0.1")
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: Process | None = None
@@ -116,6 +121,7 @@ class Prometheus:
                 f"--config.file={folder / 'prometheus.yaml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{self._port.port}",
+                *([] if self._assets is None else [f"--web.user-assets={self._assets}"]),
             ],
             log=folder / "prometheus.log",
             records=folder / "records",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -133,7 +132,9 @@ def observed(
     deployed: Cluster, run: Run, checkpoints: Callable[[str], dict[str, str]]
 ) -> Iterator[tuple[Prometheus, LiveJob]]:
     """A real Prometheus that scrapes the pods, and a job that trains."""
-    with Prometheus([_scrape_config(deployed.bed.control_plane)]) as prometheus:
+    targets = deployment.scrape_targets(deployed.bed.control_plane)
+    assert len(targets) == 3
+    with Prometheus([{"job_name": "railwright", "static_configs": targets}]) as prometheus:
         job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
         try:
             yield prometheus, job
@@ -161,23 +162,6 @@ def test_panels_have_data_of_the_deployed_pods(
     )
     for expr in OF_FAULTS:
         prometheus.until(expr, deadline_s=DEADLINE_S)
-
-
-def _scrape_config(plane: ControlPlane) -> dict[str, Any]:
-    """The processes, with the labels that a PodMonitor gives them. Debian's Prometheus cannot
-    discover pods."""
-    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
-    targets = [
-        {
-            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
-            "labels": {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]},
-        }
-        for pod in pods
-        for port in pod["spec"]["containers"][0].get("ports", ())
-        if port["name"] == "probes" and "deletionTimestamp" not in pod["metadata"]
-    ]
-    assert len(targets) == 3
-    return {"job_name": "railwright", "static_configs": targets}
 
 
 def test_no_container_of_ours_ended(deployed: Cluster) -> None:
