@@ -176,6 +176,14 @@ demo: $(SETUP) ## a job loses a node and resumes, on a real Kubernetes on this m
 demo-simulated: $(SETUP) ## the same scenario on simulated nodes; needs no root
 	@$(PYTHON) -m railwright_demo --simulated
 
+.PHONY: observe
+observe: binaries ## jobs with faults on a real Kubernetes, with the dashboards on a local page; needs root
+	@$(PYTHON) -m railwright_observe
+
+.PHONY: pictures
+pictures: binaries ## the same, then write docs/pictures; about 10 minutes, needs root
+	@$(PYTHON) -m railwright_observe --pictures docs/pictures
+
 .PHONY: cluster
 cluster: $(SETUP) ## start a Kubernetes on this machine, and print how to use it; needs root
 	@$(PYTHON) -m railwright_testbed up

@@ -1,0 +1,164 @@
+"""Translate a dashboard in Grafana's JSON into one of Perses, which draws it on the page.
+
+Kinds of panels, units and options that no dashboard has are not translated: they raise KeyError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+PROJECT = "railwright"
+"""Perses sorts dashboards into projects."""
+
+SOURCE = "PrometheusDatasource"
+QUERY = "PrometheusTimeSeriesQuery"
+VARIABLE = "PrometheusLabelValuesVariable"
+GROUPED = re.compile(r"\bby \(([a-z_, ]+)\)")
+VALUES_OF = re.compile(r"label_values\((?P<selector>.*), (?P<label>\w+)\)")
+
+UNITS: Mapping[str, Json] = {
+    "short": {"unit": "decimal", "shortValues": True},
+    "percentunit": {"unit": "percent-decimal"},
+    "s": {"unit": "seconds"},
+    "dtdurations": {"unit": "seconds"},
+    "bytes": {"unit": "bytes"},
+    "cps": {"unit": "counts/sec"},
+    "reqps": {"unit": "requests/sec"},
+}
+COLORS = {"green": "#2e7d32", "red": "#c62828"}
+
+
+def translate(dashboard: Json, *, prometheus: str, interval_s: int, range_s: int) -> Json:
+    """The dashboard, with this address of Prometheus, the interval of its scrapes, and the time
+    that the panels show at first."""
+    panels = {f"panel{panel['id']}": _panel(panel) for panel in dashboard["panels"]}
+    items = [_place(panel["gridPos"], f"panel{panel['id']}") for panel in dashboard["panels"]]
+    source = {"directUrl": prometheus, "scrapeInterval": f"{interval_s}s"}
+    return {
+        "kind": "Dashboard",
+        "metadata": {"name": dashboard["uid"], "project": PROJECT},
+        "spec": {
+            "display": {"name": dashboard["title"], "description": dashboard["description"]},
+            "datasources": {"prometheus": {"default": True, "plugin": _plugin(SOURCE, source)}},
+            "variables": [
+                _variable(each)
+                for each in dashboard["templating"]["list"]
+                if each["type"] != "datasource"
+            ],
+            "panels": panels,
+            "layouts": [{"kind": "Grid", "spec": {"items": items}}],
+            "duration": f"{range_s}s",
+            "refreshInterval": f"{10 * interval_s}s",
+        },
+    }
+
+
+def _plugin(kind: str, spec: Json) -> Json:
+    return {"kind": kind, "spec": spec}
+
+
+def _place(at: Json, panel: str) -> Json:
+    content = {"$ref": f"#/spec/panels/{panel}"}
+    return {"x": at["x"], "y": at["y"], "width": at["w"], "height": at["h"], "content": content}
+
+
+def _variable(variable: Json) -> Json:
+    found = VALUES_OF.fullmatch(variable["query"]["query"])
+    if found is None:
+        raise KeyError(variable["query"]["query"])
+    values = {"labelName": found["label"], "matchers": [found["selector"]]}
+    spec = {
+        "name": variable["name"],
+        "display": {"name": variable["label"]},
+        "allowMultiple": False,
+        "allowAllValue": False,
+        "sort": "alphabetical-asc",
+        "plugin": _plugin(VARIABLE, values),
+    }
+    return {"kind": "ListVariable", "spec": spec}
+
+
+def _panel(panel: Json) -> Json:
+    queries = []
+    for target in panel["targets"]:
+        query = {"query": target["expr"], "seriesNameFormat": target.get("legendFormat", "")}
+        queries.append(_plugin("TimeSeriesQuery", {"plugin": _plugin(QUERY, query)}))
+    spec = {
+        "display": {"name": panel["title"], "description": panel["description"]},
+        "plugin": PLUGINS[panel["type"]](panel),
+        "queries": queries,
+    }
+    return {"kind": "Panel", "spec": spec}
+
+
+def _format(panel: Json) -> Json:
+    return UNITS[panel["fieldConfig"]["defaults"]["unit"]]
+
+
+def _number(panel: Json) -> Json:
+    first, *steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    thresholds = {
+        "defaultColor": COLORS[first["color"]],
+        "steps": [{"value": each["value"], "color": COLORS[each["color"]]} for each in steps],
+    }
+    spec = {"calculation": "last", "format": _format(panel), "thresholds": thresholds}
+    return _plugin("StatChart", spec)
+
+
+def _lines(panel: Json) -> Json:
+    custom = panel["fieldConfig"]["defaults"]["custom"]
+    is_stacked = custom.get("stacking", {}).get("mode") == "normal"
+    visual = {
+        "areaOpacity": custom["fillOpacity"] / 100 if is_stacked else 0,
+        "stack": "all" if is_stacked else "none",
+        "lineWidth": 1.5,
+        "connectNulls": False,
+    }
+    spec = {
+        "legend": {"position": "bottom", "mode": "list", "size": "small"},
+        "yAxis": {"show": True, "format": _format(panel), "min": 0},
+        "visual": visual,
+    }
+    return _plugin("TimeSeriesChart", spec)
+
+
+def _bars(panel: Json) -> Json:
+    spec = {"calculation": "last", "format": _format(panel), "sort": "desc", "mode": "value"}
+    return _plugin("BarChart", spec)
+
+
+def _states(_panel: Json) -> Json:
+    return _plugin("StatusHistoryChart", {})
+
+
+def _table(panel: Json) -> Json:
+    """Labels first, as in Grafana: Perses appends the columns that have no settings."""
+    (organized,) = (each["options"] for each in panel["transformations"])
+    (target,) = panel["targets"]
+    groups = GROUPED.findall(target["expr"])
+    labels = dict.fromkeys(label for group in groups for label in group.split(", "))
+    value: Json = {"name": "value", "format": _format(panel)}
+    if "Value" in organized["excludeByName"]:
+        value["hide"] = True
+    else:
+        value["header"] = organized["renameByName"]["Value"]
+    columns = [
+        *({"name": label} for label in labels),
+        value,
+        {"name": "timestamp", "hide": True},
+    ]
+    return _plugin("Table", {"density": "compact", "columnSettings": columns})
+
+
+PLUGINS: Mapping[str, Callable[[Json], Json]] = {
+    "stat": _number,
+    "timeseries": _lines,
+    "bargauge": _bars,
+    "state-timeline": _states,
+    "table": _table,
+}
+"""The panels of Perses, by the kind of panel in Grafana."""

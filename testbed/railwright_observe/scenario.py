@@ -1,0 +1,134 @@
+"""Jobs with faults: one loses a node and recovers, one fails, two wait, one succeeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from railwright_testbed import Testbed, example_job, waiting
+from railwright_testbed.service_process import NAMESPACE
+
+Json = dict[str, Any]
+Report = Callable[[str], None]
+
+OBSERVED = "language-model"
+"""The job that trains all the time; it has this many nodes of five."""
+
+NODES = 3
+STEPS = 6000
+STEP_S = 0.25
+STEPS_BEFORE_FAULT = 150
+STEPS_AFTER_FAULT = 100
+STEPS_OF_SMALL_JOB = 60
+LEASE = "railwright-operator"
+
+PHASE_DEADLINE_S = 300.0
+
+
+def play(bed: Testbed, report: Report) -> None:
+    """Apply the jobs and cause the faults, one after another; return after the last of them."""
+    report(f"{OBSERVED}: applied, all GPUs of {NODES} of {len(bed.nodes)} nodes")
+    _apply(bed, OBSERVED, nodes=NODES, steps=STEPS)
+    _until_step(bed, OBSERVED, 1)
+    report("image-model: applied, one node; it will succeed")
+    _apply(bed, "image-model", nodes=1, steps=STEPS_OF_SMALL_JOB)
+    report("wrong-path: applied, one node; its script does not exist")
+    _apply(bed, "wrong-path", nodes=1, command=["python3", "/examples/tain.py"])
+    report("too-large: applied, nine nodes; it can never run here")
+    _apply(bed, "too-large", nodes=9)
+    _until_phase(bed, "wrong-path", "Failed")
+    _until_phase(bed, "image-model", "Succeeded")
+    _until_step(bed, OBSERVED, STEPS_BEFORE_FAULT)
+    lost = _node_to_lose(bed)
+    report(f"{lost}: its power is cut; {OBSERVED} trains there")
+    bed.kill_node(lost)
+    _until_attempt(bed, OBSERVED, 2)
+    report("next-in-line: applied, two nodes; one is free, so it waits")
+    _apply(bed, "next-in-line", nodes=2)
+    step = _until_step_of_attempt(bed, OBSERVED, 2)
+    report(f"{OBSERVED}: trains again, from step {step}")
+    _until_step(bed, OBSERVED, step + STEPS_AFTER_FAULT)
+    leader = _leader(bed)
+    report(f"{leader}: deleted; the standby will lead")
+    bed.control_plane.kubectl("-n", NAMESPACE, "delete", "pod", leader, "--wait=false")
+    waiting.until(lambda: _leader(bed) != leader, "another leader", deadline_s=PHASE_DEADLINE_S)
+    _until_step(bed, OBSERVED, step + 3 * STEPS_AFTER_FAULT)
+
+
+def _apply(
+    bed: Testbed, name: str, *, nodes: int, steps: int = STEPS, command: list[str] | None = None
+) -> None:
+    folder = bed.shared_directory / name
+    folder.mkdir()
+    job = example_job.manifest(
+        name, image=bed.image, checkpoints=folder, min_step_s=STEP_S, nodes=nodes, steps=steps
+    )
+    if command is not None:
+        job["spec"]["failurePolicy"] = {"backoffLimit": 0}
+        job["spec"]["roles"][0]["template"]["spec"]["containers"][0]["command"] = command
+    bed.control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(job))
+
+
+def _status(bed: Testbed, name: str) -> Json:
+    found: Json = json.loads(bed.control_plane.kubectl("get", "tj", name, "-o=json"))
+    status: Json = found.get("status", {})
+    return status
+
+
+def _step(status: Json) -> int:
+    return int(status.get("progress", {}).get("step", 0))
+
+
+def _until(bed: Testbed, name: str, holds: Callable[[Json], bool], what: str) -> Json:
+    def holding() -> Json | None:
+        status = _status(bed, name)
+        return status if holds(status) else None
+
+    return waiting.until(
+        holding,
+        f"{name}: {what}",
+        deadline_s=PHASE_DEADLINE_S,
+        evidence=lambda: bed.control_plane.kubectl("describe", "tj", name),
+        pause_s_longest=1.0,
+    )
+
+
+def _until_phase(bed: Testbed, name: str, phase: str) -> None:
+    _until(bed, name, lambda status: status.get("phase") == phase, phase)
+
+
+def _until_step(bed: Testbed, name: str, step: int) -> None:
+    _until(bed, name, lambda status: _step(status) >= step, f"step {step}")
+
+
+def _until_attempt(bed: Testbed, name: str, attempt: int) -> None:
+    _until(bed, name, lambda status: status.get("attempt", 0) >= attempt, f"attempt {attempt}")
+
+
+def _until_step_of_attempt(bed: Testbed, name: str, attempt: int) -> int:
+    def steps(status: Json) -> bool:
+        return bool(status.get("phase") == "Running" and status.get("attempt") == attempt)
+
+    return _step(_until(bed, name, steps, f"attempt {attempt} runs"))
+
+
+def _node_to_lose(bed: Testbed) -> str:
+    """One of the job's, without a pod of Railwright but for its agent if there is one."""
+    attempt = _status(bed, OBSERVED)["attempt"]
+    plane = bed.control_plane
+    placement = json.loads(plane.kubectl("get", "placement", f"{OBSERVED}-{attempt}", "-o=json"))
+    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
+    hosts = [
+        pod["spec"]["nodeName"]
+        for pod in pods
+        if not pod["metadata"]["name"].startswith("railwright-agent")
+    ]
+    nodes: list[str] = placement["spec"]["nodes"]
+    return min(nodes, key=lambda node: (hosts.count(node), node))
+
+
+def _leader(bed: Testbed) -> str:
+    lease = bed.control_plane.kubectl("-n", NAMESPACE, "get", "lease", LEASE, "-o=json")
+    holder: str = json.loads(lease)["spec"]["holderIdentity"]
+    return holder

@@ -1,0 +1,74 @@
+"""A testbed with Railwright as pods, and a Prometheus that scrapes them and serves the page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from railwright_dashboards.generate import FOLDER
+from railwright_observe import page
+from railwright_testbed import ControlPlane, Testbed, deployment, example_job
+from railwright_testbed.prometheus import Prometheus
+
+NAME = "observe"
+TARGETS_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What runs, and the address of the page."""
+
+    bed: Testbed
+    address: str
+
+
+@contextmanager
+def running(built: Path) -> Iterator[Site]:
+    """Everything, with this built page, while in the block."""
+    with (
+        tempfile.TemporaryDirectory(prefix="railwright-observe-") as name,
+        Testbed.start(NAME, example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed,
+    ):
+        folder = Path(name)
+        deployment.load(bed, folder)
+        deployment.install(bed.control_plane)
+        targets, assets = folder / "targets.json", folder / "page"
+        scraped = {"job_name": "railwright", "file_sd_configs": [{"files": [str(targets)]}]}
+        server = Prometheus([scraped], rules=FOLDER / "rules.yaml", assets=assets)
+        page.write(built, assets, prometheus=server.url)
+        with _followed(bed.control_plane, targets), server:
+            yield Site(bed, f"{server.url}/user/")
+
+
+@contextmanager
+def _followed(plane: ControlPlane, path: Path) -> Iterator[None]:
+    """Keep the file of targets as the pods are, while in the block."""
+    stop = threading.Event()
+
+    def follow() -> None:
+        while not stop.wait(TARGETS_INTERVAL_S):
+            # The next time is soon.
+            with contextlib.suppress(subprocess.SubprocessError):
+                _write_targets(plane, path)
+
+    _write_targets(plane, path)
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _write_targets(plane: ControlPlane, path: Path) -> None:
+    whole = path.with_suffix(".whole")
+    whole.write_text(json.dumps(deployment.scrape_targets(plane)))
+    whole.rename(path)
