@@ -99,9 +99,9 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Jobs that wait",
-            "max by (job_namespace, job_name, phase) "
-            '(railwright_job_phase{phase=~"Queued|Recovering"})',
-            "At most 700 jobs have series of their own; jobs that run come first.",
+            "max by (job_namespace, job_name, reason) (railwright_job_waiting)",
+            "Why each job waits. `kubectl describe tj` has the numbers. At most 700 jobs have "
+            "series of their own; jobs that run come first.",
             column="",
             may_be_empty=True,
         ),

@@ -34,6 +34,7 @@ LINKS = {
     ("railwright_detection_seconds", "cause"): CAUSES,
     ("railwright_recovery_seconds", "cause"): CAUSES,
     ("railwright_job_last_termination_timestamp_seconds", "cause"): CAUSES,
+    ("railwright_job_waiting", "reason"): REASONS,
     ("railwright_jobs_waiting", "reason"): REASONS,
     ("railwright_decisions_total", "outcome"): REASONS,
 }

@@ -21,6 +21,7 @@ from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
+from railwright_scheduler.model.reasons import QueueNotFound
 
 SERIES_MAX = 20_000
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
@@ -159,6 +160,22 @@ def test_termination_has_cause_of_closed_set() -> None:
         name = "railwright_job_last_termination_timestamp_seconds"
         (labels,) = (dict(each) for series, each in found if series == name)
         assert labels == {"job_namespace": "team", "job_name": "a", "cause": label}
+
+
+def test_waiting_job_has_its_reason() -> None:
+    """And no reason once it has nodes."""
+    scrape = Scrape()
+
+    def reasons() -> set[str | None]:
+        found = scraping.scraped(scrape.registry)
+        return {
+            dict(labels).get("reason") for name, labels in found if name == "railwright_job_waiting"
+        }
+
+    scrape.record(JobRecord(), wait=QueueNotFound("train", ()))
+    assert reasons() == {"QueueNotFound"}
+    scrape.record(attempts.RUNNING)
+    assert reasons() == set()
 
 
 def test_series_of_job_end_with_it() -> None:

@@ -22,6 +22,7 @@ from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.model import reasons
 
 JOBS_MAX = 700
 """With 19 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
@@ -171,6 +172,7 @@ class JobMetrics(Collector):
 
 GAUGES: dict[str, tuple[str, ...]] = {
     "phase": ("1 for the current phase of the job.", "phase"),
+    "waiting": ("1 for the reason why the job waits.", "reason"),
     "attempt": ("Number of the newest attempt.",),
     "nodes": ("Nodes of the live attempt.",),
     "racks": ("Domains of the finest level of the fabric, commonly racks, that the nodes span.",),
@@ -217,6 +219,8 @@ GAUGES: dict[str, tuple[str, ...]] = {
 def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     record = given.record
     yield "phase", 1, (record.phase.value,)
+    if given.wait is not None:
+        yield "waiting", 1, (reasons.code(given.wait),)
     yield "attempt", record.attempt, ()
     yield "restarts", record.restarts, ()
     cause = record.last_termination
