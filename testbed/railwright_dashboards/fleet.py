@@ -7,7 +7,10 @@ from railwright_dashboards.panels import Dashboard, Unit, areas, lines, number, 
 DEVICES = "max by (resource) (railwright_devices)"
 USED = "max by (resource) (railwright_devices_used)"
 LOST = "max by (resource) (railwright_devices_unavailable)"
+FREE = "max by (resource) (railwright_devices_free)"
 """Of each kind: plugins count other things than accelerators too, some by the thousand."""
+
+ENDED = "sum by (cause) (increase(railwright_attempts_ended_total[1h])) > 0"
 
 DASHBOARD = Dashboard(
     "railwright-fleet",
@@ -38,28 +41,38 @@ DASHBOARD = Dashboard(
         lines(
             "Devices in use and free",
             {
-                "in use: {{resource}}": "max by (resource) (railwright_devices_used)",
-                "not available: {{resource}}": "max by (resource) (railwright_devices_unavailable)",
-                "all: {{resource}}": "max by (resource) (railwright_devices)",
+                "in use: {{resource}}": USED,
+                "not available: {{resource}}": LOST,
+                "free: {{resource}}": FREE,
+                "all: {{resource}}": DEVICES,
             },
-            "The gap between all devices and those in use is free or not available.",
+            "Devices that pods hold, devices of nodes that are not available, and the rest. A lost "
+            "node's devices stay in use until its pods are gone.",
         ),
         areas(
             "Nodes by state",
-            "max by (state) (railwright_nodes)",
+            "max by (state) (railwright_nodes) > 0",
             "{{state}}",
             "Available nodes, and why no pod is placed on the others.",
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs)",
+            "max by (phase) (railwright_jobs) > 0",
             "{{phase}}",
             "All TrainingJobs. Jobs that wait are Queued, those that lost a node Recovering.",
+            may_be_empty=True,
         ),
         lines(
             "Attempts ended, per hour",
-            {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
+            {"{{cause}}": ENDED},
             "Attempts that were ended before they succeeded, by cause.",
+            may_be_empty=True,
+        ),
+        table(
+            "Nodes that are not available",
+            "max by (node_name, state) (railwright_node_unavailable)",
+            "Why no pod is placed on each of them; the first two hundred.",
+            column="",
             may_be_empty=True,
         ),
         lines(

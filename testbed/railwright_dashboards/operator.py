@@ -91,7 +91,7 @@ DASHBOARD = Dashboard(
             "Lists and watches that failed, per hour",
             {
                 "{{kind}} {{cause}}": "sum by (kind, cause) "
-                "(increase(railwright_watch_errors_total[1h]))"
+                "(increase(railwright_watch_errors_total[1h])) > 0"
             },
             "They start again by themselves.",
             may_be_empty=True,

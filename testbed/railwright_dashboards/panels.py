@@ -168,9 +168,12 @@ def quantiles(
     series: str, *shares: float, by: str = "", window: str = "$__rate_interval"
 ) -> dict[str, str]:
     """Quantiles of a histogram by their legends. What happens a few times a day needs a window of
-    an hour: in most shorter ones there is nothing."""
+    an hour: in most shorter ones there is nothing. With ``by``, labels without any observation
+    have no series."""
     labels, legend = (f"le, {by}", f" {{{{{by}}}}}") if by else ("le", "")
     buckets = f"sum by ({labels}) (rate({series}_bucket[{window}]))"
+    observed = " >= 0" if by else ""
     return {
-        f"p{share * 100:g}{legend}": f"histogram_quantile({share}, {buckets})" for share in shares
+        f"p{share * 100:g}{legend}": f"histogram_quantile({share}, {buckets}){observed}"
+        for share in shares
     }

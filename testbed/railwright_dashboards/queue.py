@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright_dashboards.fleet import DEVICES, LOST, USED
+from railwright_dashboards.fleet import FREE
 from railwright_dashboards.panels import (
     Dashboard,
     Unit,
@@ -30,9 +30,8 @@ DASHBOARD = Dashboard(
         ),
         number(
             "Free devices",
-            f"{DEVICES} - {USED} - {LOST}",
-            "Devices that no pod holds, on available nodes. Devices in use on nodes that are not "
-            "available count twice, so there may be more.",
+            FREE,
+            "Devices that no pod holds, on available nodes.",
             legend="{{resource}}",
         ),
         number(
@@ -49,9 +48,10 @@ DASHBOARD = Dashboard(
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs)",
+            "max by (phase) (railwright_jobs) > 0",
             "{{phase}}",
             "All TrainingJobs.",
+            may_be_empty=True,
         ),
         lines(
             "Wait in the queue",
@@ -77,7 +77,7 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Binding of a gang",
-            quantiles("railwright_gang_bind_seconds", 0.5, 0.95),
+            quantiles("railwright_gang_bind_seconds", 0.5, 0.95, window="1h"),
             "Time from the entry of an attempt in the ledger until all of its pods were bound.",
             Unit.SECONDS,
         ),
@@ -92,7 +92,7 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Time of a mapping",
-            quantiles("railwright_mapping_seconds", 0.5, 0.95),
+            quantiles("railwright_mapping_seconds", 0.5, 0.95, window="1h"),
             "A gang waits two seconds for its own at most.",
             Unit.SECONDS,
             may_be_empty=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright_dashboards.fleet import ENDED
 from railwright_dashboards.panels import Dashboard, Unit, lines, number, quantiles, table
 
 DASHBOARD = Dashboard(
@@ -35,7 +36,7 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Attempts ended, per hour",
-            {"{{cause}}": "sum by (cause) (increase(railwright_attempts_ended_total[1h]))"},
+            {"{{cause}}": ENDED},
             "By cause. The glossary explains each.",
             may_be_empty=True,
         ),

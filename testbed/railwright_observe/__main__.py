@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _observe(folder: Path | None) -> None:
     _report("building the page (the first time, npm installs 500 MB: minutes)")
     built = page.build()
+    if folder is not None:
+        pictures.prepare()
     _report("starting Kubernetes with five nodes, Railwright's pods, and Prometheus: two minutes")
     with site.running(built) as running:
         _report(f"the dashboards: {running.address}")

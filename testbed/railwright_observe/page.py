@@ -20,7 +20,7 @@ INSTALL_DEADLINE_S = 1800.0
 """The packages have 500 MB."""
 
 SCRAPE_INTERVAL_S = 5
-"""Longer than the real one of a second: rates of so short a time are noise."""
+"""Long enough for a scrape on a machine that is busy."""
 
 RANGE_S = 600
 """What the panels show at first."""

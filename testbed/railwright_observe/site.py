@@ -40,7 +40,12 @@ def running(built: Path) -> Iterator[Site]:
         deployment.load(bed, folder)
         deployment.install(bed.control_plane)
         targets, assets = folder / "targets.json", folder / "page"
-        scraped = {"job_name": "railwright", "file_sd_configs": [{"files": [str(targets)]}]}
+        scraped = {
+            "job_name": "railwright",
+            "scrape_interval": f"{page.SCRAPE_INTERVAL_S}s",
+            "scrape_timeout": f"{page.SCRAPE_INTERVAL_S}s",
+            "file_sd_configs": [{"files": [str(targets)]}],
+        }
         server = Prometheus([scraped], rules=FOLDER / "rules.yaml", assets=assets)
         page.write(built, assets, prometheus=server.url)
         with _followed(bed.control_plane, targets), server:

@@ -252,6 +252,7 @@ def test_fleet_counts_nodes_and_devices_by_state() -> None:
         *(node(name) for name in ("n0", "n1", "n2")),
         node("n3", unavailable=Unavailable.CORDONED),
         node("n4", used={GPU: 3}),
+        node("n5", used={GPU: 3}),
     )
     lost = attempts.entry(cause=attempts.LOST)
     placed = attempts.entry(job_uid="b", nodes=("n2", "n4"))
@@ -260,18 +261,22 @@ def test_fleet_counts_nodes_and_devices_by_state() -> None:
     booking = DoubleBooking("n0", GPU, 9, 8, ())
     metrics.record(state, replace(plan(lost, placed), double_bookings=(booking,)))
     found = {
-        (name.removeprefix("railwright_"), *dict(labels).values()): value
+        (name.removeprefix("railwright_"), *sorted(dict(labels).values())): value
         for (name, labels), value in scraping.scraped(registry).items()
         if value
     }
     assert found == {
-        ("nodes", "Available"): 2,
+        ("nodes", "Available"): 3,
         ("nodes", "DoubleBooked"): 1,
         ("nodes", "Lost"): 1,
         ("nodes", "Cordoned"): 1,
-        ("devices", GPU): 40,
-        ("devices_used", GPU): 3 + 8 + 8,
+        ("node_unavailable", "DoubleBooked", "n0"): 1,
+        ("node_unavailable", "Lost", "n1"): 1,
+        ("node_unavailable", "Cordoned", "n3"): 1,
+        ("devices", GPU): 48,
+        ("devices_used", GPU): 3 + 3 + 8 + 8,
         ("devices_unavailable", GPU): 24,
+        ("devices_free", GPU): 5,
     }
 
 

@@ -27,6 +27,9 @@ RESOURCES_MAX = 32
 JOB_NODES_MAX = 5_000
 """Series of the nodes of jobs. Pods of several jobs may share a node."""
 
+UNAVAILABLE_NODES_MAX = 200
+"""Series of nodes that are not available: a person reads them."""
+
 AVAILABLE, MISSING = "Available", "Missing"
 
 
@@ -56,11 +59,17 @@ class FleetMetrics(Collector):
             families["nodes"].add_metric((_state(unavailable),), states[unavailable])
         all_devices = _devices(node.allocatable for node in nodes)
         used = _devices(node.used for node in nodes)
-        lost = _devices(node.allocatable for node in nodes if node.unavailable is not None)
+        available = [node for node in nodes if node.unavailable is None]
+        unavailable_nodes = [node for node in nodes if node.unavailable is not None]
+        lost = _devices(node.allocatable for node in unavailable_nodes)
+        free = _devices(_devices([node.allocatable]) - _devices([node.used]) for node in available)
         for resource, count in all_devices.most_common(RESOURCES_MAX):
             families["devices"].add_metric((resource,), count)
             families["devices_used"].add_metric((resource,), used[resource])
             families["devices_unavailable"].add_metric((resource,), lost[resource])
+            families["devices_free"].add_metric((resource,), free[resource])
+        for node in unavailable_nodes[:UNAVAILABLE_NODES_MAX]:
+            families["node_unavailable"].add_metric((node.name, _state(node.unavailable)), 1)
         job_nodes = _job_nodes(self._cycle, nodes)
         for labels in itertools.islice(job_nodes, JOB_NODES_MAX):
             families["job_node"].add_metric(labels, 1)
@@ -103,6 +112,13 @@ def _families() -> dict[str, GaugeMetricFamily]:
         "devices": ("Devices of all nodes, by resource.", "resource"),
         "devices_used": ("Devices that pods hold, or are about to, by resource.", "resource"),
         "devices_unavailable": ("Devices of nodes that are not available.", "resource"),
+        "devices_free": ("Devices of available nodes that no pod holds.", "resource"),
+        "node_unavailable": (
+            "1 for each node that is not available, with the state as in railwright_nodes. At most "
+            f"{UNAVAILABLE_NODES_MAX} series.",
+            "node_name",
+            "state",
+        ),
         "job_node": (
             "1 for each node of the live attempt, with the state of the node: as in "
             "railwright_nodes, LauncherSilent if only the launcher is silent, or Missing without a "
