@@ -10,7 +10,8 @@ LOST = "max by (resource) (railwright_devices_unavailable)"
 FREE = "max by (resource) (railwright_devices_free)"
 """Of each kind: plugins count other things than accelerators too, some by the thousand."""
 
-ENDED = "sum by (cause) (increase(railwright_attempts_ended_total[1h])) > 0"
+ENDED = "round(sum by (cause) (increase(railwright_attempts_ended_total[1h]))) > 0"
+"""Rounded: Prometheus extrapolates an increase."""
 
 DASHBOARD = Dashboard(
     "railwright-fleet",
@@ -51,16 +52,15 @@ DASHBOARD = Dashboard(
         ),
         areas(
             "Nodes by state",
-            "max by (state) (railwright_nodes) > 0",
+            "max by (state) (railwright_nodes)",
             "{{state}}",
             "Available nodes, and why no pod is placed on the others.",
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs) > 0",
+            "max by (phase) (railwright_jobs)",
             "{{phase}}",
             "All TrainingJobs. Jobs that wait are Queued, those that lost a node Recovering.",
-            may_be_empty=True,
         ),
         lines(
             "Attempts ended, per hour",
@@ -74,15 +74,6 @@ DASHBOARD = Dashboard(
             "Why no pod is placed on each of them; the first two hundred.",
             column="",
             may_be_empty=True,
-        ),
-        lines(
-            "Silent nodes",
-            {
-                "silent nodes": "max(railwright_silent_nodes)",
-                "breaker open": "max(railwright_breaker_open)",
-            },
-            "Nodes of running attempts whose launcher and kubelet are silent. While the breaker is "
-            "open, silence ends no attempt: the control plane may be cut off.",
         ),
         table(
             "Slow nodes",

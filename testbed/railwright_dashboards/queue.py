@@ -48,10 +48,9 @@ DASHBOARD = Dashboard(
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs) > 0",
+            "max by (phase) (railwright_jobs)",
             "{{phase}}",
             "All TrainingJobs.",
-            may_be_empty=True,
         ),
         lines(
             "Wait in the queue",

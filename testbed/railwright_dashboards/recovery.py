@@ -18,7 +18,7 @@ DASHBOARD = Dashboard(
         ),
         number(
             "Attempts ended in a day",
-            "sum(increase(railwright_attempts_ended_total[1d]))",
+            "round(sum(increase(railwright_attempts_ended_total[1d])))",
             "Attempts that were ended before they succeeded.",
             may_be_empty=True,
         ),

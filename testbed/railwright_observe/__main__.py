@@ -55,21 +55,22 @@ def _observe(folder: Path | None) -> None:
     with site.running(built) as running:
         _report(f"the dashboards: {running.address}")
         _report(f"export KUBECONFIG={running.bed.control_plane.kubeconfig}")
-        began_s = time.monotonic()
+        began_s = time.time()
         scenario.play(running.bed, _report)
         if folder is None:
             _report("all faults are caused; look around, apply jobs, and end this with Ctrl-C")
             time.sleep(LIMIT_S)
         else:
-            _take_pictures(built, folder, running.address, time.monotonic() - began_s)
+            _take_pictures(built, folder, running.address, began_s)
     _report("everything is removed")
 
 
-def _take_pictures(built: Path, folder: Path, address: str, elapsed_s: float) -> None:
+def _take_pictures(built: Path, folder: Path, address: str, began_s: float) -> None:
     _report("taking pictures")
     folder.mkdir(parents=True, exist_ok=True)
     choices = {
-        "start": f"{int(elapsed_s) + MARGIN_S}s",
+        "start": str(1000 * (int(began_s) - MARGIN_S)),
+        "end": str(1000 * int(time.time())),
         "refresh": "0s",
         "var-job_namespace": "default",
         "var-job_name": scenario.OBSERVED,
