@@ -177,8 +177,12 @@ def _bind_volume(server: ApiServer, screen: Screen, image: str, storage_class: s
     pods = f"{OWN}/pods"
     server.create(f"{OWN}/persistentvolumeclaims", own_job.claim(storage_class))
     server.create(f"{OWN}/configmaps", own_job.script())
-    account = f"{OWN}/serviceaccounts/default"
-    waiting.until(lambda: server.find(account, Json), "the account of pods", deadline_s=RETRIED_S)
+    service_account = f"{OWN}/serviceaccounts/default"
+    waiting.until(
+        lambda: server.find(service_account, Json),
+        "the service account of pods",
+        deadline_s=RETRIED_S,
+    )
     pod = own_job.first_pod(image)
     path = f"{pods}/{server.create(pods, pod)['metadata']['name']}"
 

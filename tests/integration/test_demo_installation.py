@@ -213,9 +213,9 @@ def test_user_without_rights_is_refused(
     plane: ControlPlane, new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One who may read everything, and create nothing."""
-    account = "--serviceaccount=default:default"
+    service_account = "--serviceaccount=default:default"
     plane.kubectl("create", "clusterrole", "reader", "--verb=get,list", "--resource=*.*")
-    plane.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=reader", account)
+    plane.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=reader", service_account)
     kubeconfig = plane.kubeconfig_for_service_account("default", "default")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     try:
