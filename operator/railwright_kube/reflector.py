@@ -153,7 +153,7 @@ class Reflector(Generic[R]):
         await self._first_list.wait()
 
     def receive_age_s(self) -> float:
-        """Seconds since the last event of the API server, bookmarks included."""
+        """Seconds since the last list or event of the API server, bookmarks included."""
         return self._clock() - self._received_s
 
     def absorb(self, record: R) -> None:
@@ -218,6 +218,9 @@ class Reflector(Generic[R]):
         self.relists += 1
         self._metrics.relists.labels(self._kind).inc()
         self._listed_s = self._clock()
+        if self.relists == 1:
+            # A standby constructs it long before it runs.
+            self._received_s = self._listed_s
         listing = Listing()
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
@@ -228,7 +231,8 @@ class Reflector(Generic[R]):
         for held in self._missing_from(listing):
             self._put(held, None)
         self._version = self._newest = listing.version
-        took_s = self._clock() - self._listed_s
+        self._received_s = self._clock()
+        took_s = self._received_s - self._listed_s
         self._first_list.set()
         logger.info(
             "listed",

@@ -1,8 +1,9 @@
 """Serve /healthz, /readyz and /metrics on a port of their own.
 
 /healthz fails only for what a restart would cure; /readyz lists what is missing. Neither names an
-object of a user; /metrics names jobs and their namespaces. The port needs no credentials, so by
-default it listens on the loopback address, and the network policies say who reaches it.
+object of a user; /metrics names jobs, their namespaces and their nodes. The port needs no
+credentials, so by default it listens on the loopback address, and the network policies say who
+reaches it.
 """
 
 from __future__ import annotations

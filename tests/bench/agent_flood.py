@@ -7,6 +7,8 @@ import contextlib
 import sys
 from urllib.parse import urlsplit
 
+from fixtures import tls_client
+
 REQUEST = (
     b"POST /v1/hardware HTTP/1.1\r\nHost: controllers\r\nAuthorization: Bearer a.b.c\r\n"
     b"Content-Type: application/json\r\nContent-Length: 65536\r\n\r\n" + b" " * 65_536
@@ -25,7 +27,7 @@ async def main(url: str, connections: int) -> None:
 async def _send_on(host: str, port: int) -> None:
     while True:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls_client.context())
             try:
                 writer.write(REQUEST)
                 await writer.drain()

@@ -183,8 +183,7 @@ class Bench:
             contextlib.ExitStack() as ends,
         ):
             for source in (OWN_ADDRESS, OTHER_ADDRESS):
-                trusted = self._key.parent / certificates.CERTIFICATE
-                strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS, trusted)
+                strangers = _child(LOADS, "fixtures.strangers", port, source, STRANGERS)
                 ends.callback(lambda child: log_progress(f"  strangers: {child.end()}"), strangers)
                 assert strangers.line() == "there"
             before_s = server.cpu_s()

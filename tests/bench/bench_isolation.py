@@ -28,7 +28,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from bench import gang_site
@@ -276,8 +275,7 @@ def _starve(pid: int) -> None:
 @contextmanager
 def _flooded(controllers: ControllersProcess) -> Iterator[None]:
     """Agents whose tokens are not valid send as fast as they can, each on a new connection."""
-    program = Path(__file__).with_name("agent_flood.py")
-    command = [sys.executable, str(program), controllers.url, str(FLOOD_CONNECTIONS)]
+    command = [sys.executable, "-m", "bench.agent_flood", controllers.url, str(FLOOD_CONNECTIONS)]
     with subprocess.Popen(command) as process:
         try:
             yield

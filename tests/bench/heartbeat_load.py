@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fixtures import certificates, heartbeat_gangs, tls_client
+from fixtures import heartbeat_gangs, tls_client
 from fixtures.tls_client import TlsClient
 from fixtures.tokens import SigningKey
 from railwright import pacing, protocol
@@ -293,7 +293,7 @@ def main() -> None:
     load = Load(
         (OWN_ADDRESS, given.port),
         made,
-        tls_client.context(given.key.parent / certificates.CERTIFICATE),
+        tls_client.context(),
     )
     load.run()
     print(json.dumps(load.figures()), flush=True)

@@ -9,6 +9,7 @@ import http.client
 import itertools
 import json
 import signal
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,9 +18,11 @@ from os import kill
 
 import pytest
 
+from fixtures import certificates
 from integration import controllers, operator_site
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
+from railwright_controllers.wiring import AUTHORITY
 from railwright_kube.paths import NODES
 from railwright_testbed import waiting
 from railwright_testbed.controllers_process import ControllersProcess
@@ -169,12 +172,13 @@ def test_replica_that_waits_takes_over_from_one_that_ends(ground: Site, floor: F
     """It is ready, refuses agents until it holds the Lease, and then follows labels."""
     with ControllersProcess(ground.plane, name="second") as second:
         assert [json.loads(line) for line in second.log_file.read_text().splitlines()]
-        assert _answer(second) == HTTPStatus.SERVICE_UNAVAILABLE
-        assert _answer(ground.controllers) == HTTPStatus.FORBIDDEN
+        tls = certificates.client_of(ground.admin, AUTHORITY)
+        assert _answer(second, tls) == HTTPStatus.SERVICE_UNAVAILABLE
+        assert _answer(ground.controllers, tls) == HTTPStatus.FORBIDDEN
         kill(ground.controllers.pid, signal.SIGTERM)
         waiting.until(lambda: not ground.controllers.alive, "its end", deadline_s=20)
         waiting.until(
-            lambda: _answer(second) == HTTPStatus.FORBIDDEN, "a new holder", deadline_s=20
+            lambda: _answer(second, tls) == HTTPStatus.FORBIDDEN, "a new holder", deadline_s=20
         )
         ground.until_nodes_heard()
         assert floor.apply("gang", nodes=2).until_bound()["racks"] == 1
@@ -182,9 +186,9 @@ def test_replica_that_waits_takes_over_from_one_that_ends(ground: Site, floor: F
     ground.until_nodes_heard()
 
 
-def _answer(process: ControllersProcess) -> int:
+def _answer(process: ControllersProcess, tls: ssl.SSLContext) -> int:
     """The status of the response to an agent without a valid token."""
-    connection = http.client.HTTPConnection(process.address, timeout=5)
+    connection = http.client.HTTPSConnection(process.address, timeout=5, context=tls)
     try:
         headers = {"Authorization": "Bearer none"}
         connection.request("POST", "/v1/hardware", body=b"{}", headers=headers)

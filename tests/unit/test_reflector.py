@@ -76,6 +76,19 @@ async def test_undeclared_listed_object_is_reported_until_deleted() -> None:
     running.cancel()
 
 
+async def test_time_before_its_first_list_is_no_silence() -> None:
+    """A standby has its caches for hours before it leads; a list may be empty."""
+    now_s = [0.0]
+    copy = copy_of(Server(), now_s)
+    now_s[0] = 500.0
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    assert copy.receive_age_s() == 0.0
+    now_s[0] = 560.0
+    assert copy.receive_age_s() == 60.0
+    running.cancel()
+
+
 async def test_undeclared_object_keeps_last_state_and_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
