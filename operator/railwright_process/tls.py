@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import logging
 import os
 import ssl
@@ -21,7 +20,7 @@ from typing import Any
 from railwright_kube import backoff, errors, paths
 from railwright_kube.client import Api
 from railwright_process import authority
-from railwright_process.authority import Authority, AuthorityError, Signed
+from railwright_process.authority import Authority, Signed
 
 logger = logging.getLogger(__name__)
 
@@ -100,23 +99,29 @@ class Certificates:
         certificate when it is due."""
         try:
             found = await self._stored()
-        except (errors.RequestFailed, AuthorityError) as error:
+            if found is None:
+                self._note(f"{self._path} is empty; the leader fills it")
+                return
+            self._renew(found)
+        except (errors.RequestFailed, ValueError, ssl.SSLError) as error:
             self._note(f"{self._path}: {error}")
             return
-        if found is None:
-            self._note(f"{self._path} is empty; the leader fills it")
-            return
-        if found != self._authority or self._clock() - self._signed_s >= RENEW_S:
-            signed = authority.sign(found, self._host, self._wall_clock())
-            self._context, self._authority = server_context(signed), found
-            self._signed_s = self._clock()
-            self._available.set()
-            logger.info("certificate signed", extra={"host": self._host})
         self._note("")
+
+    def _renew(self, found: Authority) -> None:
+        """Sign a certificate if it is due. Raises ValueError and ssl.SSLError for an authority that
+        OpenSSL does not accept, such as one with a short key."""
+        if found == self._authority and self._clock() - self._signed_s < RENEW_S:
+            return
+        signed = authority.sign(found, self._host, self._wall_clock())
+        self._context, self._authority = server_context(signed), found
+        self._signed_s = self._clock()
+        self._available.set()
+        logger.info("certificate signed", extra={"host": self._host})
 
     async def _stored(self) -> Authority | None:
         """The authority in the Secret; None if there is none yet and this process may not write.
-        Raises RequestFailed and AuthorityError."""
+        Raises RequestFailed and ValueError."""
         secret = await self._api.get(self._path)
         data = secret.get("data") or {}
         if data.get(CERTIFICATE) or data.get(KEY):
@@ -186,10 +191,7 @@ def server_context(signed: Signed) -> ssl.SSLContext:
 
 
 def _read(data: Mapping[str, Any], now_s: float) -> Authority:
-    try:
-        certificate, key, trusted = (
-            base64.b64decode(data.get(name) or "") for name in (CERTIFICATE, KEY, TRUSTED)
-        )
-    except binascii.Error as error:
-        raise AuthorityError(f"its data is not base64: {error}") from error
-    return authority.read(certificate, key, trusted or certificate, now_s=now_s)
+    certificate, key, trusted = (
+        base64.b64decode(data.get(name) or "") for name in (CERTIFICATE, KEY, TRUSTED)
+    )
+    return authority.read(certificate, key, trusted, now_s=now_s)

@@ -10,9 +10,12 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from fixtures import shell
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from fixtures import authorities, shell
 from railwright_kube import errors, paths
 from railwright_process import authority, tls
+from railwright_process.authority import Authority
 from railwright_process.tls import Certificates
 from railwright_testbed import ControlPlane
 
@@ -139,7 +142,7 @@ async def test_authority_of_the_site_is_used_and_followed(
     own = [authority.new("site", time.time()) for _ in range(2)]
     async with replicas.replica(leads=False) as standby:
         for made in own:
-            await replicas.store(encoded({tls.CERTIFICATE: made.certificate, tls.KEY: made.key}))
+            await replicas.store(encoded(values(made)))
             await standby.refresh()
             assert standby.authorities() == made.certificate.decode()
             assert is_accepted(standby, by=standby)
@@ -154,7 +157,7 @@ async def test_secret_that_cannot_be_used_ends_no_certificate(
         await leader.refresh()
         held = leader.context()
         half = {tls.CERTIFICATE: (await replicas.stored())[tls.CERTIFICATE]}
-        for data, reason in ((half, "the key cannot be read"), ({tls.KEY: b"x"}, "certificate")):
+        for data, reason in ((half, "certificate cannot"), ({tls.KEY: b"x"}, "certificate cannot")):
             await replicas.store(encoded(data))
             await leader.refresh()
             assert reason in leader.problem
@@ -164,6 +167,22 @@ async def test_secret_that_cannot_be_used_ends_no_certificate(
         await leader.refresh()
         assert "404" in leader.problem
         assert leader.context() is held
+
+
+async def test_authority_with_a_short_key_ends_no_process(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """OpenSSL refuses it, which cryptography accepts."""
+    replicas = Replicas(control_plane, namespace)
+    await replicas.store(encoded(values(authorities.stored(rsa.generate_private_key(65537, 1024)))))
+    async with replicas.replica(leads=True) as leader:
+        await leader.refresh()
+        assert "key too small" in leader.problem
+        assert leader.context() is None
+
+
+def values(made: Authority) -> dict[str, bytes]:
+    return {tls.CERTIFICATE: made.certificate, tls.KEY: made.key, tls.TRUSTED: made.trusted}
 
 
 def encoded(data: dict[str, bytes]) -> dict[str, str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
 
+from fixtures.authorities import pem, stored
 from railwright_process import authority, tls
 from railwright_process.authority import Authority, AuthorityError, Key
 
@@ -38,38 +37,6 @@ def shake_hands(
             server.decrypt(memoryview(leaving.read()))
             arriving.write(server.replies())
     raise AssertionError("no end of the handshake")
-
-
-def pem(key: Key | dsa.DSAPrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-def stored(
-    key: Key, *, is_authority: bool = True, days: float = 90, has_identifier: bool = True
-) -> Authority:
-    """As somebody else made it."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "site")])
-    now = datetime.now(UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(now - timedelta(days=100))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-    )
-    if has_identifier:
-        usual = x509.SubjectKeyIdentifier(b"chosen by the site")
-        builder = builder.add_extension(usual, critical=False)
-    algorithm = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
-    certificate = builder.sign(key, algorithm).public_bytes(serialization.Encoding.PEM)
-    return Authority(certificate, pem(key), certificate)
 
 
 def read(made: Authority) -> Authority:
