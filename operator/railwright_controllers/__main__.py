@@ -134,8 +134,8 @@ def _unready(parts: ControllerParts) -> list[str]:
     missing = [f"{informer} has no whole list yet" for informer in parts.unsynced()]
     if not parts.keys.available:
         missing.append("the signing keys of tokens have not been read yet")
-    if parts.certificates.problem:
-        missing.append(parts.certificates.problem)
+    if parts.certificates.missing:
+        missing.append(parts.certificates.missing)
     return missing
 
 

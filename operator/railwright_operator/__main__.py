@@ -105,7 +105,7 @@ async def _run(chosen: Settings) -> int:
 
 def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
     age_s = parts.cycle.completed_age_s()
-    if leadership.held() and age_s > STUCK_S:
+    if leadership.held() and age_s > STUCK_S and not parts.certificates.missing:
         return [f"no scheduling cycle was completed for {age_s:.0f} s"]
     return []
 
@@ -113,8 +113,8 @@ def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
 def _unready(parts: OperatorParts) -> Iterator[str]:
     if not parts.received.keys.available:
         yield "the signing keys of tokens have not been read yet"
-    if parts.certificates.problem:
-        yield parts.certificates.problem
+    if parts.certificates.missing:
+        yield parts.certificates.missing
     yield from (
         f"{informer!r} has no whole list yet"
         for informer in parts.informers.warm

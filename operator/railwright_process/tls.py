@@ -17,6 +17,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+
 from railwright_kube import backoff, errors, paths
 from railwright_kube.client import Api
 from railwright_process import authority
@@ -34,6 +37,17 @@ FIRST_BASE_S, FIRST_CAP_S = 0.25, 10.0
 PLAIN_BYTES_MAX = 64 * 1024
 CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"
 """In the Secret, by the names that other programs use."""
+
+
+UNUSABLE = (
+    errors.RequestFailed,
+    ValueError,
+    OSError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What is raised for a Secret that cannot be read, or an authority that cannot sign."""
 
 
 class Certificates:
@@ -99,17 +113,24 @@ class Certificates:
         certificate when it is due."""
         try:
             found = await self._stored()
-            if found is None:
-                self._note(f"{self._path} is empty; the leader fills it")
-                return
-            self._renew(found)
-        except (errors.RequestFailed, ValueError, ssl.SSLError) as error:
-            self._note(f"{self._path}: {error}")
-            return
-        self._note("")
+            problem = "" if found else f"{self._path} is empty; the leader fills it"
+        except UNUSABLE as error:
+            found, problem = None, f"{self._path}: {error}"
+        try:
+            # The one in use goes on while the Secret cannot be read.
+            if used := found or self._authority:
+                self._renew(used)
+        except UNUSABLE as error:
+            problem = f"{self._path}: {error}"
+        self._note(problem)
+
+    @property
+    def missing(self) -> str:
+        """Why there is no certificate; empty if there is one."""
+        return self.problem if self._context is None else ""
 
     def _renew(self, found: Authority) -> None:
-        """Sign a certificate if it is due. Raises ValueError and ssl.SSLError for an authority that
+        """Sign a certificate if it is due. Raises what is in ``UNUSABLE`` for an authority that
         OpenSSL does not accept, such as one with a short key."""
         if found == self._authority and self._clock() - self._signed_s < RENEW_S:
             return
@@ -121,7 +142,7 @@ class Certificates:
 
     async def _stored(self) -> Authority | None:
         """The authority in the Secret; None if there is none yet and this process may not write.
-        Raises RequestFailed and ValueError."""
+        Raises what is in ``UNUSABLE``."""
         secret = await self._api.get(self._path)
         data = secret.get("data") or {}
         if data.get(CERTIFICATE) or data.get(KEY):

@@ -167,6 +167,10 @@ async def test_secret_that_cannot_be_used_ends_no_certificate(
         await leader.refresh()
         assert "404" in leader.problem
         assert leader.context() is held
+        assert leader.missing == ""
+        replicas.clock.now_s += DAY_S
+        await leader.refresh()
+        assert leader.context() is not held
 
 
 async def test_authority_with_a_short_key_ends_no_process(

@@ -77,7 +77,7 @@ class Unpacked:
     ("name", "seen"),
     [
         ("operator", "RAILWRIGHT_LAUNCHER_IMAGE is not set"),
-        ("controllers", "Service host/port is not set"),
+        ("controllers", "RAILWRIGHT_AGENTS_URL is not set"),
         ("agent", "the following arguments are required: command"),
         ("launcher", "usage: python3 -m railwright.install FOLDER"),
     ],

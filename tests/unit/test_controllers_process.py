@@ -45,7 +45,7 @@ def test_process_is_ready_with_lists_keys_and_certificate(
     unsynced: list[str], available: bool, problem: str, missing: int
 ) -> None:
     keys = SimpleNamespace(available=available)
-    certificates = SimpleNamespace(problem=problem)
+    certificates = SimpleNamespace(missing=problem)
     parts = SimpleNamespace(unsynced=lambda: unsynced, keys=keys, certificates=certificates)
     assert len(controllers._unready(cast(Any, parts))) == missing
 
