@@ -7,9 +7,8 @@ years, and what it signs for days. The chain and the extensions are those of RFC
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,6 +21,7 @@ CERTIFICATE_LIFE = timedelta(days=7)
 BACKDATED = timedelta(days=1)
 """Clocks of nodes differ."""
 
+CERTIFICATES_MAX = 8
 COMMON_NAME = "railwright"
 COMMON_NAME_MAX = 64
 
@@ -32,11 +32,12 @@ class AuthorityError(ValueError):
     """Why these bytes are no authority, as the end of a sentence."""
 
 
-class Signed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Signed:
     """A certificate with its chain, and its private key, as PEM."""
 
     chain: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Authority:
     of the root that signed it."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
     trusted: bytes
 
 
@@ -67,10 +68,12 @@ def new(host: str, now_s: float) -> Authority:
 
 
 def read(certificate: bytes, key: bytes, trusted: bytes, *, now_s: float) -> Authority:
-    """Check an authority that somebody stored. Raises AuthorityError if it cannot sign."""
-    now = datetime.fromtimestamp(now_s, UTC)
-    for pem in (certificate, trusted):
-        each = _certificate(pem)
+    """Check an authority that somebody stored. Raises AuthorityError if it cannot sign.
+
+    ``trusted`` goes into the environment of every pod: nothing but its certificates is kept.
+    """
+    now, roots = datetime.fromtimestamp(now_s, UTC), _certificates(trusted)
+    for each in (_certificate(certificate), *roots):
         if each.not_valid_after_utc <= now:
             raise AuthorityError(f"a certificate expired at {each.not_valid_after_utc:%Y-%m-%d}")
     own, signs = _certificate(certificate), _key(key)
@@ -82,7 +85,8 @@ def read(certificate: bytes, key: bytes, trusted: bytes, *, now_s: float) -> Aut
         raise AuthorityError("the certificate is not that of an authority (CA:TRUE)")
     if own.public_key() != signs.public_key():
         raise AuthorityError("the key is not that of the certificate")
-    return Authority(certificate, key, trusted)
+    pems = (each.public_bytes(serialization.Encoding.PEM) for each in roots)
+    return Authority(certificate, key, b"".join(pems))
 
 
 def sign(authority: Authority, host: str, now_s: float) -> Signed:
@@ -170,10 +174,17 @@ def _hash(key: Key) -> hashes.SHA256 | None:
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
+    return _certificates(pem)[0]
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificate(pem)
+        found = x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise AuthorityError(f"a certificate cannot be read as PEM: {error}") from error
+    if len(found) > CERTIFICATES_MAX:
+        raise AuthorityError(f"{len(found)} certificates, expected at most {CERTIFICATES_MAX}")
+    return found
 
 
 def _key(pem: bytes) -> Key:

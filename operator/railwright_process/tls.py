@@ -38,7 +38,6 @@ PLAIN_BYTES_MAX = 64 * 1024
 CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"
 """In the Secret, by the names that other programs use."""
 
-
 UNUSABLE = (
     errors.RequestFailed,
     ValueError,

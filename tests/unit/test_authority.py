@@ -74,6 +74,16 @@ def test_authority_of_a_site_may_have_any_usual_key(key: Key) -> None:
     shake_hands(read(stored(key)), HOST, strict=False)
 
 
+def test_nothing_but_certificates_is_given_to_pods() -> None:
+    made = stored(ec.generate_private_key(ec.SECP256R1()))
+    mixed = made.key + "ein Schlüssel\n".encode("latin-1") + made.trusted
+    found = read(Authority(made.certificate, made.key, mixed))
+    assert found.trusted == made.trusted
+    assert "PRIVATE" not in repr(found) + repr(authority.sign(found, HOST, NOW_S))
+    with pytest.raises(AuthorityError, match="9 certificates, expected at most 8"):
+        read(Authority(made.certificate, made.key, made.trusted * 9))
+
+
 def test_authority_without_an_identifier_is_found_by_its_key() -> None:
     made = read(stored(ec.generate_private_key(ec.SECP256R1()), has_identifier=False))
     certificate = x509.load_pem_x509_certificate(authority.sign(made, HOST, NOW_S).chain)
