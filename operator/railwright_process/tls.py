@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 import os
 import ssl
@@ -130,11 +131,12 @@ class Certificates:
 
     def _renew(self, found: Authority) -> None:
         """Sign a certificate if it is due. Raises what is in ``UNUSABLE`` for an authority that
-        OpenSSL does not accept, such as one with a short key."""
+        clients do not accept, such as one with a short key or of another root."""
         if found == self._authority and self._clock() - self._signed_s < RENEW_S:
             return
-        signed = authority.sign(found, self._host, self._wall_clock())
-        self._context, self._authority = server_context(signed), found
+        context = server_context(authority.sign(found, self._host, self._wall_clock()))
+        _verify(context, found.trusted.decode(), self._host)
+        self._context, self._authority = context, found
         self._signed_s = self._clock()
         self._available.set()
         logger.info("certificate signed", extra={"host": self._host})
@@ -208,6 +210,22 @@ def server_context(signed: Signed) -> ssl.SSLContext:
     finally:
         os.close(file)
     return context
+
+
+def _verify(context: ssl.SSLContext, trusted: str, host: str) -> None:
+    """Raises ssl.SSLError if a client that trusts these authorities refuses the server."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.load_verify_locations(cadata=trusted)
+    arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = (
+        trusting.wrap_bio(arriving, leaving, server_hostname=host),
+        TlsConnection(context),
+    )
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    server.decrypt(memoryview(leaving.read()))
+    arriving.write(server.replies())
+    client.do_handshake()
 
 
 def _read(data: Mapping[str, Any], now_s: float) -> Authority:

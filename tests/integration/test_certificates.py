@@ -163,6 +163,12 @@ async def test_secret_that_cannot_be_used_ends_no_certificate(
             assert reason in leader.problem
             assert leader.context() is held
             assert await replicas.stored() == data
+        other = authority.new("other", time.time()).trusted
+        good = authority.new("site", time.time())
+        await replicas.store(encoded(values(good) | {tls.TRUSTED: other}))
+        await leader.refresh()
+        assert "CERTIFICATE_VERIFY_FAILED" in leader.problem
+        assert leader.context() is held
         await replicas.delete()
         await leader.refresh()
         assert "404" in leader.problem
