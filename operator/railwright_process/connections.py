@@ -1,10 +1,10 @@
 """Connections of launchers and agents: few and short until a token is verified, then their own.
 
 A connection is a newcomer until the head of its first request carries a good token, also while it
-makes its TLS handshake. Newcomers
-share a pool with a deadline, and when it is full the oldest one gives way. A launcher sends its
-head at once, so it is verified within milliseconds; connections that send slowly, or nothing, take
-places from each other only. From then on a connection counts against its own pod.
+makes its TLS handshake. Newcomers share a pool with a deadline, and when it is full the oldest one
+gives way. A launcher sends its head at once, so it is verified within milliseconds; connections
+that send slowly, or nothing, take places from each other only. From then on a connection counts
+against its own pod.
 
 In a crowd a newcomer with a bad token gets no answer and is left alone until its deadline: one that
 is cut off at once comes back at once, and thousands of them would keep the operator accepting
@@ -34,6 +34,7 @@ from prometheus_client import Counter
 from railwright_kube.tokens import Bearer
 from railwright_process import messages
 from railwright_process.messages import HEAD_BYTES_MAX, Head, RefusedError, Response
+from railwright_process.pool import Pool, Pools
 from railwright_process.rate_limit import RateLimit
 from railwright_process.server_metrics import ServerMetrics
 from railwright_process.tls import TlsConnection
@@ -42,8 +43,11 @@ logger = logging.getLogger(__name__)
 
 NEWCOMERS_MAX = 12_288
 NEWCOMERS_A_PEER_MAX = 6_144
-"""Some 4 KiB each. Many launchers behind one address connect at once after a failover, but are
-verified as they are accepted: those that wait to be read are a few dozen."""
+"""Some 4 KiB each until they send something. Many launchers behind one address connect at once
+after a failover, but are verified as they are accepted: those that wait are a few dozen."""
+
+HANDSHAKES_MAX = 2_048
+"""Newcomers that began a TLS handshake: some 46 KiB each, as OpenSSL keeps its buffers."""
 
 CROWD = 512
 """Above this number of unverified connections, a bad token gets no response."""
@@ -97,10 +101,6 @@ class _Request(NamedTuple):
     bearer: Bearer
 
 
-Group = dict["Connection", None]
-"""Connections, the oldest first."""
-
-
 class Connections:
     """All open connections. ``clock`` is monotonic seconds."""
 
@@ -120,9 +120,10 @@ class Connections:
         self.tasks: set[asyncio.Future[Response]] = set()
         self.metrics = metrics
         self._counts: dict[tuple[str, int], Counter] = {}
-        self._newcomers: Group = {}
-        self._newcomers_of: dict[str, Group] = {}
-        self._verified: dict[str, Group] = {}
+        self._newcomers = Pool[Connection](metrics.evictions)
+        self._newcomers_of = Pools[Connection](metrics.evictions)
+        self._handshakes = Pool[Connection](metrics.evictions)
+        self._verified = Pools[Connection](metrics.evictions)
 
     @property
     def is_crowded(self) -> bool:
@@ -131,30 +132,25 @@ class Connections:
 
     def enter(self, connection: Connection) -> None:
         """Add an unverified connection; close the oldest one if there are too many."""
-        peers = self._newcomers_of
-        self._make_room(peers.get(connection.peer, {}), NEWCOMERS_A_PEER_MAX)
-        self._make_room(self._newcomers, NEWCOMERS_MAX)
-        self._newcomers[connection] = None
-        peers.setdefault(connection.peer, {})[connection] = None
+        self._newcomers_of.add(connection.peer, connection, most=NEWCOMERS_A_PEER_MAX)
+        self._newcomers.add(connection, most=NEWCOMERS_MAX)
+
+    def begin_handshake(self, connection: Connection) -> None:
+        """Count an unverified connection among those that need memory for TLS."""
+        self._handshakes.add(connection, most=HANDSHAKES_MAX)
 
     def verify(self, connection: Connection, pod_uid: str) -> None:
         """Count the connection against this pod from now on."""
         self.leave(connection)
         connection.pod_uid = pod_uid
-        self._make_room(self._verified.get(pod_uid, {}), CONNECTIONS_A_POD_MAX)
-        self._verified.setdefault(pod_uid, {})[connection] = None
+        self._verified.add(pod_uid, connection, most=CONNECTIONS_A_POD_MAX)
 
     def leave(self, connection: Connection) -> None:
         """Remove a connection that was closed."""
-        self._newcomers.pop(connection, None)
-        for groups, name in (
-            (self._newcomers_of, connection.peer),
-            (self._verified, connection.pod_uid),
-        ):
-            group = groups.get(name, {})
-            group.pop(connection, None)
-            if not group:
-                groups.pop(name, None)
+        self._newcomers.discard(connection)
+        self._newcomers_of.discard(connection.peer, connection)
+        self._handshakes.discard(connection)
+        self._verified.discard(connection.pod_uid, connection)
 
     def sweep(self) -> None:
         """Close connections that are past their deadline."""
@@ -172,12 +168,7 @@ class Connections:
             connection.abort()
 
     def _open(self) -> Iterator[Connection]:
-        return itertools.chain(self._newcomers, *self._verified.values())
-
-    def _make_room(self, group: Group, most: int) -> None:
-        if len(group) >= most:
-            self.metrics.evictions.inc()
-            next(iter(group)).abort()
+        return itertools.chain(self._newcomers, self._verified)
 
     def count(self, path: str, status: int) -> None:
         """Count a message that was answered."""
@@ -269,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             if (context := tls()) is None:
                 self.abort()
                 return b""
+            self._all.begin_handshake(self)
             self._tls = TlsConnection(context)
         try:
             plain = self._tls.decrypt(received)

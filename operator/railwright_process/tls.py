@@ -28,7 +28,7 @@ from railwright_process.authority import Authority, Signed
 
 logger = logging.getLogger(__name__)
 
-REFRESH_S = 300.0
+REFRESH_S = 60.0
 """Between two readings of the Secret: how long a replaced authority stays in use."""
 
 RENEW_S = 24 * 3600.0

@@ -78,8 +78,13 @@ def test_two_writers_of_the_same_objects_lose_no_update(site: Site, hall: Floor,
     before, sent = _leader(site), len(site.proxy.seen)
     ledger = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
     path = f"{hall.path(names.TRAINING_JOBS)}/{gang}"
+    overtaken = site.proxy.fail("update ledgers", Fault.REQUEST_HELD)
     with _again_and_again(site, lambda n: {ledger: _note(n), path: _note(n)}):
-        _bound_once(hall, hall.apply(gang, nodes=SIZE), sent=sent)
+        job = hall.apply(gang, nodes=SIZE)
+        waiting.until(lambda: overtaken.met, "a write of the ledger", deadline_s=20)
+        site.admin.patch(ledger, _note(-1))
+        overtaken.lift()
+        _bound_once(hall, job, sent=sent)
     waiting.until(lambda: not hall.in_flight(), "the entry leaves", deadline_s=20)
     assert 409 in site.proxy.statuses("update ledgers", since=sent)
     assert site.proxy.count("update ledgers", since=sent) < 20

@@ -122,6 +122,27 @@ async def test_connection_in_its_handshake_gives_way(monkeypatch: pytest.MonkeyP
         assert gangs.total(EVICTIONS) == 1
 
 
+async def test_few_connections_need_memory_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are silent, and those with a token, do not count."""
+    monkeypatch.setattr(connections, "HANDSHAKES_MAX", 2)
+    async with serving(tls=certificates.server) as (gangs, client):
+        verified = await client.open()
+        verified[1].write(request(0))
+        assert await status_of(verified[0]) == 200
+        silent = await asyncio.open_connection(certificates.HOST, client.port)
+        halves = [await asyncio.open_connection(certificates.HOST, client.port) for _ in range(3)]
+        for _, writer in halves:
+            writer.write(b"\x16\x03\x01")
+        async with asyncio.timeout(shell.DEADLINE_S):
+            assert await halves[0][0].read() == b""
+        assert gangs.total(EVICTIONS) == 1
+        verified[1].write(request(0, sequence=2))
+        assert await status_of(verified[0]) == 200
+        assert not any(reader.at_eof() for reader, _ in (silent, *halves[1:]))
+        for _, writer in (silent, *halves):
+            writer.close()
+
+
 async def test_handshake_has_the_deadline_of_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_DEADLINE_S", 0.1)
     async with serving(tls=certificates.server) as (_, client):
