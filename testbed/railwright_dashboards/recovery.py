@@ -67,6 +67,15 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         table(
+            "Ended attempts by job and cause",
+            "topk(20, max by (job_namespace, job_name, cause) "
+            "(railwright_job_attempts_ended_total))",
+            "Since the leader has seen the job. What ends the attempts of one job again and again, "
+            "such as RankFailed, is commonly in the job; what ends those of many is not.",
+            column="Attempts",
+            may_be_empty=True,
+        ),
+        table(
             "Oldest checkpoints",
             "topk(20, time() - max by (job_namespace, job_name) "
             "(railwright_job_checkpoint_timestamp_seconds))",

@@ -26,7 +26,7 @@ from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.record import JobRecord, ending
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.model.snapshot import Unavailable
@@ -62,8 +62,9 @@ def recorded(
     metrics, of_jobs = AttemptMetrics(registry), JobMetrics(registry, **CLOCKS)
     of_jobs.record({"uid": "a", "namespace": "team", "name": "a"}, given, None)
     took_s = metrics.record(before, given, submitted_s=MIDNIGHT_S, received_s=received_s)
-    of_jobs.record_restart("a", took_s)
-    of_jobs.record_restart("of a job that was deleted meanwhile", took_s)
+    cause = ending(before, after)
+    of_jobs.record_restart("a", cause, took_s)
+    of_jobs.record_restart("of a job that was deleted meanwhile", cause, took_s)
     return registry
 
 

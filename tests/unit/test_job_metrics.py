@@ -17,7 +17,7 @@ from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch import owned
 from railwright_operator.watch.owned import PlacementRecord
-from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
@@ -187,6 +187,22 @@ def test_series_of_job_end_with_it() -> None:
     assert names == {"b", None}
     scrape.metrics.forget_all_but(())
     assert scrape.values() == {}
+
+
+def test_attempts_are_counted_by_cause() -> None:
+    """By four causes, and the others together, so that a job has few series."""
+    scrape = Scrape()
+    scrape.record(attempts.RUNNING)
+    first, *others = CauseCode
+    for code in (first, *others, first, CauseCode("OfALaterVersion")):
+        scrape.metrics.record_restart("a", Cause(code, ""), {})
+    scrape.metrics.record_restart("a", None, {})
+    found = {
+        dict(labels)["cause"]: value
+        for (name, labels), value in scraping.scraped(scrape.registry).items()
+        if name == "railwright_job_attempts_ended_total"
+    }
+    assert found == {first: 2, "Other": len(others) - 2} | dict.fromkeys(others[:3], 1)
 
 
 def test_hundred_thousand_names_have_bounded_series() -> None:

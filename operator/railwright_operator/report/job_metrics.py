@@ -8,6 +8,7 @@ labels are the namespace and the name of the job. The reporter calls this.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +22,17 @@ from railwright_operator.report.attempt_metrics import cause_label
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
+from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.model import reasons
 
-JOBS_MAX = 700
-"""With 19 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
+JOBS_MAX = 500
+"""With 24 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
 takes some 0.2 s of CPU."""
+
+CAUSES_MAX = 4
+OTHER_CAUSES = "Other"
+"""Attempts are counted by so many causes for each job, and those that ended otherwise together."""
 
 STEP_WINDOW_S = 10.0
 """The least time over which the time of a step is measured: heartbeats are seconds apart."""
@@ -78,6 +84,12 @@ class _JobSeries:
     committed_s: float | None = None
     silent_s: float | None = None
     restart_s: dict[str, float] = field(default_factory=dict)
+    ended: Counter[str] = field(default_factory=Counter)
+
+    def record_end(self, cause: str) -> None:
+        """Take in that an attempt ended with this cause."""
+        is_one_more = cause not in self.ended and len(self.ended) >= CAUSES_MAX
+        self.ended[OTHER_CAUSES if is_one_more else cause] += 1
 
     def record_checkpoint(self, newest: tuple[int, int] | None, now_s: float) -> None:
         """Take in the newest checkpoint. One that is older than that before is what was left when
@@ -131,10 +143,13 @@ class JobMetrics(Collector):
         elif reporting.progress is not None and reporting.received_at_s is not None:
             series.timer.record(reporting.progress.step, reporting.received_at_s)
 
-    def record_restart(self, uid: str, took_s: Mapping[str, float]) -> None:
-        """Take in how long the detection or the recovery of the job took that just ended."""
+    def record_restart(self, uid: str, cause: Cause | None, took_s: Mapping[str, float]) -> None:
+        """Take in the cause, if an attempt of the job ended, and how long the detection or the
+        recovery took that just ended."""
         if series := self._jobs.get(uid):
             series.restart_s |= took_s
+            if cause is not None:
+                series.record_end(cause_label(cause))
 
     def forget_all_but(self, uids: Collection[str]) -> None:
         """Remove the series of all jobs but these."""
@@ -165,6 +180,13 @@ class JobMetrics(Collector):
         }
         text = "Attempts that ended after their pods were bound and that another attempt followed."
         gauges["restarts"] = CounterMetricFamily("railwright_job_restarts", text, labels=LABELS)
+        text = (
+            "Attempts that ended, by cause, since an operator, once it leads, has seen the job: "
+            f"{CAUSES_MAX} causes, and the others together as {OTHER_CAUSES}."
+        )
+        gauges["attempts_ended"] = CounterMetricFamily(
+            "railwright_job_attempts_ended", text, labels=(*LABELS, "cause")
+        )
         text = f"Jobs that have no series of their own, as more than {JOBS_MAX} have not ended."
         gauges["without_series"] = GaugeMetricFamily("railwright_jobs_without_series", text)
         return gauges
@@ -230,6 +252,8 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
         yield "checkpoint_step", newest[1], ()
     values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
     values |= series.restart_s
+    for name, count in list(series.ended.items()):
+        yield "attempts_ended", count, (name,)
     if record.live:
         values["nodes"] = len(set(record.nodes))
         values["racks"] = given.racks

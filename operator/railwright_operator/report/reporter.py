@@ -41,7 +41,7 @@ from railwright_operator.watch.owned import ProfileRecord
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.record import JobRecord, ending
 from railwright_scheduler.plan import Plan
 
 logger = logging.getLogger(__name__)
@@ -253,7 +253,8 @@ class Reporter:
             submitted_s=cached.submitted_s,
             received_s=self.job_metrics.reception_clock(),
         )
-        self.job_metrics.record_restart(cached.uid, took)
+        cause = ending(cached.record, given.record)
+        self.job_metrics.record_restart(cached.uid, cause, took)
         for event in job_events.changes(
             cached.raw["metadata"],
             records_changed=(cached.record, given.record),
