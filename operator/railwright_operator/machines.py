@@ -15,7 +15,8 @@ from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Node, Unavailable
 from railwright_scheduler.usage import NodeUsage, capped, with_usage
 from railwright_topology.interconnect import Interconnect
-from railwright_topology.relative_speed import EVEN
+from railwright_topology.miscabling import Rails
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 from railwright_watch.node_healths import HealthRecord
 from railwright_watch.nodes import NodeRecord
 
@@ -106,9 +107,7 @@ class Machines:
         relative_speed = EVEN if health is None else health.relative_speed
         held = self._made.get(name)
         if held is None or not held.is_of(record, usage):
-            found = replace(
-                _node(record, self._place(name)), rails=rails, relative_speed=relative_speed
-            )
+            found = _node(record, self._place(name), rails, relative_speed)
             is_same = held is not None and held.record.uid == record.uid
             before = held.node if held is not None and is_same else None
             found = with_usage(found, usage, before=before, capacity=record.capacity)
@@ -123,7 +122,12 @@ class Machines:
         return replace(held, health=health, node=node)
 
 
-def _node(record: NodeRecord, place: tuple[str, ...]) -> Node:
+def _node(
+    record: NodeRecord,
+    place: tuple[str, ...],
+    rails: Rails | None,
+    relative_speed: RelativeSpeed,
+) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY
@@ -137,6 +141,8 @@ def _node(record: NodeRecord, place: tuple[str, ...]) -> Node:
         labels=record.labels,
         taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable,
+        rails=rails,
+        relative_speed=relative_speed,
         machine=machines.machine_name(record.labels),
         device=machines.device(record.labels),
     )

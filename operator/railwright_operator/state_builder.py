@@ -26,7 +26,7 @@ from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.pod_index import PodIndex, gang_pod
+from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
@@ -211,8 +211,10 @@ class StateBuilder:
     def _attempts(self, ledger: Ledger) -> dict[AttemptKey, ObservedAttempt]:
         found = self.pods.observed()
         for entry in ledger.entries:
-            pods = (pod for pod in self.pods.of(entry.key) if _is_rank(pod, entry))
-            found[entry.key] = ObservedAttempt(tuple(map(gang_pod, pods)))
+            pods = found.get(entry.key, ObservedAttempt()).pods
+            records = zip(self.pods.of(entry.key), pods, strict=True)
+            ranks = tuple(pod for record, pod in records if _is_rank(record, entry))
+            found[entry.key] = ObservedAttempt(ranks)
         # Progress counts once: deleting pods repeatedly does not extend the deadline.
         self._furthest = {
             entry.key: max(self._furthest.get(entry.key, 0), gang.reached(found[entry.key].pods))

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.cluster_state import ObservedAttempt
 
 GPU = "nvidia.com/gpu"
 
@@ -165,6 +167,23 @@ def _uid(pod: PodRecord) -> str:
     return pod.uid
 
 
+def _facts(pod: PodRecord | Pod) -> tuple[str, int, str, bool]:
+    return pod.uid, pod.node_rank, pod.node, pod.terminal
+
+
+def test_usage_stays_while_pods_use_the_same() -> None:
+    """A node is built again only if its usage is another object, and pods change often."""
+    index = PodIndex(lambda uid: None)
+    bound = record("u0", node="n0")
+    index.change(None, bound)
+    usage = index.usage("n0")
+    running = replace(bound, phase="Running", rv=2)
+    index.change(bound, running)
+    assert index.usage("n0") is usage
+    index.change(running, replace(running, requests={GPU: 4}))
+    assert index.usage("n0").used == {GPU: 4}
+
+
 @given(st.integers(min_value=0, max_value=2**32))
 def test_nothing_is_left_of_pods_that_came_and_went(seed: int) -> None:
     """Whatever the order of changes, the index is what the pods that are there add up to."""
@@ -181,15 +200,19 @@ def test_nothing_is_left_of_pods_that_came_and_went(seed: int) -> None:
                 node=rng.choice(["", "n0", "n1"]),
                 phase=rng.choice(["Pending", "Running", "Failed"]),
             )
+            after = replace(after, requests={GPU: rng.choice([1, 8])})
         index.change(held.pop(uid, None), after)
         if after is not None:
             held[uid] = after
         pods = index.of(("a", 1))
         assert sorted(pods, key=_uid) == sorted(held.values(), key=_uid)
         assert [pod.node_rank for pod in pods] == sorted(pod.node_rank for pod in pods)
-    for node in ("n0", "n1"):
-        live = [pod for pod in held.values() if pod.node == node and not pod.terminal]
-        assert index.usage(node).used.get(GPU, 0) == 8 * len(live)
+        observed = index.observed().get(("a", 1), ObservedAttempt())
+        assert list(map(_facts, observed.pods)) == list(map(_facts, pods))
+        for node in ("n0", "n1"):
+            live = [pod for pod in held.values() if pod.node == node and not pod.terminal]
+            used = index.usage(node).used.get(GPU, 0)
+            assert used == sum(pod.requests[GPU] for pod in live)
     for uid in list(held):
         index.change(held.pop(uid), None)
     assert repr(index) == "<PodIndex attempts=0 nodes=0>"

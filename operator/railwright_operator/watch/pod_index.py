@@ -18,6 +18,7 @@ from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.rank_layout import RankLayout
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_scheduler.usage import NodeUsage, sum_usage
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class PodIndex:
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._by_stem: dict[tuple[str, str, str], dict[str, PodRecord]] = {}
+        self._core_pods: dict[str, Pod] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
         self._usage: dict[str, NodeUsage] = {}
 
@@ -59,14 +61,20 @@ class PodIndex:
 
     def change(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Take in a change of a pod; None means absent."""
+        if _use(old) != _use(new):
+            for node in {each.node for each in (old, new) if each is not None}:
+                self._usage.pop(node, None)
         if old is not None:
             if new is None:
                 self._mislabelled.discard(old.uid)
+                self._core_pods.pop(old.uid, None)
             for index, key in self._entries(old):
                 del index[key][old.uid]
                 if not index[key]:
                     del index[key]
         if new is not None:
+            if new.job_uid is not None:
+                self._core_pods[new.uid] = _core_pod(new)
             for index, key in self._entries(new):
                 index.setdefault(key, {})[new.uid] = new
 
@@ -80,8 +88,8 @@ class PodIndex:
         return self._in_order(key).pods if key in self._by_attempt else ()
 
     def observed(self) -> dict[AttemptKey, ObservedAttempt]:
-        """Every attempt that has pods, with these alone. Each is the same object until one of its
-        pods changes."""
+        """Every attempt that has pods, with these alone, in the order of ``of``. Each is the same
+        object until one of its pods changes."""
         return {key: self._in_order(key).observed for key in self._by_attempt}
 
     def _in_order(self, key: AttemptKey) -> _Ordered:
@@ -91,7 +99,7 @@ class PodIndex:
             pods = [pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace)]
             ranks = [pod for pod in pods if self._is_rank(pod, layout)]
             ranks.sort(key=lambda pod: (pod.node_rank, pod.rv))
-            observed = ObservedAttempt(tuple(map(gang_pod, ranks)))
+            observed = ObservedAttempt(tuple(self._core_pods[pod.uid] for pod in ranks))
             held = self._ordered[key] = _Ordered(home, layout, tuple(ranks), observed)
         return held
 
@@ -151,10 +159,9 @@ class PodIndex:
         return self._usage[node]
 
     def _entries(self, record: PodRecord) -> Iterator[tuple[dict[Any, dict[str, PodRecord]], Any]]:
-        """The indexes with this record, each with its key there. Drops what was derived from
-        them."""
+        """The indexes with this record, each with its key there. Drops the order of its
+        attempt."""
         if record.node and not record.terminal:
-            self._usage.pop(record.node, None)
             yield self._by_node, record.node
         stem, _, attempt = record.name.rpartition("-")
         name, _, index = stem.rpartition("-")
@@ -167,7 +174,14 @@ class PodIndex:
             yield self._by_rank, (*key, record.node_rank)
 
 
-def gang_pod(record: PodRecord) -> Pod:
+def _use(record: PodRecord | None) -> tuple[str, Amounts, bool] | None:
+    """What a pod uses of its node, and whether it is of a job; None if it uses nothing."""
+    if record is None or not record.node or record.terminal:
+        return None
+    return record.node, record.requests, record.job_uid is None
+
+
+def _core_pod(record: PodRecord) -> Pod:
     """The pod of an attempt as a value of the core."""
     return Pod(
         name=record.name,
