@@ -55,9 +55,8 @@ def main() -> int:
     counts = {_taken_over: asked.jobs, _revoked: asked.lost}
     parts = [_measured(part, count) for part, count in counts.items() if count]
     figures = {name: figure for part in parts for name, figure in part.items()}
-    gang_site.report(figures)
-    above = [name for name, bound in BOUNDS.items() if figures.get(name, 0.0) > bound]
-    return int(not all(parts) or bool(above))
+    bounds = {name: bound for name, bound in BOUNDS.items() if name in figures}
+    return int(not gang_site.report(figures, bounds) or not all(parts))
 
 
 def _measured(part: Callable[[GangSite, int], dict[str, float]], count: int) -> dict[str, float]:

@@ -29,6 +29,7 @@ from railwright_testbed import binaries
 
 NODES, JOBS, RUNNING = 5_000, 10_000, 1_000
 ROUNDS = 20
+BOUNDS = {"worst_ratio": 1.5, "peak_rss_mib": 200.0}
 CONCURRENCY = 64
 NAMESPACE = "bench"
 LAST = "waits-08999"
@@ -59,7 +60,7 @@ class Runs:
         return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
-def main() -> None:
+def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--jobs", type=int, default=JOBS)
@@ -78,13 +79,14 @@ def main() -> None:
         runs = _measured(site, given.rounds)
     kubectl_s = runs.pop("kubectl").p95()
     figures = {name: round(each.p95(), 2) for name, each in runs.items()}
-    gang_site.report(
+    return not gang_site.report(
         {
             "p95_seconds": figures,
             "kubectl_get_p95_seconds": round(kubectl_s, 2),
             "worst_ratio": round(max(each.p95() for each in runs.values()) / kubectl_s, 2),
             "peak_rss_mib": round(max(each.rss_mib for each in runs.values())),
-        }
+        },
+        BOUNDS,
     )
 
 
@@ -184,4 +186,4 @@ async def _send(http: aiohttp.ClientSession, method: str, url: str, body: Json) 
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,6 +17,7 @@ import asyncio
 import collections
 import itertools
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ NODES = 1024
 LEASE_S = 7200
 """Kubelets renew their leases each quarter of it: 1,024 in one burst, which would fall on the plain
 client or on the product by chance."""
+BOUNDS = {"w1_ratio": 1.2, "w2_ratio": 1.2, "overcommitted_nodes": 0}
 CONCURRENCIES = (16, 32, 64, 128)
 LAUNCHER = pods.Launcher("example.com/launcher", "http://127.0.0.1:8470")
 
@@ -71,7 +73,7 @@ class Results:
     overcommitted: int = 0
 
 
-def main() -> None:
+def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--nodes", type=int, default=NODES)
@@ -95,7 +97,7 @@ def main() -> None:
                 log_progress(
                     f"{workload.name} round {number + 1}: raw {raw_s:.2f} s, ours {ours_s:.2f} s"
                 )
-        gang_site.report(_figures(results, operator))
+        return not gang_site.report(_figures(results, operator), BOUNDS)
 
 
 def _best_concurrency(site: GangSite, workload: Workload) -> int:
@@ -212,4 +214,4 @@ def _figures(results: Results, operator: OperatorProcess) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

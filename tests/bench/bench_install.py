@@ -16,17 +16,25 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from bench import gang_site
 from fixtures import training
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import Testbed, deployment, product_images, waiting
 from railwright_testbed.service_process import NAMESPACE
 
 ACCOUNT_DEADLINE_S = 60.0
+BOUNDS = {
+    "largest_image_mib": 200.0,
+    "helm_install_to_ready_seconds": 120.0,
+    "apply_to_first_step_seconds": 60.0,
+    "upgrade_attempts_ended": 0,
+    "left_after_uninstall": 0,
+}
 PIECE_BYTES = 1 << 20
 MIB = 1 << 20
 
 
-def main() -> None:
+def main() -> bool:
     with Testbed.start(name="install") as bed:
         _log("images")
         with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +46,9 @@ def main() -> None:
             }
             bed.load_images(archive)
         figures |= _installed(bed)
-    print(json.dumps(figures))
+    largest = max(mib for image, mib in figures["images_mib"].items() if image != "launcher")
+    figures["largest_image_mib"] = largest
+    return not gang_site.report(figures, BOUNDS)
 
 
 def _installed(bed: Testbed) -> dict[str, Any]:
@@ -113,4 +123,4 @@ def _log(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -44,6 +44,9 @@ NODES = LARGE_GANG + OTHERS_NODES
 JOBS, EVERY_S, MAPPED_NODES = 10, 1.0, 16
 DEADLINE_S = 120.0
 OTHERS_S_MAX, OPERATOR_S_MAX = 5.0, 20.0
+LARGE_GANG_BOUNDS = {"mapping_seconds": 0.5, "cycle_p99_ms": 100.0}
+"""The bounds while the large gang is mapped and bound."""
+
 FAULT_EVERY_S = 0.2
 FLOOD_CONNECTIONS = 64
 CABLES, LONG = 27_000, "x" * 230
@@ -104,9 +107,8 @@ def main() -> int:
                     _case(site, "operator killed", usual_s, lambda: _killed(site, operator))
                 )
     worst_s = max(each["others_delay_seconds"] for each in cases)
-    gang_site.report(
-        {"usual_seconds": round(usual_s, 2), "cases": cases, "worst_others_delay_seconds": worst_s}
-    )
+    figures = {"usual_seconds": round(usual_s, 2), "cases": cases}
+    gang_site.report(figures | {"worst_others_delay_seconds": worst_s}, {})
     return int(not all(map(_within_bounds, cases)))
 
 
@@ -146,7 +148,8 @@ def _mappings(operator: OperatorProcess) -> tuple[float, float]:
 def _within_bounds(case: Json) -> bool:
     bound_s = OPERATOR_S_MAX if case["fault"] == "operator killed" else OTHERS_S_MAX
     lost: int = case["facts_lost"] + case["attempts_ended"]
-    return bool(case["others_delay_seconds"] <= bound_s and not lost)
+    is_slow = any(case.get(name, 0) > bound for name, bound in LARGE_GANG_BOUNDS.items())
+    return bool(case["others_delay_seconds"] <= bound_s and not lost and not is_slow)
 
 
 def _case(

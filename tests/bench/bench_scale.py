@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -37,11 +38,19 @@ IDLE_S = 60.0
 QUIET_S = 10.0
 SETTLED_DEADLINE_S = 1_800.0
 DECIDED_DEADLINE_S = 120.0
+BOUNDS = {
+    "idle_writes_per_second": 1.0,
+    "restart_to_first_decision_seconds": 15.0,
+    "idle_loop_block_p99_ms": 100.0,
+    "loop_block_p99_ms": 100.0,
+    "rss_mib": 512.0,
+    "controllers_rss_mib": 512.0,
+}
 REQUESTS = "railwright_api_requests_total"
 WRITES = ("create", "replace", "patch", "delete")
 
 
-def main() -> None:
+def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     nodes = parser.parse_args().nodes
@@ -65,7 +74,7 @@ def main() -> None:
             forms = asyncio.run(list_forms.json_over_protobuf(site))
             figures = idle | forms | _restarted(site, operator)
             figures["controllers_rss_mib"] = round(gang_site.process_mib(controllers.pid))
-        gang_site.report({"nodes": nodes, "pods": _count(site)} | figures)
+        return not gang_site.report({"nodes": nodes, "pods": _count(site)} | figures, BOUNDS)
 
 
 def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
@@ -227,4 +236,4 @@ async def _create_all(site: GangSite, path: str, objects: Iterable[Json]) -> Non
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -283,9 +283,14 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def report(figures: Json) -> None:
-    """The last line on stdout."""
+def report(figures: Json, bounds: Mapping[str, float]) -> bool:
+    """Print the last line on stdout. Whether each of these figures is there and within its
+    bound."""
     print(json.dumps(figures))
+    above = [name for name, bound in bounds.items() if not figures.get(name, math.inf) <= bound]
+    for name in above:
+        log_progress(f"{name} is {figures.get(name)}, expected at most {bounds[name]}")
+    return not above
 
 
 def _processor_ticks() -> tuple[int, int]:
