@@ -73,7 +73,7 @@ class RankMapping(Part):
     """What crosses the borders of each level's domains, the coarsest first."""
     predicted: Predicted | None = None
     """How long a step takes; none where the cost model does not know the machines."""
-    communication: Literal["derived", "measured"] = "derived"
+    communication: Literal["Derived", "Measured"] = "Derived"
     """Whether what ranks send each other follows from what the job says of itself, or was seen in
     a pre-run."""
     other_devices: Annotated[

@@ -128,7 +128,7 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     name = job.metadata.name or placed
     nodes, per_node = _training(job, placement)
     stated, mapping = job.spec.workload, placement.spec.mapping
-    is_measured = mapping is not None and mapping.communication == "measured"
+    is_measured = mapping is not None and mapping.communication == "Measured"
     ranks = per_node * len(nodes)
     recorded = profile.spec.document if is_measured else ""
     try:

@@ -87,7 +87,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
         )
         for attempt in (1, 2)
     }
-    assert kept == {1: "derived", 2: "measured"}
+    assert kept == {1: "Derived", 2: "Measured"}
     job.delete()
 
 
@@ -110,7 +110,7 @@ def test_four_ranks_are_mapped_by_pre_run_of_two(
     pre_run, training = job.placement(1), job.placement(2)
     assert (pre_run["purpose"], len(pre_run["nodes"])) == ("PreRun", 2)
     assert (training["purpose"], len(training["nodes"])) == ("Training", 4)
-    assert training["mapping"]["communication"] == "measured"
+    assert training["mapping"]["communication"] == "Measured"
     # Two nodes trained for it, and nothing of that was kept.
     assert min(_losses(job, attempt=2)) == 1
     plane = cluster.bed.control_plane

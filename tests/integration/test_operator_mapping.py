@@ -55,7 +55,7 @@ def test_ranks_with_most_traffic_share_a_rack(site: Site, product: str | None) -
         found = placement(floor, "laid-out").spec
         assert list(found.nodes) == nodes
         assert found.mapping is not None
-        assert found.mapping.communication == "derived"
+        assert found.mapping.communication == "Derived"
         rack = found.mapping.crossing[-1]
         assert rack.level == names.LABEL_RACK
         assert 0 < rack.bytes < rack.network_order_bytes
@@ -106,7 +106,7 @@ def test_pre_run_profile_is_kept_and_maps_the_job(site: Site) -> None:
         assert (len({*where[:4]}), len({*where[4:]})) == (1, 1)
         mapping = placement(floor, "seen").spec.mapping
         assert mapping is not None
-        assert (mapping.communication, mapping.crossing[-1].bytes) == ("measured", 0)
+        assert (mapping.communication, mapping.crossing[-1].bytes) == ("Measured", 0)
 
 
 @pytest.mark.parametrize("taken_on", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"])
@@ -123,7 +123,7 @@ def test_profile_of_other_devices_is_set_aside_with_reason(site: Site, taken_on:
         mapping = placement(floor, "seen").spec.mapping
         assert mapping is not None
         holds = "H100" in taken_on
-        assert mapping.communication == ("measured" if holds else "derived")
+        assert mapping.communication == ("Measured" if holds else "Derived")
         assert mapping.other_devices == (() if holds else (product,))
         conditions = {each["type"]: each for each in job.status()["conditions"]}
         applied = conditions["ProfileApplied"]

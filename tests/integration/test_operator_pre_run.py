@@ -54,7 +54,7 @@ def test_large_job_is_mapped_by_its_pre_run(site: Site, floor: Floor) -> None:
     assert (status["failures"], status["restarts"], "preRun" in status) == (0, 0, False)
     purposes = [placement(floor, attempt)["purpose"] for attempt in (1, 2)]
     assert purposes == ["PreRun", "Training"]
-    assert placement(floor, 2)["mapping"]["communication"] == "measured"
+    assert placement(floor, 2)["mapping"]["communication"] == "Measured"
 
 
 def test_job_whose_pre_run_fails_starts_without(site: Site) -> None:
@@ -66,7 +66,7 @@ def test_job_whose_pre_run_fails_starts_without(site: Site) -> None:
         assert status["preRun"]["message"].startswith("the pre-run ended in attempt 1: ")
         assert "exited with 3" in status["preRun"]["message"]
         assert (status["phase"], status["nodes"], status["failures"]) == ("Starting", 4, 0)
-        assert placement(floor, 2)["mapping"]["communication"] == "derived"
+        assert placement(floor, 2)["mapping"]["communication"] == "Derived"
         job.until_events("Scheduled", "RankFailed", "PreRunGivenUp", "Scheduled")
         # Nor does its next attempt wait for another.
         site.kwok.fail_pod(floor.name, "large-worker-0-2", exit_code=3)

@@ -29,7 +29,7 @@ def test_profile_maps_the_next_attempt_after_a_restart(site: Site, floor: Floor)
     pod = f"seen-worker-0-{attempt}"
     site.plane.kubectl("-n", floor.name, "delete", "pod", pod, "--wait=false")
     job.until_bound(attempt + 1)
-    assert job.placement(attempt + 1)["mapping"]["communication"] == "measured"
+    assert job.placement(attempt + 1)["mapping"]["communication"] == "Measured"
     job.delete()
     floor.until_nothing_is_left()
 
@@ -48,7 +48,7 @@ def test_profile_alone_maps_the_next_attempt(site: Site, floor: Floor, stated: A
     assert "mapping" not in job.placement(first)
     site.kwok.fail_pod(floor.name, f"alone-worker-0-{first}", exit_code=3)
     job.until_bound(first + 1)
-    assert job.placement(first + 1)["mapping"]["communication"] == "measured"
+    assert job.placement(first + 1)["mapping"]["communication"] == "Measured"
     job.delete()
     floor.until_nothing_is_left()
 

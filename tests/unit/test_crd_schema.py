@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +25,10 @@ EVERY = pytest.mark.parametrize(
 )
 REFUSED_BY_THE_SERVER = ("$ref", "$defs", "anyOf", "const", "title", "exclusiveMinimum")
 OWNED_BY_THE_SERVER = ("apiVersion", "kind", "metadata")
+CAMEL_CASE = re.compile(r"[A-Z][A-Za-z0-9]*")
+LITERALS_OF_KUBERNETES = frozenset({"metadata.name", ""})
+"""Values of an enum that Kubernetes writes so: the field that a node selector matches, and every
+effect of a toleration."""
 
 
 def parts(definition: Definition) -> Iterator[tuple[str, Json]]:
@@ -78,6 +83,31 @@ def test_every_field_is_explained(definition: Definition) -> None:
         if not path.endswith(("[]", "{}")) and not part.get("description")
     ]
     assert not silent
+
+
+@EVERY
+def test_enum_values_are_camel_case(definition: Definition) -> None:
+    """As the conventions of the Kubernetes API have them. Numbers are no names."""
+    others = [
+        f"{path}: {value}"
+        for path, part in parts(definition)
+        for value in part.get("enum", ())
+        if isinstance(value, str)
+        and value not in LITERALS_OF_KUBERNETES
+        and not CAMEL_CASE.fullmatch(value)
+    ]
+    assert not others
+
+
+@EVERY
+def test_no_field_is_a_float(definition: Definition) -> None:
+    """Floats do not survive every client; fractions are decimal strings or quantities."""
+    floats = [
+        path
+        for path, part in parts(definition)
+        if part.get("type") == "number" or part.get("format") in ("float", "double")
+    ]
+    assert not floats
 
 
 @EVERY

@@ -227,7 +227,7 @@ def test_hundred_thousand_names_have_bounded_series() -> None:
         ({"predicted": {"stepSeconds": "soon"}}, (None, None)),
         ({"predicted": {"stepSeconds": "nan"}}, (None, None)),
         ({"predicted": {}}, (None, None)),
-        ({"communication": "derived"}, (None, None)),
+        ({"communication": "Derived"}, (None, None)),
         (None, (None, None)),
     ],
 )

@@ -214,7 +214,7 @@ def test_file_without_a_job_is_refused(
     assert why in refused(capsys, "topology.conf", "--job", "job.yaml")
 
 
-@pytest.mark.parametrize(("communication", "counts"), [("measured", True), ("derived", False)])
+@pytest.mark.parametrize(("communication", "counts"), [("Measured", True), ("Derived", False)])
 def test_job_file_has_profile_if_mapped_by_it(
     tmp_path: Path, communication: str, counts: bool
 ) -> None:

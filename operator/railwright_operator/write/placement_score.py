@@ -21,7 +21,7 @@ _SECONDS = (
     "slowNodesSeconds",
     "exposedCommunicationSeconds",
 )
-_MEASURED, _DERIVED = "measured", "derived"
+_MEASURED, _DERIVED = "Measured", "Derived"
 
 
 def render(score: PlacementScore) -> dict[str, Any]:
