@@ -1,6 +1,6 @@
-"""The one pod image of the testbed: an empty root into which the host's own Python is mounted.
+"""The pod images of the testbed: an empty root into which the host's own Python is mounted.
 
-No registry is needed. The image has a few folders and files and the environment variables; the
+No registry is needed. An image has a few folders and files and the environment variables; the
 programs come in by read-only mounts that the nodes' container runtime adds to every container, so
 a pod's YAML does not mention them. Programs of the host run in the pod, torch included.
 """
@@ -18,6 +18,10 @@ from railwright_testbed import oci, pause
 # Not `latest`: for that tag a kubelet would contact a registry.
 POD_IMAGE = "railwright.test/python:1"
 LAUNCHER_IMAGE = "railwright.test/launcher:1"
+SECOND_POD_IMAGE = "railwright.test/python:2"
+"""For a role with an image of its own: the same files, and another value of VARIABLE."""
+VARIABLE = "TESTBED_IMAGE"
+"""The environment variable in which a container has the name of its image."""
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -65,11 +69,22 @@ def mounts() -> list[dict[str, Any]]:
 
 
 def write_archive(path: Path) -> None:
-    """An OCI image archive with both names for the same content."""
+    """Write an OCI image archive with all images, which share one layer."""
+    layer = path.with_suffix(".layer")
+    with oci.new_layer(layer) as content:
+        _fill(content)
+    first = oci.Image([POD_IMAGE, LAUNCHER_IMAGE], [layer], _settings(POD_IMAGE))
+    second = oci.Image([SECOND_POD_IMAGE], [layer], _settings(SECOND_POD_IMAGE))
+    oci.write(path, [first, second])
+    layer.unlink()
+
+
+def _settings(name: str) -> dict[str, Any]:
+    """How containers of this image start, as its configuration has it."""
     python = host_python()
     folders = [python.environment / "bin", python.base / "bin"]
     system = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-    settings = {
+    return {
         "Env": [
             f"PATH={':'.join([*map(str, folders), *system])}",
             # The packages are mounted read-only, and logs should come line by line.
@@ -77,16 +92,12 @@ def write_archive(path: Path) -> None:
             "PYTHONUNBUFFERED=1",
             "HOME=/root",
             "LANG=C.UTF-8",
+            f"{VARIABLE}={name}",
         ],
-        # The image is the nodes' pause image too.
+        # The first image is the nodes' pause image too.
         "Entrypoint": ["/pause"],
         "WorkingDir": "/",
     }
-    layer = path.with_suffix(".layer")
-    with oci.new_layer(layer) as content:
-        _fill(content)
-    oci.write(path, [oci.Image([POD_IMAGE, LAUNCHER_IMAGE], [layer], settings)])
-    layer.unlink()
 
 
 def _fill(layer: oci.Layer) -> None:

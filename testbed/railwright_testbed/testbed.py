@@ -50,6 +50,7 @@ class Testbed:
         self._of_cluster: list[Process] = []
         self.nodes: list[RealNode] = list(nodes)
         self.image: str = images.POD_IMAGE
+        self.second_image: str = images.SECOND_POD_IMAGE
         self.launcher_image: str = images.LAUNCHER_IMAGE
         self.host_address: str = str(subnets.host)
         self.shared_directory: Path = folder.path / "shared"

@@ -1,4 +1,5 @@
-"""Four workers and an evaluator on real nodes: one gang, each with a world of ranks of its own."""
+"""Four workers and an evaluator on real nodes: one gang, each role with a world of ranks and an
+image of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training
+from railwright_testbed import images
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]
@@ -36,6 +38,7 @@ class Evaluated:
 
 names = "RANK WORLD_SIZE GROUP_WORLD_SIZE ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE".split()
 print("evaluates as", *(os.environ[name] for name in names), flush=True)
+print("image", os.environ["{images.VARIABLE}"], flush=True)
 evaluated = Evaluated()
 own = railwright.Checkpointer("/checkpoints", evaluated=evaluated)
 workers = railwright.Checkpointer("/checkpoints", Transformer(64, 2, 48), group="worker")
@@ -55,12 +58,13 @@ print("evaluated the last checkpoint", evaluated.steps, flush=True)
 def test_workers_and_evaluator_survive_a_node_of_each(
     cluster: Cluster, run: Run, checkpoints: Volume
 ) -> None:
-    """Whichever role loses a node, the whole gang starts again, and each group resumes from its own
-    checkpoint."""
+    """Whichever role loses a node, the whole gang starts again with the image of each role, and
+    each group resumes from its own checkpoint."""
     job = run(_gang(cluster, checkpoints("roles")))
     job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
     assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
     assert "world=4" in job.logs_of("roles-worker-3-1")
+    _check_images(cluster, job, attempt=1)
     _lose(cluster, job, job.nodes()[0], attempt=2)
     job.until(
         lambda status: _step(status) > 22 and "evaluator" in _groups(status),
@@ -76,7 +80,31 @@ def test_workers_and_evaluator_survive_a_node_of_each(
     logs = job.logs_of("roles-evaluator-0-3")
     assert f"begins after {resume[0]['step']} (10" in logs
     assert f"{STEPS})" in logs.rpartition("evaluated the last checkpoint")[2]
+    _check_images(cluster, job, attempt=3)
     job.delete()
+
+
+def _check_images(cluster: Cluster, job: LiveJob, *, attempt: int) -> None:
+    """Each role runs its own image, and the evaluator finds what is in its own alone."""
+    first, second = cluster.bed.image, cluster.bed.second_image
+    pods = {pod["metadata"]["name"]: pod for pod in job.pods()}
+    chosen = {name: pod for name, pod in pods.items() if name.endswith(f"-{attempt}")}
+    expected = {f"roles-worker-{index}-{attempt}": first for index in range(WORKERS)}
+    expected |= {f"roles-evaluator-0-{attempt}": second}
+    assert {name: _main(pod["spec"]["containers"])["image"] for name, pod in chosen.items()} == (
+        expected
+    )
+    digests = {
+        name: _main(pod["status"]["containerStatuses"])["imageID"] for name, pod in chosen.items()
+    }
+    evaluators = digests.pop(f"roles-evaluator-0-{attempt}")
+    assert evaluators not in digests.values()
+    assert f"image {second}" in job.logs_of(f"roles-evaluator-0-{attempt}")
+
+
+def _main(containers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The container of the user's command, of a pod's spec or status."""
+    return next(each for each in containers if each["name"] == "train")
 
 
 def _lose(cluster: Cluster, job: LiveJob, node: str, *, attempt: int) -> None:
@@ -99,7 +127,11 @@ def _gang(cluster: Cluster, volume: dict[str, str]) -> Training:
     pod = worker["template"]["spec"]
     main = pod["containers"][0] | {"image": cluster.bed.image}
     worker["template"]["spec"] = pod | {"containers": [main]}
-    beside = main | {"command": ["python3", "-c", EVALUATE], "resources": {}}
+    beside = main | {
+        "image": cluster.bed.second_image,
+        "command": ["python3", "-c", EVALUATE],
+        "resources": {},
+    }
     evaluator = {
         "name": "evaluator",
         "replicas": 1,
