@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fixtures import scraped_processes
 from railwright_testbed import ControlPlane, TestbedError, helm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,6 +197,7 @@ def test_pod_monitors_need_their_kind() -> None:
     workloads = of_kind(rendered(), "Deployment")
     for name, monitor in monitors.items():
         assert monitor["metadata"]["labels"] == {"release": "prom"}
+        assert monitor["spec"]["sampleLimit"] > scraped_processes.SERIES_MAX
         labels = workloads[name]["spec"]["template"]["metadata"]["labels"]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]

@@ -23,7 +23,6 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.reasons import QueueNotFound
 
-SERIES_MAX = 20_000
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
 
 
@@ -209,7 +208,7 @@ def test_hundred_thousand_names_have_bounded_series() -> None:
     """Jobs with a live attempt are not displaced by those that wait."""
     registry = scraped_processes.crowded(100_000)
     found = scraping.scraped(registry)
-    assert len(found) < SERIES_MAX
+    assert len(found) < scraped_processes.SERIES_MAX
     names = {dict(labels).get("job_name") for _, labels in found} - {None}
     assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
     unseen = scraping.value(registry, "railwright_jobs_without_series")
