@@ -11,6 +11,7 @@ import pytest
 
 from architecture import pages, tree
 from architecture.tree import Finding
+from railwright_scheduler.attempt.phases import EDGES, Phase
 
 CLOSED_SETS = (
     ("railwright_scheduler.model.reasons", "CODES"),
@@ -94,6 +95,22 @@ def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> No
     explained = set().union(*(pages.code_words(page) for page in pages.explanations()))
     missing = sorted(str(member) for member in members if str(member) not in explained)
     assert not missing, f"no page under docs/ explains these of {module}.{name}: {missing}"
+
+
+def test_page_has_every_change_of_phase() -> None:
+    """No other, and each once; the picture above the table has every phase."""
+    text = tree.text_of(tree.ROOT / "docs/architecture.md")
+    section = text.partition("## The life of a job\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| (`.+?) \| ", section, re.MULTILINE)
+    changes = [
+        (Phase(source), Phase(target))
+        for sources, target_words in rows
+        for source in re.findall(r"`(\w+)`", sources)
+        for target in re.findall(r"`(\w+)`", target_words)
+    ]
+    assert sorted(changes) == sorted(EDGES)
+    picture = section.split("```")[1]
+    assert [phase for phase in Phase if phase.value not in picture] == []
 
 
 def _functions(path: str) -> set[str]:
