@@ -50,6 +50,13 @@ def word(text: str) -> str:
     return letters[:1].upper() + letters[1:] if letters else UNNAMED
 
 
+def without_middle(text: str, length: int) -> str:
+    """The text; of one of more than ``length`` characters the beginning and the end, where errors
+    that wrap others have their cause."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
+
+
 def last_lines(text: str) -> str:
     """The end of the text, cut to the limit of ``lastLines``."""
     return plain(text, kept="\n\t")[-LAST_LINES_LENGTH_MAX:]

@@ -22,9 +22,9 @@ from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import PlacementRecord, ProfileRecord
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.pulls import EVENTS, PATH, PULLED, PULLING, WATCH_S, Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
+from railwright_operator.watch.start_events import EVENTS, PATH, REASONS, WATCH_S, StartEvents
 from railwright_operator.write import pods
 from railwright_watch import cluster_objects, node_healths, nodes
 from railwright_watch.cluster_objects import SiteObject
@@ -55,8 +55,8 @@ class Informers:
     pods: VerifiedReflector[PodRecord]
     nodes: VerifiedReflector[NodeRecord]
     health_objects: Reflector[HealthRecord]
-    pulls: Pulls
-    pull_events: tuple[Reflector[Any], ...]
+    start_events: StartEvents
+    event_watches: tuple[Reflector[Any], ...]
 
     @property
     def warm(self) -> tuple[Reflector[Any], ...]:
@@ -73,10 +73,10 @@ class Informers:
         """Take in a Queue from the response to a write. Raises ValueError."""
         self.queues.absorb(cluster_objects.answered(raw))
 
-    async def follow_pulls(self) -> None:
-        """Watch the events of image pulls until cancelled, once pods are listed."""
+    async def follow_start_events(self) -> None:
+        """Watch the events of starting pods until cancelled, once pods are listed."""
         await self.pods.wait_synced()
-        await asyncio.gather(*(events.run() for events in self.pull_events))
+        await asyncio.gather(*(events.run() for events in self.event_watches))
 
 
 def assemble(
@@ -95,8 +95,10 @@ def assemble(
     jobs, chosen = Jobs(lambda raw, role: pods.sample(raw, role, launcher)), Site()
     pod_index = PodIndex(jobs.namespace_of, jobs.layout_of)
     interconnect, healths = InterconnectCache(), NodeHealths()
-    pulls = Pulls(lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock)
-    reflected = _pod_objects(watching, pod_index, pulls)
+    start_events = StartEvents(
+        lambda uid: reflected.records.get(uid), wake=wake, clock=reception_clock
+    )
+    reflected = _pod_objects(watching, pod_index, start_events)
     return Informers(
         jobs=jobs,
         site=chosen,
@@ -128,20 +130,20 @@ def assemble(
             lasting=nodes.with_held_amounts,
         ),
         health_objects=_health_objects(watching, healths),
-        pulls=pulls,
-        pull_events=_pull_events(watching, pulls),
+        start_events=start_events,
+        event_watches=_event_watches(watching, start_events),
     )
 
 
 def _pod_objects(
-    watching: Watching, pod_index: PodIndex, pulls: Pulls
+    watching: Watching, pod_index: PodIndex, start_events: StartEvents
 ) -> VerifiedReflector[PodRecord]:
     return watching.reflect(
         paths.PODS,
         protobuf.POD,
         records.pod,
         pod_index.change,
-        pulls.pod_changed,
+        start_events.pod_changed,
         wakes=records.is_decisive,
         lasting=records.still_bound,
     )
@@ -188,8 +190,9 @@ def _site_objects(watching: Watching, chosen: Site, plural: str) -> Reflector[Si
     )
 
 
-def _pull_events(watching: Watching, pulls: Pulls) -> tuple[Reflector[Any], ...]:
+def _event_watches(watching: Watching, held: StartEvents) -> tuple[Reflector[Any], ...]:
+    """A watch for each reason: a field selector cannot choose several."""
     return tuple(
-        watching.reflect(PATH, EVENTS, pulls.read, query=pulls.query(reason), watch_s=WATCH_S)
-        for reason in (PULLING, PULLED)
+        watching.reflect(PATH, EVENTS, held.read, query=held.query(reason), watch_s=WATCH_S)
+        for reason in REASONS
     )

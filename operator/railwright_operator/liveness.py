@@ -19,8 +19,8 @@ from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord, Waiting
+from railwright_operator.watch.start_events import StartEvents, StartReport
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S
 from railwright_scheduler.attempt.hang import Watch
 from railwright_scheduler.attempt.phases import Phase
@@ -84,7 +84,7 @@ class Liveness:
 
     lease_checker: NodeLeaseChecker
     _: KW_ONLY
-    pulls: Pulls
+    start_events: StartEvents
     ages: Ages
     reception_ages: Ages
     reception_clock: Callable[[], float]
@@ -108,8 +108,8 @@ class Liveness:
     ) -> tuple[ObservedRank, ...]:
         """The ranks of the live attempt. If a rank has several pods, the last one counts."""
         names = cached.record.nodes
-        pulls = (self.pulls.of(pod.uid) for pod in pods)
-        sources = (cached, pods, view, *pulls, *map(nodes.get, names))
+        reports = (self.start_events.of(pod.uid) for pod in pods)
+        sources = (cached, pods, view, *reports, *map(nodes.get, names))
         held = self._held.get(cached.uid)
         if held and held.is_of(sources) and not self.lease_checker.stale_among(names):
             return held.ranks
@@ -183,6 +183,7 @@ class Liveness:
         ranks = role.ranks_of(node_rank)
         limit = functools.partial(_memory_limit, cached, role.role)
         done = _ended_well(pod, launcher, len(ranks))
+        report = None if pod is None else self.start_events.of(pod.uid)
         return ObservedRank(
             node_rank=node_rank,
             node=name,
@@ -198,28 +199,27 @@ class Liveness:
             unready_s=self._unready_s(node),
             unready_limit_s=self._unready_limit_s(cached, node),
             out_of_service=node is not None and node.out_of_service,
-            waiting=_waiting(pod),
+            waiting=_waiting(pod, report),
             evicted=_evicted(pod),
             steps=None if launcher is None else steps_seen(launcher),
             trains=layout.trains(node_rank),
             role=role.role if len(layout.roles) > 1 else "",
-            images=NO_REPORT if pod is None else self._images(pod, cached.uid),
+            images=NO_REPORT if pod is None else self._images(pod, cached.uid, report),
         )
 
-    def _images(self, pod: PodRecord, job_uid: str) -> ObservedImages:
+    def _images(self, pod: PodRecord, job_uid: str, report: StartReport | None) -> ObservedImages:
         key = job_uid, pod.uid
         if _is_not_found(pod.waiting, before=key in self._unfound):
             self._unfound.add(key)
             return ObservedImages(missing_s=self.ages.of("image missing", pod.uid))
         self._unfound.discard(key)
-        pull = self.pulls.of(pod.uid)
-        if pull is None:
+        if report is None:
             return NO_REPORT
-        if pull.image and pod.waiting is None:
-            over_s = self.reception_clock() - pull.began_s - PULL_DEADLINE_S
-            return ObservedImages(pull.image, pull.since, pulled_s=max(0.0, over_s))
+        if report.image and pod.waiting is None:
+            over_s = self.reception_clock() - report.began_s - PULL_DEADLINE_S
+            return ObservedImages(report.image, report.since, pulled_s=max(0.0, over_s))
         return ObservedImages(
-            pulled_s=None if pull.ended_s is None else self.reception_clock() - pull.ended_s
+            pulled_s=None if report.ended_s is None else self.reception_clock() - report.ended_s
         )
 
     def _unready_s(self, node: NodeRecord | None) -> float | None:
@@ -374,11 +374,16 @@ def _pod_state(pod: PodRecord | None) -> PodState:
     return POD_STATES.get(pod.phase, PodState.PENDING)
 
 
-def _waiting(pod: PodRecord | None) -> str:
-    if pod is None or pod.waiting is None:
+def _waiting(pod: PodRecord | None, report: StartReport | None) -> str:
+    """Why a container waits, or why the pod has none yet: volumes belong to the whole pod."""
+    if pod is None:
         return ""
-    reason, message = pod.waiting.reason, pod.waiting.message
-    return f"{reason[:REASON_LENGTH_MAX]}: {message[:WAITING_LENGTH_MAX]}"
+    if pod.waiting is not None:
+        reason, message = pod.waiting.reason, pod.waiting.message
+        return f"{reason[:REASON_LENGTH_MAX]}: {message[:WAITING_LENGTH_MAX]}"
+    if report is None or report.unmounted is None:
+        return ""
+    return f"{report.unmounted.reason}: pod {pod.name}: {report.unmounted.message}"
 
 
 def _evicted(pod: PodRecord | None) -> str:

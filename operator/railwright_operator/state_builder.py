@@ -27,9 +27,9 @@ from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_operator.watch.pod_index import PodIndex
-from railwright_operator.watch.pulls import Pulls
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
+from railwright_operator.watch.start_events import StartEvents
 from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang, resume_points
@@ -69,7 +69,7 @@ class StateBuilder:
     fabric: InterconnectCache
     healths: NodeHealths
     machines: Machines
-    pulls: Pulls
+    start_events: StartEvents
     sessions: Sessions
     lease_checker: NodeLeaseChecker
     executor: Executor
@@ -84,7 +84,7 @@ class StateBuilder:
         self._reception_ages = Ages(self.reception_clock)
         self._liveness = Liveness(
             self.lease_checker,
-            pulls=self.pulls,
+            start_events=self.start_events,
             ages=self._ages,
             reception_ages=self._reception_ages,
             reception_clock=self.reception_clock,

@@ -114,7 +114,7 @@ class OperatorParts:
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
-            self.informers.follow_pulls,
+            self.informers.follow_start_events,
             self.verification.run,
             self.queue_reporter.run,
         )
@@ -188,7 +188,7 @@ class OperatorParts:
             fabric=informers.interconnect,
             healths=informers.healths,
             machines=Machines(informers.nodes.records, informers.pod_index),
-            pulls=informers.pulls,
+            start_events=informers.start_events,
             sessions=self.received.sessions,
             lease_checker=self.lease_checker,
             executor=self.executor,

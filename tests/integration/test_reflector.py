@@ -24,7 +24,7 @@ from railwright_kube.projections import Identity
 from railwright_kube.reflector import STALL_S, WATCH_S
 from railwright_kube.verified import VerifiedReflector
 from railwright_operator import metrics
-from railwright_operator.watch import pulls
+from railwright_operator.watch import start_events
 from railwright_testbed import ControlPlane
 
 
@@ -237,7 +237,7 @@ async def test_a_silent_stream_is_cut_and_resumed_without_a_new_list(
 
 async def test_quiet_streams_end_in_time(control_plane: ControlPlane, namespace: str) -> None:
     """Those of events have no bookmarks, so each must end before it looks dead."""
-    assert 2 * pulls.WATCH_S < STALL_S
+    assert 2 * start_events.WATCH_S < STALL_S
     async with (
         proxy.in_front_of(control_plane) as between,
         shell.api(shell.connect(control_plane, through=between.entrance)) as watching,

@@ -10,7 +10,7 @@ import pytest
 from fixtures.observing import JOB, START_TIMEOUT_S, Watched
 from railwright_kube import projections
 from railwright_kube.core_v1 import PodEvent
-from railwright_operator.watch.pulls import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
+from railwright_operator.watch.start_events import IMAGE_LENGTH_MAX, NAME_LENGTH_MAX
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import IMAGE_MISSING_S, PULL_DEADLINE_S
@@ -56,33 +56,33 @@ def waits(seen: Watched, reason: str, message: str = "") -> None:
 
 def test_pull_is_seen_until_it_ends(seen: Watched) -> None:
     assert seen.rank(1).images == NO_REPORT
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     assert seen.rank(1).images == ObservedImages("example.com/train:1", SINCE, pulled_s=0.0)
-    seen.pulls.read(event("Pulled", 6))
+    seen.start_events.read(event("Pulled", 6))
     seen.now_s += 7
     assert seen.rank(1).images == ObservedImages(pulled_s=7.0)
-    seen.pulls.read(event("Pulling", 8))
+    seen.start_events.read(event("Pulling", 8))
     assert seen.rank(1).images.pulled_s == 0.0
 
 
 def test_events_count_by_their_versions(seen: Watched) -> None:
     """Each reason has a watch of its own: the end of a pull may be seen before its beginning."""
-    seen.pulls.read(event("Pulled", 6))
-    seen.pulls.read(event("Pulling", 5))
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulled", 6))
+    seen.start_events.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     assert seen.rank(1).images.pulling == ""
 
 
 def test_pull_of_a_pod_that_runs_has_ended(seen: Watched) -> None:
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Running")
-    seen.pulls.pod_changed(before, after)
+    seen.start_events.pod_changed(before, after)
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
     seen.now_s += START_TIMEOUT_S
     assert seen.rank(1).images == ObservedImages(pulled_s=START_TIMEOUT_S)
-    seen.pulls.pod_changed(after, None)
-    assert repr(seen.pulls) == "<Pulls pods=0>"
+    seen.start_events.pod_changed(after, None)
+    assert repr(seen.start_events) == "<StartEvents pods=0>"
 
 
 @pytest.mark.parametrize(
@@ -95,25 +95,25 @@ def test_pull_of_a_pod_that_runs_has_ended(seen: Watched) -> None:
     ids=["unknown pod", "namespace of another", "pod that runs"],
 )
 def test_events_of_other_pods_are_not_kept(seen: Watched, changes: dict[str, Any]) -> None:
-    seen.pulls.read(event("Pulling", 5, **changes))
-    assert repr(seen.pulls) == "<Pulls pods=0>"
+    seen.start_events.read(event("Pulling", 5, **changes))
+    assert repr(seen.start_events) == "<StartEvents pods=0>"
 
 
 def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
     long = "x" * 100_000
     about = {"fieldPath": f"spec.containers{{{long}}}"}
-    seen.pulls.read(event("Pulling", 5, about=about, message=f'Pulling image "{long}"'))
-    held = seen.pulls._pods["uid-1"]
+    seen.start_events.read(event("Pulling", 5, about=about, message=f'Pulling image "{long}"'))
+    held = seen.start_events._pods["uid-1"]
     assert (len(held.image), len(held.container)) == (IMAGE_LENGTH_MAX, NAME_LENGTH_MAX)
 
 
 def test_large_image_does_not_time_out(seen: Watched) -> None:
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     for _ in range(4):
         plan = seen.run_cycle(after_s=START_TIMEOUT_S)
         assert not plan.ledger.entries
     assert 4 * START_TIMEOUT_S < PULL_DEADLINE_S
-    seen.pulls.read(event("Pulled", 6))
+    seen.start_events.read(event("Pulled", 6))
     assert not seen.run_cycle(after_s=START_TIMEOUT_S - 1).ledger.entries
     assert seen.cause(after_s=2).code is CauseCode.START_TIMED_OUT
 
@@ -152,10 +152,10 @@ def test_image_without_a_valid_name_is_missing(seen: Watched) -> None:
 
 
 def test_pods_of_old_records_are_forgotten(seen: Watched) -> None:
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     pod = replace(seen.pods.of((JOB, 1))[1], phase="Failed")
-    seen.pulls.pod_changed(None, pod)
-    assert repr(seen.pulls) == "<Pulls pods=0>"
+    seen.start_events.pod_changed(None, pod)
+    assert repr(seen.start_events) == "<StartEvents pods=0>"
 
 
 def container(name: str, **status: Any) -> dict[str, Any]:
@@ -174,11 +174,11 @@ def container(name: str, **status: Any) -> dict[str, Any]:
 )
 def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict[str, Any]) -> None:
     """The init container hangs, and so its pod stays pending."""
-    seen.pulls.read(event("Pulling", 5, about={"fieldPath": "spec.initContainers{prepare}"}))
+    seen.start_events.read(event("Pulling", 5, about={"fieldPath": "spec.initContainers{prepare}"}))
     assert not seen.run_cycle(after_s=2 * START_TIMEOUT_S).ledger.entries
     before = seen.pods.of((JOB, 1))[1]
     after = seen.pod(1, phase="Pending", **container("prepare", **status))
-    seen.pulls.pod_changed(before, after)
+    seen.start_events.pod_changed(before, after)
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
     assert not seen.run_cycle(after_s=START_TIMEOUT_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
@@ -186,18 +186,18 @@ def test_lost_end_of_a_pull_is_seen_by_its_container(seen: Watched, status: dict
 
 def test_lost_end_of_a_pull_is_seen_by_the_next_pull(seen: Watched) -> None:
     """A kubelet pulls the images of a pod one after the other."""
-    seen.pulls.read(event("Pulling", 5))
-    seen.pulls.read(event("Pulling", 7, about={"fieldPath": "spec.containers{sidecar}"}))
-    seen.pulls.read(event("Pulled", 8, about={"fieldPath": "spec.containers{sidecar}"}))
+    seen.start_events.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 7, about={"fieldPath": "spec.containers{sidecar}"}))
+    seen.start_events.read(event("Pulled", 8, about={"fieldPath": "spec.containers{sidecar}"}))
     assert seen.rank(1).images == ObservedImages(pulled_s=0.0)
 
 
 def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
     """Nor does one that is begun again and again."""
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     seen.run_cycle()
     seen.now_s += PULL_DEADLINE_S / 2
-    seen.pulls.read(event("Pulling", 6))
+    seen.start_events.read(event("Pulling", 6))
     assert not seen.run_cycle(after_s=PULL_DEADLINE_S / 2 + START_TIMEOUT_S).ledger.entries
     found = seen.cause(after_s=1)
     assert (found.code, found.counted) == (CauseCode.IMAGE_PULL_FAILED, False)
@@ -205,19 +205,19 @@ def test_pull_without_end_keeps_no_attempt_for_ever(seen: Watched) -> None:
 
 
 def test_each_container_has_time_to_be_pulled(seen: Watched) -> None:
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     seen.run_cycle()
     seen.now_s += PULL_DEADLINE_S
-    seen.pulls.read(event("Pulling", 6, about={"fieldPath": "spec.containers{sidecar}"}))
+    seen.start_events.read(event("Pulling", 6, about={"fieldPath": "spec.containers{sidecar}"}))
     assert not seen.run_cycle(after_s=PULL_DEADLINE_S).ledger.entries
 
 
 def test_container_that_is_not_created_has_time_after_its_pull(seen: Watched) -> None:
     """Its config map may be made a moment later."""
-    seen.pulls.read(event("Pulling", 5))
+    seen.start_events.read(event("Pulling", 5))
     seen.run_cycle()
     seen.now_s += 2 * START_TIMEOUT_S
-    seen.pulls.read(event("Pulled", 6))
+    seen.start_events.read(event("Pulled", 6))
     waits(seen, "CreateContainerConfigError", 'configmap "c" not found')
     assert not seen.run_cycle(after_s=START_TIMEOUT_S).ledger.entries
     assert seen.cause(after_s=1).code is CauseCode.START_TIMED_OUT
