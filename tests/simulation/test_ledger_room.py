@@ -18,7 +18,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.policy.admission import Admission
 from simulator.run import run
 
-SEEDS = range(6)
+SEEDS = range(8)
 
 
 @pytest.fixture

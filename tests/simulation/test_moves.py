@@ -11,7 +11,7 @@ from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.snapshot import Snapshot
 from simulator.run import RunError, run
 
-MOVING = (4, 9)
+MOVING = (9, 32)
 """Seeds in which jobs are moved."""
 
 
