@@ -18,13 +18,14 @@ DASHBOARD = Dashboard(
             alarm=1,
         ),
         number(
-            "Problems",
+            "Problems of the Fabric",
             "max(railwright_fabric_problems)",
-            "Errors in files and nodes.",
+            "Errors in files and nodes, silent agents, and what prevents surveys. `kubectl get "
+            "fabric default -o yaml` has them.",
             alarm=1,
         ),
         number(
-            "Age of the last check",
+            "Fabric last checked",
             "time() - max(railwright_fabric_checked_timestamp_seconds)",
             "Time since the controllers last compared the Fabric with its sources. They do so once "
             "a minute.",
@@ -49,7 +50,7 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         lines(
-            "Nodes with faults",
+            "Miscabled nodes and slow devices",
             {
                 "miscabled nodes": "max(railwright_fabric_miscabled_nodes)",
                 "slow devices": "max(railwright_fabric_slow_devices)",
@@ -90,7 +91,7 @@ DASHBOARD = Dashboard(
             "Nodes to be measured that no survey contains yet.",
         ),
         number(
-            "Nodes that poll",
+            "Nodes ready for a survey",
             "max(railwright_survey_polling_nodes)",
             "Nodes to be measured whose agents poll for probe tasks.",
         ),

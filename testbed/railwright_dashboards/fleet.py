@@ -29,7 +29,8 @@ DASHBOARD = Dashboard(
         number(
             "Devices not available",
             LOST,
-            "Devices of nodes that are not ready, cordoned or lost. They are part of all devices.",
+            "Devices of nodes that are not ready, cordoned or lost. They are part of all devices, "
+            "and pods may still hold them.",
             legend="{{resource}}",
             alarm=1,
         ),
@@ -40,30 +41,32 @@ DASHBOARD = Dashboard(
             alarm=1,
         ),
         lines(
-            "Devices in use and free",
+            "Devices in use, free and unusable",
             {
                 "in use: {{resource}}": USED,
-                "not available: {{resource}}": LOST,
                 "free: {{resource}}": FREE,
+                "unusable: {{resource}}": f"{DEVICES} - {USED} - {FREE}",
                 "all: {{resource}}": DEVICES,
             },
-            "Devices that pods hold, devices of nodes that are not available, and the rest. A lost "
-            "node's devices stay in use until its pods are gone.",
+            "The first three add up to all devices. Unusable are those that no pod holds, on nodes "
+            "that are not available. A lost node's devices stay in use until its pods are gone.",
         ),
         areas(
             "Nodes by state",
-            "max by (state) (railwright_nodes)",
+            "max by (state) (railwright_nodes) > 0",
             "{{state}}",
             "Available nodes, and why no pod is placed on the others.",
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs)",
+            "max by (phase) (railwright_jobs) > 0",
             "{{phase}}",
-            "All TrainingJobs. Jobs that wait are Queued, those that lost a node Recovering.",
+            "All TrainingJobs. Jobs that wait are Queued, those that lost a node Recovering until "
+            "they have nodes again.",
+            may_be_empty=True,
         ),
         lines(
-            "Attempts ended, per hour",
+            "Attempts ended in the last hour",
             {"{{cause}}": ENDED},
             "Attempts that were ended before they succeeded, by cause.",
             may_be_empty=True,

@@ -70,9 +70,10 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         lines(
-            "Silence of watches",
+            "Time since a watch received anything",
             {"{{kind}}": "max by (kind) (railwright_watch_receive_age_seconds)"},
-            "Time since the API server last sent anything, or ended a stream.",
+            "An event, a bookmark or the end of a stream. A minute or two is usual for kinds "
+            "that rarely change; an alert fires after three.",
             Unit.SECONDS,
         ),
         lines(
@@ -106,7 +107,7 @@ DASHBOARD = Dashboard(
             Unit.BYTES,
         ),
         lines(
-            "CPU",
+            "Cores in use",
             {
                 "{{instance}}": "rate(process_cpu_seconds_total[$__rate_interval]) "
                 "and on (instance) railwright_build_info"
@@ -119,7 +120,7 @@ DASHBOARD = Dashboard(
             "Objects that the watches hold.",
         ),
         lines(
-            "Writes of the ledger",
+            "Writes of the ledger, per second",
             {"writes": "sum(rate(railwright_ledger_writes_total[$__rate_interval]))"},
             "At most one a cycle, before anything is done.",
             Unit.REQUESTS,

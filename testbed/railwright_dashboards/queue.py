@@ -35,9 +35,9 @@ DASHBOARD = Dashboard(
             legend="{{resource}}",
         ),
         number(
-            "Gangs being bound",
+            "Gangs being bound or deleted",
             "max(railwright_attempts_in_flight)",
-            "Attempts whose pods are being created, bound or deleted.",
+            "Attempts whose pods are being created, bound or deleted: they are in the ledger.",
         ),
         areas(
             "Waiting jobs by reason",
@@ -48,14 +48,16 @@ DASHBOARD = Dashboard(
         ),
         areas(
             "Jobs by phase",
-            "max by (phase) (railwright_jobs)",
+            "max by (phase) (railwright_jobs) > 0",
             "{{phase}}",
             "All TrainingJobs.",
+            may_be_empty=True,
         ),
         lines(
-            "Wait in the queue",
+            "Wait of jobs that got nodes",
             quantiles("railwright_queue_wait_seconds", 0.5, 0.95, window="1h"),
-            "Time that jobs had waited when they got nodes.",
+            "Time that jobs had waited when they got nodes, in the last hour. Jobs that still wait "
+            "do not count.",
             Unit.SECONDS,
         ),
         lines(
@@ -99,7 +101,7 @@ DASHBOARD = Dashboard(
         table(
             "Jobs that wait",
             "max by (job_namespace, job_name, reason) (railwright_job_waiting)",
-            "Why each job waits. `kubectl describe tj` has the numbers. At most 700 jobs have "
+            "Why each job waits. `kubectl describe tj` has the numbers. At most 500 jobs have "
             "series of their own; jobs that run come first.",
             column="",
             may_be_empty=True,

@@ -13,7 +13,8 @@ DASHBOARD = Dashboard(
         number(
             "Jobs that recover",
             'max(railwright_jobs{phase="Recovering"})',
-            "Jobs whose attempt ended, and whose next one has no nodes yet.",
+            "Jobs whose attempt ended, and whose next one has no nodes yet. It has them within "
+            "seconds if enough nodes are free.",
             alarm=1,
         ),
         number(
@@ -25,17 +26,18 @@ DASHBOARD = Dashboard(
         number(
             "Silent nodes",
             "max(railwright_silent_nodes)",
-            "Nodes of running attempts whose launcher and kubelet are silent.",
+            "Nodes of running attempts whose launcher and kubelet are silent, until their attempt "
+            "is ended.",
             alarm=1,
         ),
         number(
-            "Breaker",
+            "Circuit breaker",
             "max(railwright_breaker_open)",
-            "1 while most nodes are silent: silence ends no attempt then.",
+            "1 while it is open, as most nodes are silent: then silence ends no attempt.",
             alarm=1,
         ),
         lines(
-            "Attempts ended, per hour",
+            "Attempts ended in the last hour",
             {"{{cause}}": ENDED},
             "By cause. The glossary explains each.",
             may_be_empty=True,
@@ -76,7 +78,7 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         table(
-            "Oldest checkpoints",
+            "Jobs with the oldest checkpoints",
             "topk(20, time() - max by (job_namespace, job_name) "
             "(railwright_job_checkpoint_timestamp_seconds))",
             "Jobs that would repeat the most work.",
