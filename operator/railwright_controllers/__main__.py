@@ -49,7 +49,6 @@ def main() -> int:
 async def _run(chosen: ControllerSettings) -> int:
     kubeconfig = os.environ.get("KUBECONFIG") or None
     registry = CollectorRegistry()
-    ProcessMetrics(registry)
     series = metrics.ControllerMetrics(registry)
     loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -66,6 +65,7 @@ async def _run(chosen: ControllerSettings) -> int:
         clock=wiring.clock,
         rng=wiring.rng(),
     )
+    ProcessMetrics(registry, is_leader=leadership.held)
     async with Api(
         HttpTransport(kubeconfig),
         may_write=leadership.held,

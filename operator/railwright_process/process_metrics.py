@@ -1,7 +1,8 @@
-"""Prometheus series that every process has: its version, its memory, its CPU time."""
+"""Prometheus series that every process has: version, memory, CPU time, and whether it leads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
@@ -10,9 +11,11 @@ DISTRIBUTION = "railwright"
 
 
 class ProcessMetrics:
-    """The series, registered once. Those of the process itself begin with ``process_``."""
+    """The series, registered once. Those of the process itself begin with ``process_``.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    ``is_leader`` is called at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, *, is_leader: Callable[[], bool]) -> None:
         info = Gauge(
             "railwright_build_info",
             "1, with the version of this process.",
@@ -20,4 +23,11 @@ class ProcessMetrics:
             registry=registry,
         )
         info.labels(version(DISTRIBUTION)).set(1)
+        leader = Gauge(
+            "railwright_leader",
+            "1 while this process holds the Lease of its Deployment and works, 0 while it stands "
+            "by.",
+            registry=registry,
+        )
+        leader.set_function(is_leader)
         ProcessCollector(registry=registry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright_dashboards.panels import Dashboard, Unit, lines, number, quantiles
+from railwright_dashboards.panels import Dashboard, Unit, lines, number, quantiles, table
 
 DASHBOARD = Dashboard(
     "railwright-operator",
@@ -119,11 +119,12 @@ DASHBOARD = Dashboard(
             {"{{kind}}": "max by (kind) (railwright_watch_records)"},
             "Objects that the watches hold.",
         ),
-        lines(
-            "Writes of the ledger, per second",
-            {"writes": "sum(rate(railwright_ledger_writes_total[$__rate_interval]))"},
-            "At most one a cycle, before anything is done.",
-            Unit.REQUESTS,
+        table(
+            "Leaders",
+            "max by (instance) (railwright_leader)",
+            "1 for the replica of the operator, and of the controllers, that leads; 0 for one that "
+            "stands by.",
+            column="Leads",
         ),
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -78,7 +79,7 @@ class _Registry(CollectorRegistry):
 def operator() -> list[Series]:
     """The series of the operator."""
     return _series(
-        ProcessMetrics,
+        partial(ProcessMetrics, is_leader=bool),
         Metrics,
         CycleMetrics,
         AttemptMetrics,
@@ -90,7 +91,7 @@ def operator() -> list[Series]:
 def controllers() -> list[Series]:
     """The series of the controllers."""
     return _series(
-        ProcessMetrics,
+        partial(ProcessMetrics, is_leader=bool),
         ControllerMetrics,
         lambda registry: FabricMetrics(registry, cache=FabricCache(), healths=lambda: ()),
     )

@@ -26,6 +26,8 @@ OF_FAULTS = (
     'railwright_attempts_ended_total{cause="RankFailed"}',
     'railwright_recovery_seconds_count{cause="PodDeleted"} > 0',
     'railwright_job_restarts_total{job_name="seen"} == 1',
+    'railwright_job_attempts_ended_total{job_name="seen", cause="PodDeleted"} == 1',
+    "sum(railwright_leader) == 2",
     'railwright_job_checkpoint_size_bytes{job_name="seen"} > 1000',
     'railwright_job_checkpoint_timestamp_seconds{job_name="seen"} > 0',
     'railwright_job_step_seconds{job_name="seen"} > 0.1',

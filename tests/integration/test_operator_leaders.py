@@ -32,6 +32,7 @@ def test_standby_finishes_or_undoes_work_of_killed_leader(site: Site) -> None:
     ):
         before = site.ledger()["spec"]["epoch"]
         assert _writes(standby) == 0
+        assert [*standby.series("railwright_leader").values()] == [0]
         with failpoints.killed_at(
             site, site.operator, Failpoint("binding", GANG // 2, after=False)
         ):
@@ -41,6 +42,7 @@ def test_standby_finishes_or_undoes_work_of_killed_leader(site: Site) -> None:
             lambda: site.ledger()["spec"]["epoch"] == before + 1, "a new epoch", deadline_s=40
         )
         assert time.monotonic() - killed_s < TAKEOVER_S
+        assert [*standby.series("railwright_leader").values()] == [1]
         _settles(floor, job)
 
 
