@@ -6,9 +6,9 @@ gives way. A launcher sends its head at once, so it is verified within milliseco
 that send slowly, or nothing, take places from each other only. From then on a connection counts
 against its own pod.
 
-In a crowd a newcomer with a bad token gets no answer and is left alone until its deadline: one that
-is cut off at once comes back at once, and thousands of them would keep the operator accepting
-connections and nothing else.
+In a crowd a newcomer with a bad token gets no answer and is left alone until its deadline, and so
+are the oldest ones of too many handshakes: one that is cut off at once comes back at once, and
+thousands of them would keep the operator accepting connections and nothing else.
 
 Bodies are read for verified connections alone, up to the bound of their path and within a deadline.
 
@@ -105,12 +105,7 @@ class Connections:
     """All open connections. ``clock`` is monotonic seconds."""
 
     def __init__(
-        self,
-        admit: Admit,
-        *,
-        tls: Tls | None,
-        metrics: ServerMetrics,
-        clock: Callable[[], float],
+        self, admit: Admit, *, tls: Tls | None, metrics: ServerMetrics, clock: Callable[[], float]
     ) -> None:
         self.admit = admit
         self.tls = tls
@@ -120,10 +115,10 @@ class Connections:
         self.tasks: set[asyncio.Future[Response]] = set()
         self.metrics = metrics
         self._counts: dict[tuple[str, int], Counter] = {}
-        self._newcomers = Pool[Connection](metrics.evictions)
-        self._newcomers_of = Pools[Connection](metrics.evictions)
-        self._handshakes = Pool[Connection](metrics.evictions)
-        self._verified = Pools[Connection](metrics.evictions)
+        self._newcomers = Pool[Connection]()
+        self._newcomers_of = Pools[Connection]()
+        self._handshakes = Pool[Connection]()
+        self._verified = Pools[Connection]()
 
     @property
     def is_crowded(self) -> bool:
@@ -132,18 +127,21 @@ class Connections:
 
     def enter(self, connection: Connection) -> None:
         """Add an unverified connection; close the oldest one if there are too many."""
-        self._newcomers_of.add(connection.peer, connection, most=NEWCOMERS_A_PEER_MAX)
-        self._newcomers.add(connection, most=NEWCOMERS_MAX)
+        of_peer = self._newcomers_of.add(connection.peer, connection, most=NEWCOMERS_A_PEER_MAX)
+        self._evict(of_peer)
+        self._evict(self._newcomers.add(connection, most=NEWCOMERS_MAX))
 
     def begin_handshake(self, connection: Connection) -> None:
         """Count an unverified connection among those that need memory for TLS."""
-        self._handshakes.add(connection, most=HANDSHAKES_MAX)
+        if (oldest := self._handshakes.add(connection, most=HANDSHAKES_MAX)) is not None:
+            self.metrics.evictions.inc()
+            oldest.ignore()
 
     def verify(self, connection: Connection, pod_uid: str) -> None:
         """Count the connection against this pod from now on."""
         self.leave(connection)
         connection.pod_uid = pod_uid
-        self._verified.add(pod_uid, connection, most=CONNECTIONS_A_POD_MAX)
+        self._evict(self._verified.add(pod_uid, connection, most=CONNECTIONS_A_POD_MAX))
 
     def leave(self, connection: Connection) -> None:
         """Remove a connection that was closed."""
@@ -165,6 +163,11 @@ class Connections:
         for task in self.tasks:
             task.cancel()
         for connection in [*self._open()]:
+            connection.abort()
+
+    def _evict(self, connection: Connection | None) -> None:
+        if connection is not None:
+            self.metrics.evictions.inc()
             connection.abort()
 
     def _open(self) -> Iterator[Connection]:
@@ -246,6 +249,12 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(messages.refusal(RefusedError(HTTPStatus.REQUEST_TIMEOUT, reason)))
         else:
             self.abort()
+
+    def ignore(self) -> None:
+        """Leave it alone until its deadline, without memory for TLS."""
+        self._close()
+        self._tls = None
+        self._transport.pause_reading()
 
     def abort(self) -> None:
         """Close at once."""

@@ -26,7 +26,8 @@ class ServerMetrics:
         )
         self.evictions = counter(
             f"railwright_{word}_evictions_total",
-            f"Connections of {senders} closed at a limit: too many of one pod or unverified.",
+            f"Connections of {senders} closed at a limit, too many of one pod or unverified, or no "
+            "longer read, too many in a TLS handshake.",
         )
         self.tls_failures = counter(
             f"railwright_{word}_tls_failures_total",

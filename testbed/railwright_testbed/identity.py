@@ -112,6 +112,9 @@ def _der(tag: int, content: bytes) -> bytes:
 
 
 def _write_secret(path: Path, text: str) -> None:
+    """Replace the file as a whole: a process that starts meanwhile may be reading it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text)
+    new = path.with_name(f".{path.name}.new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(path)
