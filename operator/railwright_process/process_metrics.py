@@ -25,8 +25,7 @@ class ProcessMetrics:
         info.labels(version(DISTRIBUTION)).set(1)
         leader = Gauge(
             "railwright_leader",
-            "1 while this process holds the Lease of its Deployment and works, 0 while it stands "
-            "by.",
+            "1 while this process holds the Lease of its Deployment, 0 in a standby.",
             registry=registry,
         )
         leader.set_function(is_leader)

@@ -122,8 +122,7 @@ DASHBOARD = Dashboard(
         table(
             "Leaders",
             "max by (instance) (railwright_leader)",
-            "1 for the replica of the operator, and of the controllers, that leads; 0 for one that "
-            "stands by.",
+            "1 for the leader of the operator and that of the controllers, 0 for a standby.",
             column="Leads",
         ),
     ),

@@ -101,8 +101,8 @@ DASHBOARD = Dashboard(
         table(
             "Jobs that wait",
             "max by (job_namespace, job_name, reason) (railwright_job_waiting)",
-            "Why each job waits. `kubectl describe tj` has the numbers. At most 500 jobs have "
-            "series of their own; jobs that run come first.",
+            "Why each job waits. `kubectl describe tj` has the numbers. Jobs that run "
+            "come first; railwright_jobs_without_series counts those that are left out.",
             column="",
             may_be_empty=True,
         ),
