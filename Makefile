@@ -138,7 +138,7 @@ binaries: $(SETUP) ## build or find etcd, kube-apiserver and the other programs 
 
 .PHONY: generate
 generate: $(SETUP) ## write crds/, dashboards/, docs/reference/, docs/cli.md and docs/metrics.md
-	@$(PYTHON) -m railwright_api.generate crds
+	@$(PYTHON) -m railwright_testbed.crds crds
 	@cd tests && ../$(PYTHON) -m architecture.metrics_page
 	@cd tests && ../$(PYTHON) -m architecture.cli_page
 	@cd tests && ../$(PYTHON) -m architecture.reference_pages

@@ -14,6 +14,10 @@ from xdist.scheduler import LoadFileScheduling
 import railwright_testbed
 from fixtures.examples import examples
 
+# Programs in Go, such as API servers and kubectl, collect garbage less often then: memory is there,
+# and tests wait for processors.
+os.environ.setdefault("GOGC", "400")
+
 E2E = Path(__file__).parent / "e2e"
 # How fast inputs are made and tests run says how busy the machine is, and nothing of the product.
 settings.register_profile(

@@ -42,17 +42,15 @@ def install(plane: ControlPlane) -> None:
     _helm(plane, "install", RELEASE, str(helm.CHART), *options)
 
 
-def upgrade(plane: ControlPlane, *values: str) -> None:
-    """Change these values; return once all new pods are ready."""
+def upgrade(plane: ControlPlane, *values: str, chart: Path = helm.CHART) -> None:
+    """Change the chart, or these values; return once all new pods are ready."""
     changes = [f"--set={value}" for value in values]
-    _helm(
-        plane, "upgrade", RELEASE, str(helm.CHART), "--reset-then-reuse-values", *changes, *_WAITS
-    )
+    _helm(plane, "upgrade", RELEASE, str(chart), "--reset-then-reuse-values", *changes, *_WAITS)
 
 
 def roll_back(plane: ControlPlane) -> None:
-    """Return to the release before the last upgrade, and wait in the same way."""
-    _helm(plane, "rollback", RELEASE, *_WAITS)
+    """Return to what was installed first, and wait in the same way."""
+    _helm(plane, "rollback", RELEASE, "1", *_WAITS)
 
 
 def uninstall(plane: ControlPlane) -> None:

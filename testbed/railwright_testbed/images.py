@@ -90,6 +90,8 @@ def _settings(name: str) -> dict[str, Any]:
             # The packages are mounted read-only, and logs should come line by line.
             "PYTHONDONTWRITEBYTECODE=1",
             "PYTHONUNBUFFERED=1",
+            # The ranks of all nodes share the processors of this machine.
+            "OMP_NUM_THREADS=1",
             "HOME=/root",
             "LANG=C.UTF-8",
             f"{VARIABLE}={name}",

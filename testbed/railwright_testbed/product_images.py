@@ -25,14 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright_testbed import binaries, command, oci
+from railwright_testbed import binaries, command, later_version, oci
 from railwright_testbed.errors import TestbedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REGISTRY = "railwright.test"
-NEXT = "next"
-"""A second tag of the same images, in place of the next version."""
-
 _PREFIX = "opt/railwright"
 _LIBRARY = f"{_PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
 PYTHON = f"/{_PREFIX}/bin/python3"
@@ -86,30 +83,38 @@ def version() -> str:
     return str(project["project"]["version"])
 
 
-def write(path: Path, recipes: Sequence[Recipe] = RECIPES) -> dict[str, int]:
-    """Write the archive; the bytes of each image. Raises TestbedError."""
+def write(path: Path) -> dict[str, int]:
+    """Write the archive, with the images of a later version too; the bytes of each of ours.
+
+    Raises TestbedError.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        own = _own_packages(Path(folder))
-        images = [_image(recipe, own, Path(folder)) for recipe in recipes]
+        own, later = Path(folder) / "own", Path(folder) / "later"
+        _install_own(own)
+        later_version.packages(own, later)
+        base = Path(folder) / "base.layer"
+        _write_base(base, [own, *(_packages(recipe.lock) for recipe in RECIPES if recipe.lock)])
+        images = []
+        for packages, tag in ((own, version()), (later, later_version.VERSION)):
+            _write_packages(packages)
+            images += [_image(recipe, base, packages, tag) for recipe in RECIPES]
         oci.write(path, images)
         return {
             recipe.name: sum(layer.stat().st_size for layer in image.layers)
-            for recipe, image in zip(recipes, images, strict=True)
+            for recipe, image in zip(RECIPES, images, strict=False)
         }
 
 
-def _image(recipe: Recipe, own: Path, folder: Path) -> oci.Image:
-    packages = _packages(recipe.lock) if recipe.lock else None
-    base = folder / f"{recipe.name}.layer"
-    _write_base(base, recipe, [own, *([packages] if packages else [])])
-    layers = [base, *(each.with_suffix(".layer") for each in (packages, own) if each)]
+def _image(recipe: Recipe, base: Path, own: Path, tag: str) -> oci.Image:
+    packages = [_packages(recipe.lock)] if recipe.lock else []
     settings = {
         "Entrypoint": list(recipe.entrypoint),
         "Env": [f"PATH=/{_PREFIX}/bin", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"],
         "User": f"{_USER}:{_USER}",
         "WorkingDir": "/",
     }
-    return oci.Image([name_of(recipe.name), name_of(recipe.name, NEXT)], layers, settings)
+    layers = [base, *(each.with_suffix(".layer") for each in (*packages, own))]
+    return oci.Image([name_of(recipe.name, tag)], layers, settings)
 
 
 def _packages(lock: str) -> Path:
@@ -126,15 +131,13 @@ def _packages(lock: str) -> Path:
     return folder
 
 
-def _own_packages(folder: Path) -> Path:
-    """The folder with our own packages, from the wheel that users install."""
-    wheels, own = folder / "wheels", folder / "own"
+def _install_own(folder: Path) -> None:
+    """Our own packages, from the wheel that users install."""
+    wheels = folder.with_suffix(".wheels")
     build = [_UV, "build", "--wheel", "--quiet", "--no-build-isolation"]
     command.output([*build, "--python", sys.executable, "--out-dir", str(wheels), str(REPOSITORY)])
     (wheel,) = wheels.glob("*.whl")
-    _install(own, str(wheel))
-    _write_packages(own)
-    return own
+    _install(folder, str(wheel))
 
 
 def _install(target: Path, *what: str) -> None:
@@ -152,13 +155,14 @@ def _write_packages(folder: Path) -> None:
         content.tree(folder, prefix=f"{shown}/")
 
 
-def _write_base(layer: Path, recipe: Recipe, paths: Sequence[Path]) -> None:
-    """The interpreter, the libraries of what the image imports, and what programs expect."""
+def _write_base(layer: Path, paths: Sequence[Path]) -> None:
+    """The interpreter, the libraries of what the images import, and what programs expect."""
     python, root = Path(sys.base_prefix) / "bin" / "python3", layer.with_suffix("")
     program = "from railwright import interpreter; from pathlib import Path; import sys\n"
     program += "interpreter.copy(Path(sys.argv[1]), sys.argv[2:])"
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "PATH": os.environ["PATH"]}
-    arguments = [str(python), "-s", "-c", program, str(root / _PREFIX), *recipe.imports]
+    imports = [module for recipe in RECIPES for module in recipe.imports]
+    arguments = [str(python), "-s", "-c", program, str(root / _PREFIX), *imports]
     command.output(arguments, environment=environment)
     linker, libraries = _linker(python)
     for path in (linker, libraries / "any"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railwright_api.schema import Definition, Json
-from railwright_api.structural import structural_schema
+from railwright_testbed.structural import structural_schema
 
 OF_EVERY_OBJECT = frozenset({"apiVersion", "kind", "metadata"})
 POD_TEMPLATE = "spec.roles[].template"

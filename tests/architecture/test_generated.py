@@ -19,7 +19,7 @@ from railwright_dashboards import generate
 
 
 def test_the_committed_kinds_are_what_the_models_generate() -> None:
-    command = [sys.executable, "-m", "railwright_api.generate", "crds", "--check"]
+    command = [sys.executable, "-m", "railwright_testbed.crds", "crds", "--check"]
     answer = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, f"run `make generate`\n{answer.stdout}{answer.stderr}"
     assert list((tree.ROOT / "crds").glob("*.yaml")), "crds/ holds no kind"

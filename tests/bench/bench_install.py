@@ -19,7 +19,7 @@ from typing import Any
 from bench import gang_site
 from fixtures import training
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
-from railwright_testbed import Testbed, deployment, product_images, waiting
+from railwright_testbed import Testbed, deployment, later_version, product_images, waiting
 from railwright_testbed.service_process import NAMESPACE
 
 ACCOUNT_DEADLINE_S = 60.0
@@ -83,7 +83,8 @@ def _installed(bed: Testbed) -> dict[str, Any]:
 
 
 def _ended_by_upgrades(bed: Testbed, job: LiveJob) -> int:
-    deployment.upgrade(bed.control_plane, f"images.tag={product_images.NEXT}")
+    with tempfile.TemporaryDirectory() as folder:
+        deployment.upgrade(bed.control_plane, chart=later_version.chart(Path(folder)))
     deployment.roll_back(bed.control_plane)
     step = step_of(job.status())
     status = job.until(lambda status: step_of(status) > step, "a step after the roll-back")
@@ -103,7 +104,7 @@ def _compressed_mib(archive: Path) -> dict[str, float]:
         sizes = dict[str, float]()
         for each in index["manifests"]:
             name = each["annotations"]["io.containerd.image.name"]
-            if name.endswith(f":{product_images.NEXT}"):
+            if name.endswith(f":{later_version.VERSION}"):
                 continue
             layers = json.load(content(each["digest"]))["layers"]
             total = sum(_compressed_bytes(content(layer["digest"])) for layer in layers)

@@ -23,7 +23,14 @@ from architecture import pages, tree
 from fixtures import doc_examples, training
 from fixtures.doc_examples import Block, Example
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script
-from railwright_testbed import Testbed, binaries, deployment, product_images, waiting
+from railwright_testbed import (
+    Testbed,
+    binaries,
+    deployment,
+    later_version,
+    product_images,
+    waiting,
+)
 from railwright_testbed.control_plane import KubectlError
 from railwright_topology.sources import formats
 from railwright_topology.sources.formats import File
@@ -173,7 +180,7 @@ def _adapted(scene: Scene, text: str) -> str:
     """The command with what differs here: the registry, the next tag, the shared folder."""
     changes = {
         "registry.example.com/team": product_images.REGISTRY,
-        "images.tag=0.2.0": f"images.tag={product_images.NEXT} --wait",
+        "images.tag=0.2.0": f"images.tag={later_version.VERSION} --wait",
         "helm rollback railwright": "helm rollback --wait railwright",
         "/shared/profile": str(scene.folder / "profile"),
         "../.venv/bin/python": sys.executable,

@@ -76,6 +76,7 @@ def test_demo_recovers_on_a_cluster_and_leaves_nothing(bed: Testbed) -> None:
     _demand_nothing_left(bed, before)
 
 
+@pytest.mark.alone
 def test_interrupted_demo_on_a_cluster_leaves_nothing(bed: Testbed, tmp_path: Path) -> None:
     before = _objects(bed)
     log = tmp_path / "stderr"

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fixtures import command_line, network_tap, queries
 from fixtures.clusters import Cluster
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
-from railwright_testbed import ControlPlane, deployment, product_images, service_process, waiting
+from railwright_testbed import (
+    ControlPlane,
+    deployment,
+    later_fields,
+    later_version,
+    product_images,
+    service_process,
+    waiting,
+)
 from railwright_testbed.prometheus import Prometheus
 from railwright_testbed.service_process import NAMESPACE
 
@@ -65,18 +75,28 @@ def test_job_without_python_in_its_image_runs(deployed: Cluster, run: Run) -> No
         assert not [line for line in lines if "refused" in line], lines
 
 
-def test_job_trains_through_upgrade_and_roll_back(deployed: Cluster, run: Run) -> None:
-    """No attempt ends, and the job's step goes on."""
-    plane = deployed.bed.control_plane
+def test_job_trains_through_upgrade_and_roll_back(
+    deployed: Cluster, run: Run, tmp_path: Path
+) -> None:
+    """The next version has fields and reasons that this one does not know. No attempt ends."""
+    plane, chart = deployed.bed.control_plane, later_version.chart(tmp_path)
     job = run(Training("trains", script(REPORTS_STEPS)))
     job.until(lambda found: step_of(found) > 0, "its first step")
-    deployment.upgrade(plane, f"images.tag={product_images.NEXT}")
-    assert _images(plane) == {product_images.NEXT}
+    deployment.upgrade(plane, chart=chart)
+    assert _images(plane) == {later_version.VERSION}
+    job.until(lambda found: _is_of_later(found["conditions"]), "conditions of the next version")
+    waiting.until(
+        lambda: _is_of_later(_ledger(plane)["entries"]), "its ledger", deadline_s=DEADLINE_S
+    )
+    shown = command_line.run(plane.kubeconfig, "status", job.name, "-n", job.namespace)
+    assert shown.returncode == 0, shown.stderr
+    # With the kinds of the next version this one reads all that it wrote.
+    deployment.upgrade(plane, f"images.tag={product_images.version()}", chart=chart)
+    _demand_steps(job, 20)
     deployment.roll_back(plane)
     assert _images(plane) == {product_images.version()}
-    step = step_of(job.status())
-    status = job.until(lambda found: step_of(found) > step + 20, "more steps")
-    assert (status["attempt"], status["phase"]) == (1, "Running")
+    _demand_steps(job, 20)
+    assert later_fields.NEW_REASON not in json.dumps(job.status())
     job.delete()
 
 
@@ -199,6 +219,21 @@ def test_plain_manifests_run_too(deployed: Cluster, run: Run) -> None:
     job.until_phase("Succeeded")
     deployment.delete_manifests(plane)
     assert deployment.left(plane) == []
+
+
+def _is_of_later(objects: Sequence[dict[str, Any]]) -> bool:
+    return bool(objects) and all(later_fields.NEWS.items() <= each.items() for each in objects)
+
+
+def _ledger(plane: ControlPlane) -> dict[str, Any]:
+    return dict(json.loads(plane.kubectl("get", "ledger", "default", "-o=json"))["spec"])
+
+
+def _demand_steps(job: LiveJob, count: int) -> None:
+    """The first attempt goes on for so many steps."""
+    step = step_of(job.status())
+    status = job.until(lambda found: step_of(found) > step + count, f"{count} more steps")
+    assert (status["attempt"], status["phase"]) == (1, "Running")
 
 
 def _images(plane: ControlPlane) -> set[str]:

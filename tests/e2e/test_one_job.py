@@ -19,7 +19,7 @@ Volume = Callable[[str], dict[str, str]]
 TRAIN = Path(__file__).resolve().parents[2] / "examples" / "ddp" / "train.py"
 TRACER = str(Path(tracing.__file__).parent)
 NAME = "one-job"
-STEPS = 40
+STEPS = 30
 EVERY = 10
 
 

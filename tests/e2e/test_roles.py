@@ -15,15 +15,16 @@ Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]
 
 TRAIN = Path(__file__).resolve().parents[2] / "examples" / "fsdp" / "train.py"
-STEPS = 60
+STEPS = 30
+EVERY = 5
 WORKERS = 4
 COMMAND = [
     "python3",
     str(TRAIN),
     f"--steps={STEPS}",
-    "--checkpoint-every=10",
+    f"--checkpoint-every={EVERY}",
     "--checkpoint-dir=/checkpoints",
-    "--min-step-seconds=1",
+    "--min-step-seconds=0.5",
 ]
 EVALUATE = f"""
 import os, pathlib, sys, time
@@ -61,13 +62,13 @@ def test_workers_and_evaluator_survive_a_node_of_each(
     """Whichever role loses a node, the whole gang starts again with the image of each role, and
     each group resumes from its own checkpoint."""
     job = run(_gang(cluster, checkpoints("roles")))
-    job.until(lambda status: _step(status) > 12, "steps after a checkpoint")
+    job.until(lambda status: _step(status) > EVERY + 1, "steps after a checkpoint")
     assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
     assert "world=4" in job.logs_of("roles-worker-3-1")
     _check_images(cluster, job, attempt=1)
     _lose(cluster, job, job.nodes()[0], attempt=2)
     job.until(
-        lambda status: _step(status) > 22 and "evaluator" in _groups(status),
+        lambda status: _step(status) > 2 * EVERY + 1 and "evaluator" in _groups(status),
         "steps of the second attempt, and a checkpoint of the evaluator",
     )
     _lose(cluster, job, job.nodes()[WORKERS], attempt=3)
@@ -76,9 +77,9 @@ def test_workers_and_evaluator_survive_a_node_of_each(
     workers = [point for point in status["checkpoints"] if point["group"] == "worker"]
     assert {point["attempt"] for point in workers} == {1, 2, 3}
     resume = [point for point in job.placement(3)["resume"] if point["group"] == "evaluator"]
-    assert resume[0]["step"] >= 10
+    assert resume[0]["step"] >= EVERY
     logs = job.logs_of("roles-evaluator-0-3")
-    assert f"begins after {resume[0]['step']} (10" in logs
+    assert f"begins after {resume[0]['step']} ({EVERY}" in logs
     assert f"{STEPS})" in logs.rpartition("evaluated the last checkpoint")[2]
     _check_images(cluster, job, attempt=3)
     job.delete()

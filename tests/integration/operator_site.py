@@ -49,8 +49,7 @@ DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
 
 NODE_GRACE_S = 180
-"""After an outage of the API server, kwok renews again at intervals that grow to a minute: no test
-that comes next is to see its nodes called dead for that."""
+"""After an outage of the API server, kwok renews at intervals that grow to a minute."""
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
@@ -83,8 +82,7 @@ class Job(LiveJob):
         """Its pods, of all attempts."""
         chosen = f"labelSelector={names.LABEL_JOB_NAME}%3D{self.name}"
         found = self._admin.get(f"/api/v1/namespaces/{self.namespace}/pods?{chosen}")
-        pods: list[Json] = found["items"]
-        return pods
+        return list(found["items"])
 
     def bound(self, attempt: int = 1) -> dict[int, str]:
         """The node of each node rank whose pod of this attempt is bound and not over."""
@@ -286,9 +284,17 @@ class Floor:
 
     def clear(self) -> None:
         """Every job goes, its pods without grace, and whatever they leave."""
+        self._delete_jobs()
+        self.until_nothing_is_left()
+
+    def remove(self) -> None:
+        """Its jobs and its nodes go: kubelets of nodes that stay would renew their Leases."""
+        self._delete_jobs()
+        self.site.admin.delete(f"{NODES}?labelSelector={FLOOR_LABEL}%3D{self.name}")
+
+    def _delete_jobs(self) -> None:
         self.site.admin.delete(self.path(names.TRAINING_JOBS))
         self.site.admin.delete(f"/api/v1/namespaces/{self.name}/pods?gracePeriodSeconds=0")
-        self.until_nothing_is_left()
 
     def until_nothing_is_left(self, *, deadline_s: float = DEADLINE_S) -> None:
         """Wait until every trace of every job is gone."""
@@ -320,11 +326,8 @@ def opened() -> Iterator[Site]:
 
 
 def start_again(site: Site) -> None:
-    """Start the shared operator anew after its end.
-
-    The Lease of a killed leader stays valid for 15 s. Other tests cover that a successor waits for
-    it; here it is removed, as the holder is dead.
-    """
+    """Start the shared operator anew after its end, without the 15 s in which a successor waits for
+    the Lease of a dead holder: other tests cover these."""
     site.operator.stop()
     site.admin.delete(LEASE)
     site.operator.start()
@@ -346,17 +349,14 @@ def replica(
 
 @contextmanager
 def floor_on(site: Site, racks: Sequence[int] = (2, 2), *, gpus: int = 8) -> Iterator[Floor]:
-    """A new floor with so many nodes in each rack, and a namespace where pods can be made.
-
-    Its jobs are deleted at the end; the nodes stay, and no other job selects them.
-    """
+    """A new floor with so many nodes in each rack, and a namespace where pods can be made."""
     floor = Floor(site, f"floor-{next(_numbers)}")
     site.plane.kubectl("create", "namespace", floor.name)
     for number, count in enumerate(racks):
         floor.add(f"{floor.name}-rack-{number}", count, gpus=gpus)
     _account(site.admin, floor.name)
     yield floor
-    site.admin.delete(floor.path(names.TRAINING_JOBS))
+    floor.remove()
 
 
 @contextmanager

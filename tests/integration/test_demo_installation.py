@@ -77,15 +77,6 @@ def new(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[New]:
     )
 
 
-def test_created_objects_are_removed(plane: ControlPlane, new: New) -> None:
-    mine = new()
-    mine.check()
-    mine.create()
-    assert "railwright-operator" in plane.kubectl("-n", SYSTEM, "get", "deployments")
-    assert NAMESPACE in plane.kubectl("get", "namespaces")
-    assert mine.remove() == []
-
-
 def test_half_an_installation_is_removed(plane: ControlPlane, new: New) -> None:
     """An object that cannot be created ends the installation."""
     mine = new()
@@ -97,17 +88,27 @@ def test_half_an_installation_is_removed(plane: ControlPlane, new: New) -> None:
     assert "railwright-controllers" in plane.kubectl("get", "clusterroles")
 
 
-def test_kinds_with_objects_of_users_stay(plane: ControlPlane, new: New) -> None:
+def test_what_stays_is_returned(plane: ControlPlane, new: New) -> None:
+    """A user's object, a finalizer that nothing fulfils, and a volume whose class retains it."""
     mine = new()
+    mine.check()
     mine.create()
+    assert "railwright-operator" in plane.kubectl("-n", SYSTEM, "get", "deployments")
+    assert NAMESPACE in plane.kubectl("get", "namespaces")
     _apply(plane, QUEUE)
-    left = mine.remove()
-    assert len(left) == len(mine.kinds)
-    assert "customresourcedefinitions.apiextensions.k8s.io/queues.railwright.dev" in left
+    finalizer = {"metadata": {"finalizers": ["example.com/stays"]}}
+    patch = ("patch", "clusterrole", "railwright-operator", "--type=merge", "-p")
+    plane.kubectl(*patch, json.dumps(finalizer))
+    _apply(plane, _volume())
+    names = [kind["metadata"]["name"] for kind in mine.kinds]
+    kinds = [f"customresourcedefinitions.apiextensions.k8s.io/{name}" for name in names]
+    role = "clusterroles.rbac.authorization.k8s.io/railwright-operator"
+    assert sorted(mine.remove()) == sorted([*kinds, role, "persistentvolumes/retained"])
     assert plane.kubectl("get", "queues.railwright.dev", "-o=name").split() == [
         "queue.railwright.dev/of-a-user"
     ]
-    plane.kubectl("delete", *left)
+    plane.kubectl(*patch, json.dumps({"metadata": {"finalizers": None}}))
+    plane.kubectl("delete", "persistentvolume/retained", *kinds)
 
 
 def test_kinds_that_were_there_stay(plane: ControlPlane, new: New) -> None:
@@ -134,22 +135,6 @@ def test_object_of_another_run_is_left_alone(plane: ControlPlane, new: New) -> N
     with pytest.raises(DemoRefused, match="a demo that was killed left it") as refused:
         second.check()
     plane.kubectl(*str(refused.value).partition(": kubectl ")[2].split())
-
-
-def test_what_cannot_be_removed_is_returned(plane: ControlPlane, new: New) -> None:
-    """A finalizer that nothing fulfils, and a volume whose class retains it."""
-    mine = new()
-    mine.create()
-    finalizer = {"metadata": {"finalizers": ["example.com/stays"]}}
-    patch = ("patch", "clusterrole", "railwright-operator", "--type=merge", "-p")
-    plane.kubectl(*patch, json.dumps(finalizer))
-    _apply(plane, _volume())
-    assert mine.remove() == [
-        "clusterroles.rbac.authorization.k8s.io/railwright-operator",
-        "persistentvolumes/retained",
-    ]
-    plane.kubectl(*patch, json.dumps({"metadata": {"finalizers": None}}))
-    plane.kubectl("delete", "persistentvolume", "retained")
 
 
 def _volume() -> Json:

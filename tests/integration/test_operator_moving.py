@@ -31,7 +31,7 @@ REPLICAS: dict[str, Any] = STAGES_FIRST | {"parallelism": {"tensor": 8, "data": 
 MOVED_S = 120.0
 """The links must have been stable for a while, and the old pods have to go."""
 
-SHORT_STEPS = 400
+SHORT_STEPS = 240
 """Four a second: the job ends long after the operator has evaluated whether it is to migrate."""
 
 

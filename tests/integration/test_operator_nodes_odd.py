@@ -23,7 +23,9 @@ PUBLISHED_S = 60.0
 def _problems(site: Site, node: str) -> dict[str, str]:
     status = site.admin.get(FABRIC).get("status", {})
     return {
-        each["key"]: each["message"] for each in status.get("problems", []) if each["node"] == node
+        each["key"]: each["message"]
+        for each in status.get("problems", [])
+        if each.get("node") == node
     }
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from fixtures import layout, merging, schemas
 from railwright import protocol
-from railwright_api import structural
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_kube import bodies
@@ -26,6 +25,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.reasons import QueueNotFound
+from railwright_testbed import structural
 
 SCHEMA = structural.structural_schema(TrainingJob)["properties"]["status"]
 REASON = re.compile(r"[A-Z][A-Za-z0-9]{0,127}")

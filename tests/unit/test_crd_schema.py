@@ -13,15 +13,16 @@ import yaml
 
 from architecture import tree
 from railwright import protocol
-from railwright_api import generate, names, schema, structural, training_job_status
+from railwright_api import names, schema, training_job_status
 from railwright_api.schema import Definition
 from railwright_scheduler.attempt import phases
+from railwright_testbed import crds, structural
 from railwright_topology.sources import labels
 
 Json = dict[str, Any]
 
 EVERY = pytest.mark.parametrize(
-    "definition", generate.DEFINITIONS, ids=[one.kind for one in generate.DEFINITIONS]
+    "definition", crds.DEFINITIONS, ids=[one.kind for one in crds.DEFINITIONS]
 )
 REFUSED_BY_THE_SERVER = ("$ref", "$defs", "anyOf", "const", "title", "exclusiveMinimum")
 OWNED_BY_THE_SERVER = ("apiVersion", "kind", "metadata")
@@ -125,7 +126,7 @@ def test_every_column_shows_a_field_that_exists(definition: Definition) -> None:
 
 
 def test_the_file_on_disk_is_one_document_without_anchors() -> None:
-    for name, text in generate.rendered().items():
+    for name, text in crds.rendered().items():
         assert "&id" not in text, name
         loaded = yaml.safe_load(text)
         assert loaded["metadata"]["name"] == f"{name.removesuffix('.yaml')}.{names.GROUP}"
@@ -134,14 +135,14 @@ def test_the_file_on_disk_is_one_document_without_anchors() -> None:
 def test_check_passes_when_current_and_diffs_when_stale(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert generate.main([str(tmp_path)]) == 0
-    assert generate.main(["--check", str(tmp_path)]) == 0
+    assert crds.main([str(tmp_path)]) == 0
+    assert crds.main(["--check", str(tmp_path)]) == 0
     assert capsys.readouterr().out == ""
     jobs = tmp_path / "trainingjobs.yaml"
     jobs.write_text(jobs.read_text(encoding="utf-8").replace("maximum: 16384", "maximum: 9"))
     (tmp_path / "stray.yaml").write_text("kind: Stray\n", encoding="utf-8")
     (tmp_path / "queues.yaml").unlink()
-    assert generate.main(["--check", str(tmp_path)]) == 1
+    assert crds.main(["--check", str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert "-                maximum: 9\n+                maximum: 16384\n" in shown
     assert "-kind: Stray\n" in shown
@@ -149,7 +150,7 @@ def test_check_passes_when_current_and_diffs_when_stale(
 
 
 def test_the_committed_files_are_current() -> None:
-    assert generate.differences(tree.ROOT / "crds") == ""
+    assert crds.differences(tree.ROOT / "crds") == ""
 
 
 def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
@@ -163,6 +164,6 @@ def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
 
 
 def test_a_placement_and_a_job_show_a_constant_kind_to_readers() -> None:
-    for definition in generate.DEFINITIONS:
+    for definition in crds.DEFINITIONS:
         annotation = definition.model.model_fields["kind"].annotation
         assert get_args(annotation) == (definition.kind,)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fixtures import later_versions, machine_files, machines
+from fixtures import machine_files, machines
+from railwright_testbed import later_fields
 from railwright_topology import fabric
 from railwright_topology.parts import (
     CPU,
@@ -139,7 +140,7 @@ def test_document_omission_has_its_path(edit: Callable[[Any], object], rule: str
 
 
 def test_document_of_later_version_is_read() -> None:
-    stated = later_versions.extended(json.loads(hardware_documents.written(DOCUMENT))) | {
+    stated = later_fields.extended(json.loads(hardware_documents.written(DOCUMENT))) | {
         "version": 2
     }
     assert hardware_documents.parse(json.dumps(stated)) == DOCUMENT

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, later_versions, office, reporting
+from fixtures import attempts, office, reporting
 from railwright import profile, protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
@@ -33,6 +33,7 @@ from railwright_scheduler.model.placement_score import (
     PredictedStep,
 )
 from railwright_scheduler.model.snapshot import Purpose
+from railwright_testbed import later_fields
 
 MERITS = PlacementScore(
     (CrossDomainBytes("rack", 1, 2),), PredictedStep(("a",), 1, 2, 3, 4, 5), 1, True
@@ -65,7 +66,7 @@ def stored(*entries: dict[str, Any], **spec: Any) -> dict[str, Any]:
 def from_later(entry: Any, **changes: Any) -> dict[str, Any]:
     """An entry as a later version might write it."""
     fields = store._entry_fields(entry) | changes
-    return cast("dict[str, Any]", later_versions.extended(fields, besides=("perPod",)))
+    return cast("dict[str, Any]", later_fields.extended(fields, besides=("perPod",)))
 
 
 async def taken_over(held: dict[str, Any]) -> tuple[LedgerStore, Server]:
@@ -84,7 +85,7 @@ async def test_ledger_keeps_fields_of_later_version() -> None:
     revoked = COMMITTING.aborted(attempts.SUSPENDED)
     await leader.write(leader.ledger.with_entries([revoked]))
     (entry,) = server.held["spec"]["entries"]
-    assert later_versions.NEWS.items() <= entry.items()
+    assert later_fields.NEWS.items() <= entry.items()
     assert entry["state"] == "Aborting"
 
 
@@ -178,8 +179,8 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
 def test_job_of_later_version_is_read() -> None:
     jobs = Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
     raw = reporting.raw_job("job", spec={"topology": {"required": "rack", "rails": "Preferred"}})
-    raw["spec"] |= later_versions.NEWS
-    raw["status"] = later_versions.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
+    raw["spec"] |= later_fields.NEWS
+    raw["status"] = later_fields.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
     jobs.absorb(raw)
     cached = jobs.get("job-uid")
     assert cached is not None
@@ -215,7 +216,7 @@ def test_profile_of_later_version_is_read() -> None:
         }
     ]
     document = {"ranks": 2, "steps": 3, "step_s": 1.0, "compute_s": None, "kinds": kinds}
-    text = json.dumps(later_versions.extended(document | {"version": 2})).encode()
+    text = json.dumps(later_fields.extended(document | {"version": 2})).encode()
     assert profile.profile(text).version == 2
     (kind,) = profiles.profile(text).kinds
     assert [seen.operation.value for seen in kind.seen] == ["all-reduce"]
@@ -250,5 +251,5 @@ def test_cause_of_later_version_has_one_label() -> None:
     ],
 )
 def test_message_of_later_version_is_read(message: object) -> None:
-    text = json.dumps(later_versions.extended(json.loads(protocol.encode(message))))
+    text = json.dumps(later_fields.extended(json.loads(protocol.encode(message))))
     assert protocol.decode(type(message), text.encode()) == message
