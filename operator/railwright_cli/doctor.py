@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from typing import Annotated, Literal
 
 import typer
-from msgspec import Struct
 
 from railwright_api import names
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import JobView, MetadataView
+from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import (
     FORBIDDEN,
     KINDS,
@@ -22,13 +23,19 @@ from railwright_cli.api_server import (
     valid_name,
 )
 from railwright_cli.errors import EXIT_NEGATIVE, RequestError
+from railwright_cli.installation import FabricChecks, LeaseView, ResourceList, Version, WorkloadView
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import Column, OutputOption, duration, show_rows
 
 SYSTEM_NAMESPACE = "railwright-system"
 OLDEST_VERSION = (1, 35)
 LEADERS = ("railwright-operator", "railwright-controllers")
+AGENTS = "railwright-agent"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+NODES_SHOWN = 3
 CLOCK_SKEW_MAX = timedelta(seconds=5)
+NODE_SILENCE_MAX = timedelta(seconds=60)
+"""Kubelets renew their Leases every ten seconds."""
 FABRIC_AGE_MAX = timedelta(minutes=5)
 """The controllers check the network every minute."""
 
@@ -41,6 +48,8 @@ PLURALS = (
     names.PROFILES,
     names.LEDGERS,
 )
+
+MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
 
 COLUMNS = (
     Column("RESULT", "result"),
@@ -59,95 +68,6 @@ class Finding:
     result: Result
     text: str
     advice: str = ""
-
-
-class Version(Struct, frozen=True):
-    """The version of the API server."""
-
-    major: str
-    minor: str
-
-    @property
-    def number(self) -> tuple[int, int]:
-        """To compare. Some providers append a plus."""
-        return int(self.major), int("".join(filter(str.isdigit, self.minor)))
-
-
-class ResourceName(Struct, frozen=True):
-    """A resource that the API server has."""
-
-    name: str
-
-
-class ResourceList(Struct, frozen=True):
-    """All resources of a group."""
-
-    resources: tuple[ResourceName, ...] = ()
-
-
-class LeaseSpecView(Struct, rename="camel", frozen=True):
-    """Who leads, and when that was renewed."""
-
-    holder_identity: str = ""
-    renew_time: datetime | None = None
-    lease_duration_seconds: int = 15
-
-
-class LeaseView(Struct, frozen=True):
-    """A Lease."""
-
-    metadata: MetadataView
-    spec: LeaseSpecView = LeaseSpecView()
-
-
-class ReplicaStatus(Struct, rename="camel", frozen=True):
-    """How many pods of a Deployment or a DaemonSet are ready."""
-
-    ready_replicas: int = 0
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-
-
-class ReplicaSpec(Struct, frozen=True):
-    """How many pods a Deployment shall have."""
-
-    replicas: int = 1
-
-
-class WorkloadView(Struct, frozen=True):
-    """A Deployment or a DaemonSet."""
-
-    spec: ReplicaSpec = ReplicaSpec()
-    status: ReplicaStatus = ReplicaStatus()
-
-
-class Freshness(Struct, frozen=True):
-    """When the controllers last checked the network."""
-
-    checked: datetime | None = None
-
-
-class FabricAgents(Struct, frozen=True):
-    """How many agents reported, and how many of them are silent."""
-
-    nodes: int = 0
-    silent: int = 0
-
-
-class FabricCounts(Struct, rename="camel", frozen=True):
-    """What is wrong with the network."""
-
-    freshness: Freshness = Freshness()
-    agents: FabricAgents = FabricAgents()
-    problem_count: int = 0
-    conflict_count: int = 0
-    domains: tuple[object, ...] = ()
-
-
-class FabricChecks(Struct, frozen=True):
-    """The Fabric, without its nodes."""
-
-    status: FabricCounts = FabricCounts()
 
 
 def doctor(
@@ -220,6 +140,22 @@ def _clock(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("ok", "this machine's clock agrees with the API server's")
 
 
+def _node_clocks(site: CheckedSite) -> Iterator[Finding]:
+    """A kubelet writes the time of its machine when it renews its Lease."""
+    leases = site.server.items(f"{LEASES}/kube-node-lease/leases", LeaseView)
+    times = {each.metadata.name: each.spec.renew_time or site.now for each in leases}
+    oldest, newest = site.now - NODE_SILENCE_MAX, site.server.time() + CLOCK_SKEW_MAX
+    ahead = sorted(name for name, time in times.items() if time > newest)
+    behind = sorted(name for name, time in times.items() if time < oldest)
+    for nodes, what in ((ahead, "ahead"), (behind, "behind, or the nodes are down")):
+        if nodes:
+            shown = ", ".join(nodes[:NODES_SHOWN]) + ", ..." * (len(nodes) > NODES_SHOWN)
+            text = f"the clocks of {count(len(nodes), 'node')} are {what}: {shown}"
+            yield Finding("warning", text, "kubectl get nodes, and run NTP on all machines")
+    if not ahead and not behind:
+        yield Finding("ok", f"the clocks of {count(len(times), 'node')} agree")
+
+
 def _kinds(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.find(KINDS, ResourceList) or ResourceList()
     missing = sorted({*PLURALS} - {each.name for each in found.resources})
@@ -243,21 +179,37 @@ def _pods(site: CheckedSite) -> Iterator[Finding]:
         advice = f"kubectl describe pods -n {site.system} -l app={name}"
         result: Result = "ok" if ready == desired > 0 else "warning" if ready else "failed"
         yield Finding(result, text, "" if result == "ok" else advice)
-    agents = site.server.find(f"{place}/daemonsets/railwright-agent", WorkloadView)
+    agents = site.server.find(f"{place}/daemonsets/{AGENTS}", WorkloadView)
     if agents is None:
         advice = "install them, if hardware and links inside nodes matter: docs/install.md"
         yield Finding("warning", "there are no node agents", advice)
         return
     ready, desired = agents.status.number_ready, agents.status.desired_number_scheduled
-    advice = f"kubectl get pods -n {site.system} -l app=railwright-agent"
-    text = f"railwright-agent: {ready} of {count(desired, 'node')} ready"
+    advice = f"kubectl get pods -n {site.system} -l app={AGENTS}"
+    text = f"{AGENTS}: {ready} of {count(desired, 'node')} ready"
     yield Finding("ok" if ready == desired else "warning", text, "" if ready == desired else advice)
 
 
+def _images(site: CheckedSite) -> Iterator[Finding]:
+    place = f"/apis/apps/v1/namespaces/{site.system}"
+    paths = {name: f"{place}/deployments/{name}" for name in LEADERS}
+    paths[AGENTS] = f"{place}/daemonsets/{AGENTS}"
+    found = {name: site.server.find(path, WorkloadView) for name, path in paths.items()}
+    tags = {
+        name: each.spec.template.spec.containers[0].tag
+        for name, each in found.items()
+        if each is not None and each.spec.template.spec.containers
+    }
+    tags["this command"] = metadata.version("railwright")
+    text = ", ".join(f"{name} {tag}" for name, tag in tags.items())
+    advice = "neighbouring minor versions work together during an upgrade: end it for all of them"
+    versions = {minor[0] for tag in tags.values() if (minor := MINOR_VERSION.match(tag))}
+    yield Finding("warning", text, advice) if len(versions) > 1 else Finding("ok", text)
+
+
 def _leaders(site: CheckedSite) -> Iterator[Finding]:
-    place = f"/apis/coordination.k8s.io/v1/namespaces/{site.system}/leases"
     for name in LEADERS:
-        found = site.server.find(f"{place}/{name}", LeaseView)
+        found = site.server.find(f"{LEASES}/{site.system}/leases/{name}", LeaseView)
         advice = f"kubectl logs -n {site.system} deploy/{name}"
         if found is None or found.spec.renew_time is None:
             yield Finding("failed", f"{name} has never led", advice)
@@ -289,7 +241,7 @@ def _fabric(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("warning", f"{count(status.conflict_count, 'conflict')} of sources", advice)
     if status.agents.silent:
         text = f"{status.agents.silent} of {count(status.agents.nodes, 'node agent')} silent"
-        advice = f"kubectl logs -n {site.system} -l app=railwright-agent"
+        advice = f"kubectl logs -n {site.system} -l app={AGENTS}"
         yield Finding("warning", text, advice)
 
 
@@ -325,8 +277,10 @@ def _since(passed: timedelta) -> str:
 CHECKS: dict[str, Check] = {
     "version": _version,
     "clock": _clock,
+    "node clocks": _node_clocks,
     "kinds": _kinds,
     "pods": _pods,
+    "versions": _images,
     "leaders": _leaders,
     "fabric": _fabric,
     "rights": _rights,

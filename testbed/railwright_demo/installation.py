@@ -14,6 +14,7 @@ from railwright_api import names
 from railwright_cli import doctor
 from railwright_cli.api_server import CORE, KINDS, NOT_FOUND, ApiServer
 from railwright_cli.errors import RequestError
+from railwright_cli.installation import ResourceList, Version
 from railwright_demo import manifests, pod_states
 from railwright_demo.errors import DemoRefused
 from railwright_demo.manifests import LABEL, NAMESPACE, SYSTEM
@@ -48,7 +49,7 @@ class Installation:
     def check(self) -> None:
         """Raise DemoRefused if the cluster cannot have it, or has Railwright already. Nothing is
         changed."""
-        version = self._server.get("/version", doctor.Version)
+        version = self._server.get("/version", Version)
         if version.number < doctor.OLDEST_VERSION:
             oldest = ".".join(map(str, doctor.OLDEST_VERSION))
             found = f"{version.major}.{version.minor}"
@@ -181,7 +182,7 @@ class Installation:
         return bool(status.get("readyReplicas") == deployment["spec"]["replicas"])
 
     def _are_kinds_served(self) -> bool:
-        found = self._server.find(KINDS, doctor.ResourceList) or doctor.ResourceList()
+        found = self._server.find(KINDS, ResourceList) or ResourceList()
         return set(doctor.PLURALS) <= {each.name for each in found.resources}
 
     def _stored(self) -> tuple[list[str], list[str]]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright_cli import doctor
 from railwright_cli.api_server import CORE, ApiServer, jobs_path
 from railwright_cli.errors import RequestError
+from railwright_cli.installation import Version
 from railwright_demo import own_job, pod_states, training
 from railwright_demo.errors import DemoError, DemoRefused
 from railwright_demo.figures import Figures
@@ -143,7 +143,7 @@ def _storage_class(server: ApiServer, name: str) -> str:
 def _summary(
     server: ApiServer, installation: Installation, request: Request, storage_class: str
 ) -> str:
-    version = server.get("/version", doctor.Version)
+    version = server.get("/version", Version)
     nodes = len(server.items(f"{CORE}/nodes", Json))
     counted = Counter(raw["kind"] for raw in (*installation.kinds, *installation.objects))
     objects = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))

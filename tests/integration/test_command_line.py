@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -260,11 +261,36 @@ def test_doctor_finds_what_is_missing(floor: Floor, config: Path, viewer: Path) 
     results = [(row["check"], row["result"]) for row in found]
     assert ended.returncode == 1
     assert results.count(("pods", "failed")) == 2
-    ok = {"version", "clock", "kinds", "leaders", "rights", "jobs"}
+    ok = {"version", "clock", "kinds", "versions", "leaders", "rights", "jobs"}
     assert {check for check, result in results if result == "ok"} >= ok
     assert all(row["whatToDo"] for row in found if row["result"] == "failed")
     seen = json.loads(command_line.run(viewer, "doctor", "-o", "json", "-n", floor.name).stdout)
     assert {row["check"] for row in seen if row["result"] == "unknown"} >= {"pods", "fabric"}
+
+
+def test_doctor_compares_clocks_and_versions(site: Site, floor: Floor, config: Path) -> None:
+    """A node whose clock is an hour ahead, another one an hour behind, and half an upgrade."""
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    for name, hours in ((f"{floor.name}-ahead", 1), (f"{floor.name}-behind", -1)):
+        renewed = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="microseconds")
+        spec = {"holderIdentity": name, "renewTime": renewed.replace("+00:00", "Z")}
+        site.admin.post(leases, {"metadata": {"name": name}, "spec": spec})
+    workloads = f"/apis/apps/v1/namespaces/{floor.name}/deployments"
+    for name, tag in (("railwright-operator", "0.1.0"), ("railwright-controllers", "v0.7.2")):
+        labels, image = {"app": name}, f"example.com:5000/team/{name}:{tag}"
+        pod = {"containers": [{"name": "it", "image": image}]}
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        its = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+        site.admin.post(workloads, {"metadata": {"name": name}, "spec": its})
+    command = ("doctor", "--system-namespace", floor.name, "-o", "json")
+    found = json.loads(command_line.run(config, *command).stdout)
+    warnings = [row["finding"] for row in found if row["result"] == "warning"]
+    for each in (f"ahead: {floor.name}-ahead", f"the nodes are down: {floor.name}-behind"):
+        assert [text for text in warnings if each in text], warnings
+    versions = "railwright-operator 0.1.0, railwright-controllers v0.7.2, this command 0.1.0"
+    assert versions in warnings
+    for end in ("ahead", "behind"):
+        site.admin.delete(f"{leases}/{floor.name}-{end}")
 
 
 def test_kubectl_runs_and_completes_the_plugin(floor: Floor, config: Path) -> None:
