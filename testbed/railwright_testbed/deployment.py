@@ -23,6 +23,8 @@ PROBES_PORT = "probes"
 """The name of the port that has the metrics too."""
 
 _WAITS = ("--wait", "--timeout=110s")
+_TAKES = ("--force-conflicts",)
+"""Kinds may be there that kubectl applied: their fields are also its own."""
 
 
 def load(bed: Testbed, folder: Path) -> dict[str, int]:
@@ -37,20 +39,28 @@ def load(bed: Testbed, folder: Path) -> dict[str, int]:
 def install(plane: ControlPlane) -> None:
     """Install the chart, with kinds that may be there already; return once all pods are ready."""
     registry = f"--set=images.registry={product_images.REGISTRY}"
-    takes = ("--take-ownership", "--force-conflicts")
-    options = ("--create-namespace", *takes, registry, *_WAITS)
+    options = ("--create-namespace", "--take-ownership", registry, *_TAKES, *_WAITS)
     _helm(plane, "install", RELEASE, str(helm.CHART), *options)
 
 
 def upgrade(plane: ControlPlane, *values: str, chart: Path = helm.CHART) -> None:
     """Change the chart, or these values; return once all new pods are ready."""
     changes = [f"--set={value}" for value in values]
-    _helm(plane, "upgrade", RELEASE, str(chart), "--reset-then-reuse-values", *changes, *_WAITS)
+    _helm(
+        plane,
+        "upgrade",
+        RELEASE,
+        str(chart),
+        "--reset-then-reuse-values",
+        *changes,
+        *_TAKES,
+        *_WAITS,
+    )
 
 
 def roll_back(plane: ControlPlane) -> None:
     """Return to what was installed first, and wait in the same way."""
-    _helm(plane, "rollback", RELEASE, "1", *_WAITS)
+    _helm(plane, "rollback", RELEASE, "1", *_TAKES, *_WAITS)
 
 
 def uninstall(plane: ControlPlane) -> None:
