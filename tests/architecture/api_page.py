@@ -12,6 +12,7 @@ from architecture import api_schema, tree
 from architecture.api_schema import Field
 from architecture.markdown import table
 from railwright_api import names, training_job
+from railwright_api.kinds import DEFINITIONS
 from railwright_api.schema import Definition, Json
 from railwright_operator.report import status
 from railwright_operator.report.kept_status import UNREADABLE
@@ -19,7 +20,6 @@ from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model import reasons
-from railwright_testbed.crds import DEFINITIONS
 
 FOLDER = tree.ROOT / "docs/reference"
 

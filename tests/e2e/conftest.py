@@ -44,8 +44,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def run(cluster: Cluster) -> Callable[[Training], LiveJob]:
-    """Apply a job in a namespace of this test's own, on the testbed's image."""
+def run(cluster: Cluster) -> Iterator[Callable[[Training], LiveJob]]:
+    """Apply a job in a namespace of this test's own, on the testbed's image; none goes on after
+    the test."""
     namespace = f"test-{next(_numbers)}"
     plane = cluster.bed.control_plane
     plane.kubectl("create", "namespace", namespace)
@@ -59,7 +60,8 @@ def run(cluster: Cluster) -> Callable[[Training], LiveJob]:
         image = cluster.bed.image if job.image == training.NO_IMAGE else job.image
         return training.apply(plane, namespace, replace(job, image=image))
 
-    return apply
+    yield apply
+    plane.kubectl("-n", namespace, "delete", "trainingjobs", "--all", "--wait=false")
 
 
 @pytest.fixture

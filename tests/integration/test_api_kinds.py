@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from integration import manifests
-from railwright_api import names
+from railwright_api import kinds, names
 from railwright_api.fabric import Fabric
 from railwright_api.training_job import TrainingJob
-from railwright_testbed import ControlPlane, crds
+from railwright_testbed import ControlPlane
 from railwright_testbed.api_client import ApiClient, ApiError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ STATUS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("plural", [definition.plural for definition in crds.DEFINITIONS])
+@pytest.mark.parametrize("plural", [definition.plural for definition in kinds.DEFINITIONS])
 def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -> None:
     found = admin.get(f"{CRDS}/{plural}.{names.GROUP}")
     conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}

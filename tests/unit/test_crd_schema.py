@@ -13,7 +13,7 @@ import yaml
 
 from architecture import tree
 from railwright import protocol
-from railwright_api import names, schema, training_job_status
+from railwright_api import kinds, names, schema, training_job_status
 from railwright_api.schema import Definition
 from railwright_scheduler.attempt import phases
 from railwright_testbed import crds, structural
@@ -22,7 +22,7 @@ from railwright_topology.sources import labels
 Json = dict[str, Any]
 
 EVERY = pytest.mark.parametrize(
-    "definition", crds.DEFINITIONS, ids=[one.kind for one in crds.DEFINITIONS]
+    "definition", kinds.DEFINITIONS, ids=[one.kind for one in kinds.DEFINITIONS]
 )
 REFUSED_BY_THE_SERVER = ("$ref", "$defs", "anyOf", "const", "title", "exclusiveMinimum")
 OWNED_BY_THE_SERVER = ("apiVersion", "kind", "metadata")
@@ -164,6 +164,6 @@ def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
 
 
 def test_a_placement_and_a_job_show_a_constant_kind_to_readers() -> None:
-    for definition in crds.DEFINITIONS:
+    for definition in kinds.DEFINITIONS:
         annotation = definition.model.model_fields["kind"].annotation
         assert get_args(annotation) == (definition.kind,)
