@@ -12,7 +12,7 @@ UV_VERSION := 0.13.8
 CYCLONEDX_VERSION := 7.5.0
 PYTEST := $(PYTHON) -m pytest
 # Tests on real control planes mostly wait. The group with the real nodes goes first, as the longest.
-SIDE_BY_SIDE := $(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Folders mypy and ruff read. operator/ itself is no package: it would shadow the standard library's.
 TYPED := operator/railwright_api operator/railwright_cli operator/railwright_controllers \
