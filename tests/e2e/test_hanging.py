@@ -35,7 +35,8 @@ def test_stopped_rank_is_found_and_training_resumes(run: Run, checkpoints: Volum
     saves for two minutes, longer than the rank may be silent, and is left alone."""
     saving = run(Training("saving", script(SAVES)))
     job = run(_training("stopped", checkpoints("stopped")))
-    job.until(lambda status: _step(status) >= 2 * EVERY + 2, "steps after a checkpoint")
+    job.until(lambda status: _step(status) >= 2 * EVERY + 4, "steps after a checkpoint")
+    before = _losses(job, attempt=1)
     pid = waiting.until(lambda: _pid(job, rank=2), "the process of rank 2", deadline_s=30)
     os.kill(pid, signal.SIGSTOP)
     status = job.until(
@@ -52,10 +53,10 @@ def test_stopped_rank_is_found_and_training_resumes(run: Run, checkpoints: Volum
     # The checkpoints that it committed since start the count of hangs again.
     assert (status["attempt"], status.get("hangs", 0), status["failures"]) == (2, 0, 0)
     assert job.events().index("Hung") < job.events().index("Recovering")
-    resumed, before = _losses(job, attempt=2), _losses(job, attempt=1)
+    resumed = _losses(job, attempt=2)
     assert (min(resumed) - 1) % EVERY == 0, "it resumed beside a checkpoint"
     done_again = resumed.keys() & before.keys()
-    assert done_again
+    assert done_again, "no step was done twice"
     assert {step: resumed[step] for step in done_again} == {
         step: before[step] for step in done_again
     }
