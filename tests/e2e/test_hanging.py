@@ -35,10 +35,10 @@ def test_stopped_rank_is_found_and_training_resumes(run: Run, checkpoints: Volum
     saves for two minutes, longer than the rank may be silent, and is left alone."""
     saving = run(Training("saving", script(SAVES)))
     job = run(_training("stopped", checkpoints("stopped")))
-    job.until(lambda status: _step(status) >= 2 * EVERY + 4, "steps after a checkpoint")
-    before = _losses(job, attempt=1)
+    job.until(lambda status: _step(status) >= 2 * EVERY + 2, "steps after a checkpoint")
     pid = waiting.until(lambda: _pid(job, rank=2), "the process of rank 2", deadline_s=30)
     os.kill(pid, signal.SIGSTOP)
+    before = _losses(job, attempt=1)
     status = job.until(
         lambda status: "lastTermination" in status, "the end of attempt 1", deadline_s=120
     )
