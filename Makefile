@@ -159,7 +159,7 @@ sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), i
 		$(BIN)/uv venv --quiet --clear --python $(PYTHON) $$folder && \
 		VIRTUAL_ENV=$$folder $(BIN)/uv pip install --quiet --require-hashes -r images/$$extra.lock && \
 		$(BIN)/uv tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) cyclonedx-py environment \
-			$$folder --PEP-639 --output-file $$folder.cdx.json && \
+			$$folder --gather-license-texts --output-file $$folder.cdx.json && \
 		rm -r $$folder && ls $$folder.cdx.json || exit; \
 	done
 
