@@ -202,7 +202,7 @@ def _images(site: CheckedSite) -> Iterator[Finding]:
     }
     tags["this command"] = metadata.version("railwright")
     text = ", ".join(f"{name} {tag}" for name, tag in tags.items())
-    advice = "neighbouring minor versions work together during an upgrade: end it for all of them"
+    advice = "finish the upgrade: docs/install.md. Neighbouring minor versions work together"
     versions = {minor[0] for tag in tags.values() if (minor := MINOR_VERSION.match(tag))}
     yield Finding("warning", text, advice) if len(versions) > 1 else Finding("ok", text)
 

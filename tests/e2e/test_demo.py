@@ -59,6 +59,7 @@ def test_the_demo_meets_every_bar(folder: Path) -> None:
     ("sign", "number"),
     [
         ("starting etcd", signal.SIGINT),
+        ("Running, step", signal.SIGINT),
         ("dies silently", signal.SIGTERM),
     ],
 )
