@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -37,6 +37,9 @@ REDRAWS_PER_S = 2
 WATCH_S = 60
 PAUSE_S = 2.0
 
+Warn = Callable[[str], None]
+"""Tells the user of a problem that does not end the command."""
+
 CONDITIONS = (
     Column("CONDITION", "type"),
     Column("STATUS", "status"),
@@ -66,7 +69,7 @@ def status(
         raise UsageError("--watch prints for people: use it without --output")
     if is_watched:
         raise typer.Exit(_watch(its, view))
-    view.nodes = _nodes(its, view.job)
+    view.nodes = _nodes(its, view.job, _warn)
     if output in ("json", "yaml"):
         show_document(view.document(), output)
         return
@@ -200,23 +203,43 @@ def _watch(its: JobReference, view: StatusView) -> int:
 
 
 def _live(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
+    """On the terminal's second screen, which is drawn whole whatever its size has become. What is
+    shown last stays on the first one."""
     console = Console(highlight=False, markup=False, emoji=False)
-    with Live(console=console, refresh_per_second=REDRAWS_PER_S) as live:
-        for job in _states(its, view):
-            live.update(Text("\n".join(view.lines())))
-            yield job
+    with Live(console=console, screen=True, refresh_per_second=REDRAWS_PER_S) as live:
+        problems: list[str] = []
+
+        def draw() -> None:
+            live.update(Text("\n".join([*view.lines(), "", *problems])))
+
+        def warn(problem: str) -> None:
+            problems[:] = [f"{datetime.now(UTC):%H:%M:%S} {problem}"]
+            draw()
+
+        try:
+            for job in _states(its, view, warn):
+                draw()
+                problems.clear()
+                yield job
+        finally:
+            live.stop()
+            typer.echo("\n".join(view.lines()))
 
 
 def _plain(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
     shown = ""
-    for job in _states(its, view):
+    for job in _states(its, view, _warn):
         if (line := view.line()) != shown:
             typer.echo(f"{datetime.now(UTC):%H:%M:%S} {line}")
             shown = line
         yield job
 
 
-def _states(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
+def _warn(problem: str) -> None:
+    typer.echo(f"railwright: {problem}", err=True)
+
+
+def _states(its: JobReference, view: StatusView, warn: Warn) -> Iterator[JobView | None]:
     """The job after each change, until it is finished; None if it was deleted."""
     uid = view.job.metadata.uid
     path = api_server.jobs_path(its.namespace)
@@ -231,18 +254,18 @@ def _states(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
                     yield None
                     return
                 view.update(job, time.monotonic())
-                view.nodes = _nodes(its, job)
+                view.nodes = _nodes(its, job, warn)
                 yield job
                 if job.is_finished:
                     return
         except RequestError as error:
             if not error.is_temporary:
                 raise
-            typer.echo(f"railwright: trying again: {error}", err=True)
+            warn(f"trying again: {error}")
             time.sleep(PAUSE_S)
 
 
-def _nodes(its: JobReference, job: JobView) -> tuple[str, ...]:
+def _nodes(its: JobReference, job: JobView, warn: Warn) -> tuple[str, ...]:
     """The nodes of the live attempt; none if the user may not read its Placement."""
     if job.status.nodes is None:
         return ()
@@ -253,6 +276,6 @@ def _nodes(its: JobReference, job: JobView) -> tuple[str, ...]:
     except RequestError as error:
         if error.code != FORBIDDEN:
             raise
-        typer.echo(f"railwright: nodes are unknown: {error}", err=True)
+        warn(f"nodes are unknown: {error}")
         return ()
     return found.spec.nodes if found is not None else ()

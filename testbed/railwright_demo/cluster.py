@@ -7,6 +7,7 @@ from typing import Protocol
 
 from railwright_testbed import ControlPlane
 from railwright_testbed.api_client import Json
+from railwright_testbed.node import RACK_LABEL
 
 COLUMNS = "custom-columns=TIME:.eventTime,TYPE:.type,REASON:.reason,MESSAGE:.message"
 
@@ -35,7 +36,7 @@ class TestbedCluster:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.namespace = "default"
-        self.nodes_path = "/api/v1/nodes"
+        self.nodes_path = f"/api/v1/nodes?labelSelector={RACK_LABEL}"
         self._plane = plane
         self._client = plane.client()
 

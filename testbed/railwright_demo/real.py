@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
+from pathlib import Path
 
 from railwright_demo import training
 from railwright_demo.cluster import TestbedCluster
@@ -12,37 +14,30 @@ from railwright_demo.screen import Screen
 from railwright_demo.training import Ended
 from railwright_demo.training_log import TrainingLogs
 from railwright_demo.watched_job import WatchedJob
-from railwright_testbed import Testbed, example_job, service_process
-from railwright_testbed.controllers_process import ControllersProcess
-from railwright_testbed.operator_process import OperatorProcess
+from railwright_testbed import Testbed, deployment, example_job
 
 
 def play(screen: Screen) -> tuple[Figures, str]:
     """The figures, and kubectl's output for the finished job."""
-    screen.report("starting etcd, kube-apiserver, kube-controller-manager and five nodes")
-    with Testbed.start("demo", example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed:
-        screen.report("installing the kinds, and the accounts with their rights")
-        service_process.install(bed.control_plane, example_job.REPOSITORY)
-        screen.report(
-            "starting the controllers and the operator; each leads once it holds its Lease"
-        )
-        operator = OperatorProcess(
-            bed.control_plane,
-            name="operator",
-            host=bed.host_address,
-            launcher_image=bed.launcher_image,
-        )
+    screen.report("starting Kubernetes: its control plane, five nodes, and one for Railwright")
+    with (
+        Testbed.start("demo", example_job.RACKS, gpus_per_node=example_job.GPUS_PER_NODE) as bed,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        screen.report("assembling Railwright's images, and loading them on all nodes")
+        deployment.load(bed, Path(folder))
+        screen.report("helm install railwright")
+        deployment.install(bed.control_plane)
         checkpoints = bed.shared_directory / "checkpoints"
         checkpoints.mkdir()
-        with ControllersProcess(bed.control_plane, host=bed.host_address), operator:
-            interrupted = _train(bed, screen, operator=operator, loses_a_node=True)
-            screen.report("the same training again on the nodes that are left, and nothing happens")
-            uninterrupted = _train(bed, screen, operator=operator, loses_a_node=False)
+        interrupted = _train(bed, screen, loses_a_node=True)
+        screen.report("the same training again on the nodes that are left, and nothing happens")
+        uninterrupted = _train(bed, screen, loses_a_node=False)
     screen.report("everything is cleaned up")
     return training.figures_of(interrupted, uninterrupted), interrupted.timeline
 
 
-def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_node: bool) -> Ended:
+def _train(bed: Testbed, screen: Screen, *, loses_a_node: bool) -> Ended:
     job = training.JOB if loses_a_node else training.UNINTERRUPTED
     manifest = example_job.manifest(
         job,
@@ -65,6 +60,6 @@ def _train(bed: Testbed, screen: Screen, *, operator: OperatorProcess, loses_a_n
             manifest,
             logs=logs,
             screen=screen,
-            evidence=operator.log,
+            evidence=lambda: deployment.operator_log(bed.control_plane),
             disturb=lose_node if loses_a_node else None,
         )

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import yaml
 
 from railwright_testbed import (
     binaries,
+    deployment,
     example_job,
     faults,
     prometheus,
     requirements,
-    service_process,
     state_folder,
     sweeping,
 )
-from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.errors import TestbedError
-from railwright_testbed.operator_process import OperatorProcess
 from railwright_testbed.state_folder import StateFolder
 from railwright_testbed.testbed import DEFAULT_RACKS, Testbed
 
@@ -74,19 +74,10 @@ def _up(name: str, racks: dict[str, int], *, gpus_per_node: int) -> int:
             )
             return EXIT_FAILED
     bed = Testbed.start(name, racks, gpus_per_node=gpus_per_node)
-    service_process.install(bed.control_plane, example_job.REPOSITORY)
-    operator = OperatorProcess(
-        bed.control_plane,
-        name="operator",
-        host=bed.host_address,
-        launcher_image=bed.launcher_image,
-    )
-    controllers = ControllersProcess(bed.control_plane, host=bed.host_address)
-    controllers.start()
-    operator.start()
+    with tempfile.TemporaryDirectory() as images:
+        deployment.load(bed, Path(images))
+    deployment.install(bed.control_plane)
     _print_usage(bed, name)
-    operator.release()
-    controllers.release()
     bed.detach()
     return 0
 
@@ -106,7 +97,7 @@ def _print_usage(bed: Testbed, name: str) -> None:
     print(f"kubectl: {kubectl}")
     print(f"pod image: {bed.image}; pods reach this machine at {bed.host_address}")
     print(f"volume for checkpoints (hostPath): {checkpoints}")
-    print("The operator and the controllers run. To apply a job, describe it, and kill a node:")
+    print("Railwright is installed. To apply a job, describe it, and kill a node:")
     print(f"  {kubectl} apply -f {example}")
     print(f"  {kubectl} describe tj ddp")
     print(f"  {program} kill-node {bed.nodes[0].name} --name {name}")
@@ -174,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m railwright_testbed", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser(
-        "up", help="start a testbed with the operator and the controllers, and leave it running"
+        "up", help="start a testbed with Railwright installed, and leave it running"
     )
     up.add_argument("--name", default="demo")
     up.add_argument("--racks", nargs="*", default=[], metavar="NAME=NODES")

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from railwright_api.names import GROUP
-from railwright_testbed import helm, product_images
+from railwright_testbed import helm, product_images, waiting
 from railwright_testbed.control_plane import ControlPlane
+from railwright_testbed.node import CONTROL_PLANE
 from railwright_testbed.service_process import NAMESPACE
 from railwright_testbed.testbed import Testbed
 
+OPERATOR = "deployment/railwright-operator"
+REPLICAS = 2
 WORKLOADS = (
-    "deployment/railwright-operator",
+    OPERATOR,
     "deployment/railwright-controllers",
     "daemonset/railwright-agent",
 )
@@ -22,6 +25,13 @@ EXAMPLE_REGISTRY = "example.com"
 PROBES_PORT = "probes"
 """The name of the port that has the metrics too."""
 
+_ON_SYSTEM_NODE = {
+    "nodeSelector": {CONTROL_PLANE: ""},
+    "tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}],
+}
+_ITS_LABEL = "--selector=app=railwright-operator"
+_ITS_PODS = ("--namespace", NAMESPACE, "pods", _ITS_LABEL)
+_DEADLINE_S = 110.0
 _WAITS = ("--wait", "--timeout=110s")
 _TAKES = ("--force-conflicts",)
 """Kinds may be there that kubectl applied: their fields are also its own."""
@@ -37,10 +47,35 @@ def load(bed: Testbed, folder: Path) -> dict[str, int]:
 
 
 def install(plane: ControlPlane) -> None:
-    """Install the chart, with kinds that may be there already; return once all pods are ready."""
-    registry = f"--set=images.registry={product_images.REGISTRY}"
-    options = ("--create-namespace", "--take-ownership", registry, *_TAKES, *_WAITS)
+    """Install the chart, with kinds that may be there already; return once all pods are ready.
+
+    The operator and the controllers run on the system node, whose processors they share.
+    """
+    values = [f"--set=images.registry={product_images.REGISTRY}"]
+    for each in ("operator", "controllers"):
+        values += [
+            f"--set-json={each}.pod={json.dumps(_ON_SYSTEM_NODE)}",
+            f"--set={each}.resources.requests.cpu=100m",
+        ]
+    options = ("--create-namespace", "--take-ownership", *values, *_TAKES, *_WAITS)
     _helm(plane, "install", RELEASE, str(helm.CHART), *options)
+
+
+def crash_operator(plane: ControlPlane) -> None:
+    """End both replicas at once; return once new ones are ready."""
+    plane.kubectl("delete", *_ITS_PODS, "--grace-period=0", "--force")
+    _until_ready(plane, OPERATOR)
+
+
+def scale_operator(plane: ControlPlane, replicas: int) -> None:
+    """Have so many replicas of the operator; return once they are ready, and no others there."""
+    plane.kubectl("-n", NAMESPACE, "scale", OPERATOR, f"--replicas={replicas}")
+    waiting.until(
+        lambda: len(plane.kubectl("get", *_ITS_PODS, "-o=name").split()) == replicas,
+        f"{replicas} replicas of the operator",
+        deadline_s=_DEADLINE_S,
+    )
+    _until_ready(plane, OPERATOR)
 
 
 def upgrade(plane: ControlPlane, *values: str, chart: Path = helm.CHART) -> None:
@@ -75,7 +110,7 @@ def apply_manifests(plane: ControlPlane) -> None:
     apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     plane.kubectl(*apply, stdin=_manifests(plane))
     for workload in WORKLOADS:
-        plane.kubectl("-n", NAMESPACE, "rollout", "status", workload, "--timeout=110s")
+        _until_ready(plane, workload)
 
 
 def delete_manifests(plane: ControlPlane) -> None:
@@ -83,6 +118,11 @@ def delete_manifests(plane: ControlPlane) -> None:
     plane.kubectl(
         "delete", "--ignore-not-found", "--timeout=100s", "-f", "-", stdin=_manifests(plane)
     )
+
+
+def operator_log(plane: ControlPlane) -> str:
+    """The end of what its replicas logged."""
+    return plane.kubectl("logs", "--namespace", NAMESPACE, _ITS_LABEL, "--prefix")
 
 
 def kinds(plane: ControlPlane) -> list[str]:
@@ -117,6 +157,10 @@ def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:
         and "podIP" in pod["status"]
         and "deletionTimestamp" not in pod["metadata"]
     ]
+
+
+def _until_ready(plane: ControlPlane, workload: str) -> None:
+    plane.kubectl("--namespace", NAMESPACE, "rollout", "status", workload, "--timeout=110s")
 
 
 def _manifests(plane: ControlPlane) -> str:

@@ -17,7 +17,6 @@ from railwright_testbed import oci, pause
 
 # Not `latest`: for that tag a kubelet would contact a registry.
 POD_IMAGE = "railwright.test/python:1"
-LAUNCHER_IMAGE = "railwright.test/launcher:1"
 SECOND_POD_IMAGE = "railwright.test/python:2"
 """For a role with an image of its own: the same files, and another value of VARIABLE."""
 VARIABLE = "TESTBED_IMAGE"
@@ -73,7 +72,7 @@ def write_archive(path: Path) -> None:
     layer = path.with_suffix(".layer")
     with oci.new_layer(layer) as content:
         _fill(content)
-    first = oci.Image([POD_IMAGE, LAUNCHER_IMAGE], [layer], _settings(POD_IMAGE))
+    first = oci.Image([POD_IMAGE], [layer], _settings(POD_IMAGE))
     second = oci.Image([SECOND_POD_IMAGE], [layer], _settings(SECOND_POD_IMAGE))
     oci.write(path, [first, second])
     layer.unlink()

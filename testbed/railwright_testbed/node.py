@@ -21,12 +21,15 @@ from railwright_testbed.state_folder import StateFolder
 RACK_LABEL = "railwright.dev/rack"
 BLOCK_LABEL = "railwright.dev/block"
 GPUS_LABEL = "testbed.railwright.dev/gpus"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+"""The taint of the system node, which keeps jobs away. Its label has the same name."""
+
 _SOCKET_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RealNode:
-    """What a node is; its processes may be alive or not."""
+    """What a node is; its processes may be alive or not. The system node has no rack."""
 
     name: str
     # Its place in the list of nodes, from which its link and addresses follow.
@@ -40,6 +43,10 @@ class RealNode:
     pod_subnet: str
     testbed_id: str
     directory: Path
+
+    @property
+    def is_system(self) -> bool:
+        return not self.rack
 
     @property
     def namespace(self) -> str:
@@ -116,9 +123,6 @@ def start_kubelet(
         node.directory, socket=node.socket, cgroup=node.cgroup, dns=node.bridge
     )
     _hide_the_machine(node, _mounts_of(containerd))
-    labels = {RACK_LABEL: node.rack, BLOCK_LABEL: node.block}
-    if node.gpus:
-        labels[GPUS_LABEL] = str(node.gpus)
     process = Process(
         f"kubelet-{node.name}",
         [
@@ -130,13 +134,23 @@ def start_kubelet(
             f"--cert-dir={node.directory / 'kubelet' / 'pki'}",
             f"--hostname-override={node.name}",
             f"--node-ip={node.address}",
-            f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}",
+            *_registration(node),
         ],
         log=folder.logs / f"{node.name}-kubelet.log",
         records=folder.records,
     )
     put_into_cgroup(node, process)
     return process
+
+
+def _registration(node: RealNode) -> list[str]:
+    """The labels and taints that its Node is created with."""
+    if node.is_system:
+        return [f"--register-with-taints={CONTROL_PLANE}=:NoSchedule"]
+    labels = f"{RACK_LABEL}={node.rack},{BLOCK_LABEL}={node.block}"
+    if node.gpus:
+        labels += f",{GPUS_LABEL}={node.gpus}"
+    return [f"--node-labels={labels}"]
 
 
 def in_its_namespaces(node: RealNode, containerd: Process) -> tuple[str, ...]:

@@ -104,13 +104,6 @@ class ServiceProcess(abc.ABC):
             self._process.end()
             self._process = None
 
-    def release(self) -> None:
-        """Leave it running when this Python process ends."""
-        assert self._process is not None, "not started"
-        self._process.release()
-        self._messages.release()
-        self._probes.release()
-
     def probe(self, path: str) -> tuple[int, str]:
         """The status and text of one of its probe paths; 0 without a response."""
         connection = http.client.HTTPConnection("127.0.0.1", self._probes.port, timeout=15)

@@ -30,6 +30,7 @@ from railwright_testbed.processes import Process
 from railwright_testbed.state_folder import StateFolder
 
 DEFAULT_RACKS = {"rack-a": 2, "rack-b": 2, "rack-c": 1}
+SYSTEM_NODE = "system"
 _RACKS_IN_BLOCK = 2
 _READY_DEADLINE_S = 120.0
 _SOCKET_PATH_MAX = 107
@@ -37,7 +38,11 @@ _KUBELET_SOCKET = "/{name}-123456/nodes/{node}/kubelet/pod-resources/1234567890"
 
 
 class Testbed:
-    """One running testbed. `start` it, use it as a context manager or `stop` it."""
+    """One running testbed. `start` it, use it as a context manager or `stop` it.
+
+    ``nodes`` are those that jobs run on. ``system`` has neither rack nor GPUs: it is there for the
+    product's own pods, as nodes that fail in a test must not be theirs.
+    """
 
     # pytest would take it for a test otherwise.
     __test__ = False
@@ -48,10 +53,11 @@ class Testbed:
         self._guardian: Process | None = None
         self._processes: dict[str, tuple[Process, ...]] = {}
         self._of_cluster: list[Process] = []
-        self.nodes: list[RealNode] = list(nodes)
+        self._every: list[RealNode] = list(nodes)
+        self.nodes: list[RealNode] = [each for each in nodes if not each.is_system]
+        (self.system,) = (each for each in nodes if each.is_system)
         self.image: str = images.POD_IMAGE
         self.second_image: str = images.SECOND_POD_IMAGE
-        self.launcher_image: str = images.LAUNCHER_IMAGE
         self.host_address: str = str(subnets.host)
         self.shared_directory: Path = folder.path / "shared"
         self.control_plane: ControlPlane = ControlPlane(
@@ -76,7 +82,7 @@ class Testbed:
     ) -> Testbed:
         """A testbed of its own, guarded: it is gone when this Python process is gone."""
         requirements.install_packages()
-        plan = _plan(DEFAULT_RACKS if racks is None else racks)
+        plan = [*_plan(DEFAULT_RACKS if racks is None else racks), (SYSTEM_NODE, "", "")]
         _refuse_unfit_state(name, [node for node, _, _ in plan])
         binaries.find([*binaries.CONTROL_PLANE, *binaries.REAL_NODES])
         sweeping.sweep_crashed()
@@ -157,19 +163,19 @@ class Testbed:
 
     def load_images(self, archive: Path) -> None:
         """Give all nodes the images of an archive, in place of a registry."""
-        for real in self.nodes:
+        for real in self._every:
             node.import_images(real, self._processes[real.name][0], archive=archive)
 
     def node(self, name: str) -> RealNode:
-        for candidate in self.nodes:
+        for candidate in self._every:
             if candidate.name == name:
                 return candidate
-        names = ", ".join(candidate.name for candidate in self.nodes)
+        names = ", ".join(candidate.name for candidate in self._every)
         raise TestbedError(f"there is no node {name!r}; there are {names}")
 
     def _start_all(self) -> None:
         self.shared_directory.mkdir()
-        faults.remember(self._folder, self.nodes)
+        faults.remember(self._folder, self._every)
         images.write_archive(self._archive)
         self.control_plane.start_all()
         with contextlib.closing(self.control_plane.client()) as client:
@@ -180,8 +186,10 @@ class Testbed:
         )
         scheduler = services.start_scheduler(self._folder, kubeconfig=kubeconfig("kube-scheduler"))
         self._of_cluster = [dns, scheduler]
-        self._start_nodes(self.nodes)
-        self._wait_ready(self.nodes)
+        self._start_nodes(self._every)
+        self._wait_ready(self._every)
+        # A kubelet may not set it.
+        self.control_plane.kubectl("label", "node", self.system.name, f"{node.CONTROL_PLANE}=")
 
     def _start_nodes(self, nodes: Sequence[RealNode]) -> None:
         # All of one kind first, then the waiting: the nodes come up beside each other.
@@ -272,7 +280,7 @@ def _real_node(
         index=index,
         rack=rack,
         block=block,
-        gpus=gpu_count,
+        gpus=gpu_count if rack else 0,
         address=str(subnets.node_address(index)),
         bridge=str(subnets.host),
         pod_subnet=str(subnets.pods_of(index)),

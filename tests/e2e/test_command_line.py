@@ -7,10 +7,9 @@ from pathlib import Path
 
 from fixtures import command_line, proxy
 from fixtures.api_faults import Fault, Reply
-from fixtures.clusters import Cluster
 from fixtures.proxy import FaultProxy
 from fixtures.training import LiveJob, Training, script
-from railwright_testbed import ControlPlane, waiting
+from railwright_testbed import ControlPlane, Testbed, waiting
 
 Run = Callable[[Training], LiveJob]
 
@@ -33,13 +32,11 @@ time.sleep(600)
 """
 
 
-def test_followed_logs_go_on_in_the_next_attempt(
-    cluster: Cluster, run: Run, tmp_path: Path
-) -> None:
+def test_followed_logs_go_on_in_the_next_attempt(bed: Testbed, run: Run, tmp_path: Path) -> None:
     """Of four ranks on two nodes one is followed: each of its lines is printed once, in order,
     though connections break and the API server is away for a while."""
     job = run(Training("job", script(ENDS_IN_ATTEMPT_2), nodes=2, processes=2))
-    plane, output = cluster.bed.control_plane, tmp_path / "logs"
+    plane, output = bed.control_plane, tmp_path / "logs"
     options = ("logs", "--follow", "--rank", "3", "job", "-n", job.namespace)
 
     def until_line(number: int) -> None:
@@ -75,11 +72,11 @@ def test_followed_logs_go_on_in_the_next_attempt(
     assert "[rank 1]" not in every
 
 
-def test_followed_failure_ends_with_code_1(cluster: Cluster, run: Run, tmp_path: Path) -> None:
+def test_followed_failure_ends_with_code_1(bed: Testbed, run: Run, tmp_path: Path) -> None:
     job = run(
         Training("fails", script(FAILS_ON_RANK_1), spec={"failurePolicy": {"backoffLimit": 0}})
     )
-    kubeconfig, place = cluster.bed.control_plane.kubeconfig, ("fails", "-n", job.namespace)
+    kubeconfig, place = bed.control_plane.kubeconfig, ("fails", "-n", job.namespace)
     output, view = tmp_path / "logs", tmp_path / "status"
     with (
         command_line.running(kubeconfig, output, "logs", "-f", "--rank", "1", *place) as logs,

@@ -58,7 +58,7 @@ def test_the_demo_meets_every_bar(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sign", "number"),
     [
-        ("starting etcd", signal.SIGINT),
+        ("starting Kubernetes", signal.SIGINT),
         ("Running, step", signal.SIGINT),
         ("dies silently", signal.SIGTERM),
     ],

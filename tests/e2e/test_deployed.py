@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from fixtures import command_line, network_tap, queries
-from fixtures.clusters import Cluster
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import (
     ControlPlane,
+    Testbed,
     deployment,
     later_fields,
     later_version,
     product_images,
-    service_process,
     waiting,
 )
 from railwright_testbed.prometheus import Prometheus
@@ -45,25 +44,7 @@ OF_FAULTS = (
 """Series of what happens to the two jobs."""
 
 
-@pytest.fixture(scope="module")
-def deployed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The pods, in place of the processes and the rights that other tests use."""
-    plane = cluster.bed.control_plane
-    cluster.operator.stop()
-    cluster.controllers.stop()
-    plane.kubectl("delete", "-k", str(product_images.REPOSITORY / "deploy/rights"))
-    try:
-        deployment.load(cluster.bed, tmp_path_factory.mktemp("images"))
-        deployment.install(plane)
-        yield cluster
-    finally:
-        deployment.uninstall(plane)
-        service_process.install(plane, product_images.REPOSITORY)
-        cluster.controllers.start()
-        cluster.operator.start()
-
-
-def test_job_without_python_in_its_image_runs(deployed: Cluster, run: Run) -> None:
+def test_job_without_python_in_its_image_runs(bed: Testbed, run: Run) -> None:
     """The image's shell finds no python3; the launcher has its own."""
     command = ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"]
     job = run(Training("no-python", command, environment={"PATH": "/nowhere"}))
@@ -75,11 +56,9 @@ def test_job_without_python_in_its_image_runs(deployed: Cluster, run: Run) -> No
         assert not [line for line in lines if "refused" in line], lines
 
 
-def test_job_trains_through_upgrade_and_roll_back(
-    deployed: Cluster, run: Run, tmp_path: Path
-) -> None:
+def test_job_trains_through_upgrade_and_roll_back(bed: Testbed, run: Run, tmp_path: Path) -> None:
     """The next version has fields and reasons that this one does not know. No attempt ends."""
-    plane, chart = deployed.bed.control_plane, later_version.chart(tmp_path)
+    plane, chart = bed.control_plane, later_version.chart(tmp_path)
     job = run(Training("trains", script(REPORTS_STEPS)))
     job.until(lambda found: step_of(found) > 0, "its first step")
     deployment.upgrade(plane, chart=chart)
@@ -105,20 +84,20 @@ def test_job_trains_through_upgrade_and_roll_back(
     waits.delete()
 
 
-def test_agents_report_every_node(deployed: Cluster) -> None:
-    plane = deployed.bed.control_plane
+def test_agents_report_every_node(bed: Testbed) -> None:
+    plane = bed.control_plane
 
     def reporting() -> int:
         fabric = json.loads(plane.kubectl("get", "fabric", "default", "-o=json"))
         return int(fabric["status"].get("agents", {}).get("nodes", 0))
 
-    count = len(deployed.bed.nodes)
+    count = len([*bed.nodes, bed.system])
     waiting.until(lambda: reporting() == count, "reports of all agents", deadline_s=DEADLINE_S)
 
 
-def test_doctor_finds_nothing_that_failed(deployed: Cluster) -> None:
+def test_doctor_finds_nothing_that_failed(bed: Testbed) -> None:
     """Every check can be carried out; the agents may still be coming up."""
-    ended = command_line.run(deployed.bed.control_plane.kubeconfig, "doctor", "-o", "json")
+    ended = command_line.run(bed.control_plane.kubeconfig, "doctor", "-o", "json")
     found = json.loads(ended.stdout)
     wrong = [row for row in found if row["result"] not in ("ok", "warning")]
     assert (ended.returncode, wrong) == (0, []), ended.stdout
@@ -127,9 +106,9 @@ def test_doctor_finds_nothing_that_failed(deployed: Cluster) -> None:
     assert "railwright-controllers: 1 of 1 replica ready" in sound
 
 
-def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:
+def test_leases_have_the_addresses_of_those_who_lead(bed: Testbed) -> None:
     """A standby redirects there."""
-    plane = deployed.bed.control_plane
+    plane = bed.control_plane
     for name, port in (("railwright-operator", 8470), ("railwright-controllers", 8480)):
         lease = json.loads(plane.kubectl("-n", NAMESPACE, "get", "lease", name, "-o=json"))
         holder = lease["spec"]["holderIdentity"]
@@ -138,14 +117,14 @@ def test_leases_have_the_addresses_of_those_who_lead(deployed: Cluster) -> None:
         assert stated == f"{holder} {pod['status']['podIP']}:{port}"
 
 
-def test_messages_are_encrypted(deployed: Cluster, run: Run) -> None:
+def test_messages_are_encrypted(bed: Testbed, run: Run) -> None:
     """What goes to the servers over the network, as somebody beside it reads it."""
     job = run(Training("secret", script(REPORTS_STEPS)))
     job.until(lambda found: step_of(found) > 0, "its first step")
     with network_tap.opened(8470, 8480) as tap:
         launchers, agents = tap.payloads[8470], tap.payloads[8480]
         # An agent reports when it starts.
-        deployed.bed.control_plane.kubectl("-n", NAMESPACE, "rollout", "restart", "daemonset")
+        bed.control_plane.kubectl("-n", NAMESPACE, "rollout", "restart", "daemonset")
         waiting.until(
             lambda: len(launchers) > 20 and len(agents) > 4,
             "messages of launchers and of agents",
@@ -156,11 +135,19 @@ def test_messages_are_encrypted(deployed: Cluster, run: Run) -> None:
 
 
 @pytest.fixture
+def installed_again(bed: Testbed) -> Iterator[None]:
+    """The chart, for the tests that follow, whatever this one leaves."""
+    yield
+    deployment.uninstall(bed.control_plane)
+    deployment.install(bed.control_plane)
+
+
+@pytest.fixture
 def observed(
-    deployed: Cluster, run: Run, checkpoints: Callable[[str], dict[str, str]]
+    bed: Testbed, run: Run, checkpoints: Callable[[str], dict[str, str]]
 ) -> Iterator[tuple[Prometheus, LiveJob]]:
     """A real Prometheus that scrapes the pods, and a job that trains."""
-    targets = deployment.scrape_targets(deployed.bed.control_plane)
+    targets = deployment.scrape_targets(bed.control_plane)
     assert len(targets) == 3
     with Prometheus([{"job_name": "railwright", "static_configs": targets}]) as prometheus:
         job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
@@ -171,14 +158,14 @@ def observed(
 
 
 def test_panels_have_data_of_the_deployed_pods(
-    deployed: Cluster, run: Run, observed: tuple[Prometheus, LiveJob]
+    bed: Testbed, run: Run, observed: tuple[Prometheus, LiveJob]
 ) -> None:
     """One job loses a pod meanwhile, and another one fails."""
     prometheus, job = observed
     run(Training("fails", ["false"], spec={"failurePolicy": {"backoffLimit": 0}}))
     job.until(lambda found: bool(found.get("checkpoints")), "a checkpoint")
     pod = job.pods()[0]["metadata"]["name"]
-    deployed.bed.control_plane.kubectl("-n", job.namespace, "delete", "pod", pod)
+    bed.control_plane.kubectl("-n", job.namespace, "delete", "pod", pod)
     job.until(lambda found: found["attempt"] == 2 and step_of(found) > 0, "attempt 2")
 
     def broken() -> str:
@@ -192,32 +179,33 @@ def test_panels_have_data_of_the_deployed_pods(
         prometheus.until(expr, deadline_s=DEADLINE_S)
 
 
-def test_no_container_of_ours_ended(deployed: Cluster) -> None:
-    pods = json.loads(deployed.bed.control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))
+def test_no_container_of_ours_ended(bed: Testbed) -> None:
+    pods = json.loads(bed.control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))
     restarts = {
         pod["metadata"]["name"]: each["restartCount"]
         for pod in pods["items"]
         if "deletionTimestamp" not in pod["metadata"]
         for each in pod["status"]["containerStatuses"]
     }
-    assert len(restarts) == 3 + len(deployed.bed.nodes)
+    assert len(restarts) == 3 + len([*bed.nodes, bed.system])
     assert set(restarts.values()) == {0}
 
 
-def test_only_kinds_and_objects_of_users_are_left(deployed: Cluster, run: Run) -> None:
-    plane = deployed.bed.control_plane
+@pytest.mark.usefixtures("installed_again")
+def test_only_kinds_and_objects_of_users_are_left(bed: Testbed, run: Run) -> None:
+    plane = bed.control_plane
     job = run(Training("stays", ["true"]))
     job.until_phase("Succeeded")
     deployment.uninstall(plane)
     assert deployment.left(plane) == [f"namespace/{NAMESPACE}"]
     assert job.status()["phase"] == "Succeeded"
     assert len(deployment.kinds(plane)) == 7
-    deployment.install(plane)
     job.delete()
 
 
-def test_plain_manifests_run_too(deployed: Cluster, run: Run) -> None:
-    plane = deployed.bed.control_plane
+@pytest.mark.usefixtures("installed_again")
+def test_plain_manifests_run_too(bed: Testbed, run: Run) -> None:
+    plane = bed.control_plane
     deployment.uninstall(plane)
     deployment.apply_manifests(plane)
     job = run(Training("plain", ["true"]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training, script
-from railwright_testbed import waiting
+from railwright_testbed import Testbed, deployment, waiting
 
 Run = Callable[[Training], LiveJob]
 
@@ -25,10 +24,10 @@ REPLICAS = {
 }
 
 
-def test_a_pod_deleted_by_hand_costs_no_failure(cluster: Cluster, run: Run) -> None:
+def test_a_pod_deleted_by_hand_costs_no_failure(bed: Testbed, run: Run) -> None:
     job = run(Training("by-hand", SLEEPS))
     job.until_phase("Running")
-    plane = cluster.bed.control_plane
+    plane = bed.control_plane
     plane.kubectl("-n", job.namespace, "delete", "pod", "by-hand-worker-1-1", "--wait=false")
     status = job.until(
         lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2 running"
@@ -50,11 +49,11 @@ def test_suspend_frees_the_nodes_and_resume_starts_again(run: Run) -> None:
     job.delete()
 
 
-def test_a_deleted_job_leaves_nothing(cluster: Cluster, run: Run) -> None:
+def test_a_deleted_job_leaves_nothing(bed: Testbed, run: Run) -> None:
     job = run(Training("gone", SLEEPS))
     job.until_phase("Running")
     job.delete()
-    plane = cluster.bed.control_plane
+    plane = bed.control_plane
 
     def left() -> list[str]:
         found = plane.kubectl("-n", job.namespace, "get", "pods,placements,tj", "-o", "name")
@@ -69,16 +68,14 @@ def test_a_finished_job_goes_when_its_time_is_over(run: Run) -> None:
     waiting.until(lambda: job.status() == {}, "the job is gone", deadline_s=60)
 
 
-def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: Run) -> None:
-    """The operator restarts while a node dies; the new process detects the loss and replaces the
-    node."""
+def test_operator_restart_while_node_dies_replaces_node(bed: Testbed, run: Run) -> None:
+    """Both replicas end while a node dies; a new one detects the loss and replaces the node."""
     job = run(Training("orphaned", SLEEPS, gpus=8))
     job.until_phase("Running")
     victim = job.nodes()[1]
-    cluster.bed.kill_node(victim)
+    bed.kill_node(victim)
     try:
-        cluster.operator.stop()
-        cluster.operator.start()
+        deployment.crash_operator(bed.control_plane)
         status = job.until(
             lambda status: status["attempt"] == 2 and status["phase"] == "Running",
             "attempt 2 running",
@@ -88,38 +85,38 @@ def test_operator_restart_while_node_dies_replaces_node(cluster: Cluster, run: R
         assert status["failures"] == 0
     finally:
         job.delete()
-        cluster.bed.restore_node(victim)
+        bed.restore_node(victim)
 
 
-def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(cluster: Cluster, run: Run) -> None:
+def test_a_node_cut_off_and_alive_is_stopped_when_it_comes_back(bed: Testbed, run: Run) -> None:
     """The job says what it does: it is mapped again without that node, and no other rank moves."""
     job = run(Training("cut-off", SLEEPS, nodes=4, gpus=8, spec={"workload": REPLICAS}))
     job.until_phase("Running")
     first = job.nodes()
     victim = first[1]
-    cluster.bed.partition_node(victim)
+    bed.partition_node(victim)
     try:
         job.until(
             lambda status: status["attempt"] == 2 and status["phase"] == "Running", "attempt 2"
         )
-        (spare,) = {each.name for each in cluster.bed.nodes} - {*first}
+        (spare,) = {each.name for each in bed.nodes} - {*first}
         placed = job.placement(2)
         assert placed["nodes"] == [spare if name == victim else name for name in first]
         assert placed["mapping"]["moved"] == 1
     finally:
-        cluster.bed.restore_node(victim)
+        bed.restore_node(victim)
     waiting.until(
         lambda: not [pod for pod in _live(job) if pod.endswith("-1")],
         "attempt 1 stopped",
         deadline_s=180,
     )
-    waiting.until(lambda: not _in_flight(cluster, "cut-off"), "no entry", deadline_s=30)
+    waiting.until(lambda: not _in_flight(bed, "cut-off"), "no entry", deadline_s=30)
     job.delete()
 
 
-def _in_flight(cluster: Cluster, job: str) -> list[int]:
+def _in_flight(bed: Testbed, job: str) -> list[int]:
     """The attempts of a job in the ledger."""
-    ledger = cluster.bed.control_plane.kubectl("get", "ledger", "default", "-o", "json")
+    ledger = bed.control_plane.kubectl("get", "ledger", "default", "-o", "json")
     entries = json.loads(ledger)["spec"].get("entries", [])
     return [entry["attempt"] for entry in entries if entry["jobName"] == job]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training, script
+from railwright_testbed import Testbed
 
 Run = Callable[[Training], LiveJob]
 Json = dict[str, Any]
@@ -40,9 +40,9 @@ def bound_claim(namespace: str, folder: str) -> list[Json]:
     ]
 
 
-def mounting(cluster: Cluster, source: Json, **spec: Any) -> Training:
+def mounting(bed: Testbed, source: Json, **spec: Any) -> Training:
     """A job of one pod that ends once it runs; it mounts a volume from ``source``."""
-    plain = Training("mounts", script("pass"), image=cluster.bed.image, nodes=1)
+    plain = Training("mounts", script("pass"), image=bed.image, nodes=1)
     (worker,) = plain.manifest("")["spec"]["roles"]
     pod = worker["template"]["spec"]
     pod["volumes"] = [{"name": "data", **source}]
@@ -59,25 +59,25 @@ def mounting(cluster: Cluster, source: Json, **spec: Any) -> Training:
     ids=["claim", "config map"],
 )
 def test_job_names_missing_volume_and_starts_with_it(
-    cluster: Cluster,
+    bed: Testbed,
     run: Run,
     source: Json,
     cause: str,
     created: Callable[[str, str], list[Json]],
 ) -> None:
-    job = run(mounting(cluster, source))
+    job = run(mounting(bed, source))
     status = job.until(lambda status: status.get("reason") == "FailedMount", "the failed mount")
     assert "pod mounts-worker-0-1: " in status["message"]
     assert cause in status["message"]
     assert status["phase"] == "Starting"
-    for each in created(job.namespace, str(cluster.bed.shared_directory)):
-        cluster.bed.control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(each))
+    for each in created(job.namespace, str(bed.shared_directory)):
+        bed.control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(each))
     assert job.until_phase("Succeeded")["attempt"] == 1
 
 
-def test_start_that_times_out_names_missing_volume(cluster: Cluster, run: Run) -> None:
+def test_start_that_times_out_names_missing_volume(bed: Testbed, run: Run) -> None:
     spec = {"startTimeoutSeconds": 40, "failurePolicy": {"backoffLimit": 0}}
-    job = run(mounting(cluster, CLAIM, **spec))
+    job = run(mounting(bed, CLAIM, **spec))
     end = job.until_phase("Failed")["lastTermination"]
     assert end["cause"] == "StartTimedOut"
     assert "(FailedMount: pod mounts-worker-0-1: " in end["message"]

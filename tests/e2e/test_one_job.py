@@ -9,9 +9,10 @@ import pytest
 
 from architecture import one_job, tree
 from fixtures import tracing
-from fixtures.clusters import Cluster
 from fixtures.tracing import sitecustomize
 from fixtures.training import LiveJob, Training
+from railwright_testbed import Testbed, deployment
+from railwright_testbed.operator_process import OperatorProcess
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]
@@ -23,24 +24,32 @@ STEPS = 30
 EVERY = 10
 
 
+class TracedOperator(OperatorProcess):
+    """Its one replica. Pods have the launcher from the image of the testbed, in which it is as in
+    this checkout: the product's images have modules whose paths say nothing of it."""
+
+    def __init__(self, bed: Testbed, trace: Path) -> None:
+        address, image = bed.host_address, bed.image
+        super().__init__(bed.control_plane, name="operator", host=address, launcher_image=image)
+        self._trace = trace
+
+    def options(self) -> dict[str, str]:
+        return {**super().options(), **_tracing(self._trace)}
+
+
 @pytest.fixture
-def trace(cluster: Cluster) -> Iterator[Path]:
-    """A folder on all nodes, in which traced processes write. The operator is stopped before the
-    test, and starts afresh after it."""
-    folder = cluster.bed.shared_directory / "trace"
+def trace(bed: Testbed) -> Iterator[Path]:
+    """A folder on all nodes, in which traced processes write. While the test runs, the operator is
+    a process, and nothing else of it runs."""
+    folder = bed.shared_directory / "trace"
     folder.mkdir()
-    cluster.operator.stop()
+    deployment.scale_operator(bed.control_plane, 0)
     yield folder
-    cluster.operator.stop()
-    cluster.operator.start()
+    deployment.scale_operator(bed.control_plane, deployment.REPLICAS)
 
 
 def test_page_names_modules_that_handle_the_job(
-    cluster: Cluster,
-    run: Run,
-    checkpoints: Volume,
-    trace: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bed: Testbed, run: Run, checkpoints: Volume, trace: Path
 ) -> None:
     """A job trains on two nodes, loses one, and resumes from its checkpoint on another.
 
@@ -49,27 +58,27 @@ def test_page_names_modules_that_handle_the_job(
     names, and no module without a function that ran. So the number of its modules, which the code
     report has as ``one_job_modules``, is the true one.
     """
-    environment = {"PYTHONPATH": TRACER, sitecustomize.FOLDER: str(trace)}
-    job = run(_training(checkpoints(NAME) | {str(trace): str(trace)}, environment))
+    job = run(_training(checkpoints(NAME) | {str(trace): str(trace)}, _tracing(trace)))
     uid = job.object()["metadata"]["uid"]
     (trace / sitecustomize.MARKS).write_text(f"{NAME}\n{uid}\n")
-    with monkeypatch.context() as context:
-        for name, value in environment.items():
-            context.setenv(name, value)
-        cluster.operator.start()
-    job.until(lambda found: _step(found) >= EVERY + 2, "steps after a checkpoint")
-    lost = job.nodes()[1]
-    cluster.bed.kill_node(lost)
-    try:
-        status = job.until_phase("Succeeded")
-    finally:
-        cluster.bed.restore_node(lost)
+    with TracedOperator(bed, trace):
+        job.until(lambda found: _step(found) >= EVERY + 2, "steps after a checkpoint")
+        lost = job.nodes()[1]
+        bed.kill_node(lost)
+        try:
+            status = job.until_phase("Succeeded")
+        finally:
+            bed.restore_node(lost)
     assert (status["attempt"], status["lastTermination"]["lostNodes"]) == (2, [lost])
     ran, handled = _modules(trace)
     page = one_job.counted(set(one_job.modules()))
     missing, unused = one_job.counted(handled) - page, page - ran
     assert not missing, "the page leaves out:\n" + "\n".join(sorted(missing))
     assert not unused, "no function ran of:\n" + "\n".join(sorted(unused))
+
+
+def _tracing(trace: Path) -> dict[str, str]:
+    return {"PYTHONPATH": TRACER, sitecustomize.FOLDER: str(trace)}
 
 
 def _training(volumes: dict[str, str], environment: dict[str, str]) -> Training:

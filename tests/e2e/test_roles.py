@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training
-from railwright_testbed import images
+from railwright_testbed import Testbed, images
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]
@@ -57,21 +56,21 @@ print("evaluated the last checkpoint", evaluated.steps, flush=True)
 
 
 def test_workers_and_evaluator_survive_a_node_of_each(
-    cluster: Cluster, run: Run, checkpoints: Volume
+    bed: Testbed, run: Run, checkpoints: Volume
 ) -> None:
     """Whichever role loses a node, the whole gang starts again with the image of each role, and
     each group resumes from its own checkpoint."""
-    job = run(_gang(cluster, checkpoints("roles")))
+    job = run(_gang(bed, checkpoints("roles")))
     job.until(lambda status: _step(status) > EVERY + 1, "steps after a checkpoint")
     assert "evaluates as 0 1 1 evaluator 0 1" in job.logs_of("roles-evaluator-0-1")
     assert "world=4" in job.logs_of("roles-worker-3-1")
-    _check_images(cluster, job, attempt=1)
-    _lose(cluster, job, job.nodes()[0], attempt=2)
+    _check_images(bed, job, attempt=1)
+    _lose(bed, job, job.nodes()[0], attempt=2)
     job.until(
         lambda status: _step(status) > 2 * EVERY + 1 and "evaluator" in _groups(status),
         "steps of the second attempt, and a checkpoint of the evaluator",
     )
-    _lose(cluster, job, job.nodes()[WORKERS], attempt=3)
+    _lose(bed, job, job.nodes()[WORKERS], attempt=3)
     status = job.until_phase("Succeeded", deadline_s=240)
     assert (status["attempt"], status["failures"]) == (3, 0)
     workers = [point for point in status["checkpoints"] if point["group"] == "worker"]
@@ -81,13 +80,13 @@ def test_workers_and_evaluator_survive_a_node_of_each(
     logs = job.logs_of("roles-evaluator-0-3")
     assert f"begins after {resume[0]['step']} ({EVERY}" in logs
     assert f"{STEPS})" in logs.rpartition("evaluated the last checkpoint")[2]
-    _check_images(cluster, job, attempt=3)
+    _check_images(bed, job, attempt=3)
     job.delete()
 
 
-def _check_images(cluster: Cluster, job: LiveJob, *, attempt: int) -> None:
+def _check_images(bed: Testbed, job: LiveJob, *, attempt: int) -> None:
     """Each role runs its own image, and the evaluator finds what is in its own alone."""
-    first, second = cluster.bed.image, cluster.bed.second_image
+    first, second = bed.image, bed.second_image
     pods = {pod["metadata"]["name"]: pod for pod in job.pods()}
     chosen = {name: pod for name, pod in pods.items() if name.endswith(f"-{attempt}")}
     expected = {f"roles-worker-{index}-{attempt}": first for index in range(WORKERS)}
@@ -108,9 +107,9 @@ def _main(containers: list[dict[str, Any]]) -> dict[str, Any]:
     return next(each for each in containers if each["name"] == "train")
 
 
-def _lose(cluster: Cluster, job: LiveJob, node: str, *, attempt: int) -> None:
+def _lose(bed: Testbed, job: LiveJob, node: str, *, attempt: int) -> None:
     """Kill the node and wait for an attempt without it."""
-    cluster.bed.kill_node(node)
+    bed.kill_node(node)
     try:
         status = job.until(
             lambda status: status["phase"] == "Running" and status["attempt"] == attempt,
@@ -119,17 +118,17 @@ def _lose(cluster: Cluster, job: LiveJob, node: str, *, attempt: int) -> None:
         assert node not in job.nodes()
         assert status["lastTermination"]["cause"] == "NodeLost"
     finally:
-        cluster.bed.restore_node(node)
+        bed.restore_node(node)
 
 
-def _gang(cluster: Cluster, volume: dict[str, str]) -> Training:
+def _gang(bed: Testbed, volume: dict[str, str]) -> Training:
     training = Training("roles", COMMAND, nodes=WORKERS, volumes=volume)
     (worker,) = training.manifest("")["spec"]["roles"]
     pod = worker["template"]["spec"]
-    main = pod["containers"][0] | {"image": cluster.bed.image}
+    main = pod["containers"][0] | {"image": bed.image}
     worker["template"]["spec"] = pod | {"containers": [main]}
     beside = main | {
-        "image": cluster.bed.second_image,
+        "image": bed.second_image,
         "command": ["python3", "-c", EVALUATE],
         "resources": {},
     }

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fixtures.clusters import Cluster
 from fixtures.training import LiveJob, Training
 from railwright.profile import Operation
+from railwright_testbed import Testbed
 
 Run = Callable[[Training], LiveJob]
 Volume = Callable[[str], dict[str, str]]
@@ -43,12 +43,12 @@ WORKLOAD: dict[str, Any] = {
 
 
 def test_sharded_training_that_lost_a_pod_has_equal_losses(
-    cluster: Cluster, run: Run, checkpoints: Volume
+    bed: Testbed, run: Run, checkpoints: Volume
 ) -> None:
     """Its losses equal those of a training that lost no pod."""
     job = run(_fsdp("interrupted", checkpoints("interrupted")))
     job.until(lambda status: _step(status) >= EVERY + 2, "steps after a checkpoint")
-    plane = cluster.bed.control_plane
+    plane = bed.control_plane
     plane.kubectl("-n", job.namespace, "delete", "pod", "interrupted-worker-1-1", "--wait=false")
     status = job.until_phase("Succeeded", deadline_s=180)
     assert (status["attempt"], status["lastTermination"]["cause"]) == (2, "PodDeleted")
@@ -64,7 +64,7 @@ def test_sharded_training_that_lost_a_pod_has_equal_losses(
 
 
 def test_next_attempt_is_mapped_by_profile_of_the_first(
-    cluster: Cluster, run: Run, checkpoints: Volume
+    bed: Testbed, run: Run, checkpoints: Volume
 ) -> None:
     """The recorded traffic of the first attempt decides the order of ranks of the second."""
     spec = {"profiling": {"steps": 3}, "workload": WORKLOAD}
@@ -77,7 +77,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
     # Of 119,552 parameters; 19,584 of them are in no layer, and gathered once.
     assert gathered[Operation.REDUCE_SCATTER] == 4 * 119_552
     assert gathered[Operation.ALL_GATHER] == 4 * (2 * 119_552 - 19_584)
-    plane = cluster.bed.control_plane
+    plane = bed.control_plane
     plane.kubectl("-n", job.namespace, "delete", "pod", "seen-worker-1-1", "--wait=false")
     job.until(lambda status: status["attempt"] == 2, "another attempt")
     kept = {
@@ -92,7 +92,7 @@ def test_next_attempt_is_mapped_by_profile_of_the_first(
 
 
 def test_four_ranks_are_mapped_by_pre_run_of_two(
-    cluster: Cluster, run: Run, checkpoints: Volume
+    bed: Testbed, run: Run, checkpoints: Volume
 ) -> None:
     """A pre-run with two ranks records the traffic by which the four ranks are mapped."""
     workload = WORKLOAD | {
@@ -113,7 +113,7 @@ def test_four_ranks_are_mapped_by_pre_run_of_two(
     assert training["mapping"]["communication"] == "Measured"
     # Two nodes trained for it, and nothing of that was kept.
     assert min(_losses(job, attempt=2)) == 1
-    plane = cluster.bed.control_plane
+    plane = bed.control_plane
     uid = plane.kubectl("-n", job.namespace, "get", "tj", "four", "-o=jsonpath={.metadata.uid}")
     kept = [path.name for path in (Path(volume["/checkpoints"]) / uid).glob("attempt-*")]
     assert kept == ["attempt-2"]

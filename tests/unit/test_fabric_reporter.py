@@ -19,7 +19,7 @@ from railwright_kube import errors
 from railwright_kube.errors import RequestFailed
 from railwright_topology.parts import HardwareReport, Kind, Part
 from railwright_topology.source_reports import Provenance
-from railwright_topology.sources import hardware_documents
+from railwright_topology.sources import hardware_documents, labels
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
@@ -209,6 +209,15 @@ async def test_unresolved_nodes_are_named_with_reason() -> None:
         ("rack", 1, 1),
     ]
     assert status["summary"] == "1 > 1"
+
+
+async def test_control_plane_without_domain_is_no_problem() -> None:
+    """It runs no jobs. Nobody labels it, so the problem would never go away."""
+    office = Office()
+    office.add(fabric("rack", version=2))
+    office.node("a", rack="r")
+    office.node("control", unread=None, **{labels.CONTROL_PLANE: ""})
+    assert (await office.report())["problems"] == []
 
 
 async def test_first_problems_are_named_and_all_counted() -> None:
