@@ -185,7 +185,7 @@ pictures: binaries ## the same, then write docs/pictures; about 10 minutes, need
 	@$(PYTHON) -m railwright_observe --pictures docs/pictures
 
 .PHONY: cluster
-cluster: $(SETUP) ## start a Kubernetes on this machine, and print how to use it; needs root
+cluster: $(SETUP) ## start a Kubernetes with Railwright on this machine, and print how to use it; needs root
 	@$(PYTHON) -m railwright_testbed up
 
 .PHONY: cluster-down

@@ -1,17 +1,20 @@
 {{- /*
 One object of the manifests, changed by the values; nothing if they leave it out.
-The argument: chart, the root of the template, and text, the object in YAML.
+The argument: chart, the root of the template; text, the object in YAML; and the namespace of the object, if
+it is not that of the manifest. Text is replaced in JSON, where a name such as 2024 stays a string.
 */}}
 {{- define "railwright.object" }}
 {{- $values := .chart.Values }}
-{{- $tag := $values.images.tag | default .chart.Chart.AppVersion }}
-{{- $image := printf "%s/${1}:%s" $values.images.registry $tag }}
-{{- $text := replace "railwright-system" .chart.Release.Namespace .text }}
-{{- $object := regexReplaceAll "example\\.com/(railwright-[a-z]+):[0-9.]+" $text $image | fromYaml }}
+{{- $json := .text | fromYaml | toJson | replace "railwright-system" .chart.Release.Namespace }}
+{{- range list "operator" "controllers" "agent" "launcher" }}
+{{- $json = regexReplaceAll (printf "example\\.com/railwright-%s:[0-9.]+" .) $json (include "railwright.image" (dict "chart" $.chart "name" .)) }}
+{{- end }}
+{{- $object := fromJson $json }}
 {{- with $object.Error }}{{ fail . }}{{ end }}
+{{- with .namespace }}{{ $_ := set $object.metadata "namespace" . }}{{ end }}
 {{- $isPolicy := eq ($object.kind | default "") "NetworkPolicy" }}
 {{- if and $object.kind (ne $object.kind "Namespace") (or $values.networkPolicy.enabled (not $isPolicy)) }}
-{{- $labels := dict "app.kubernetes.io/name" "railwright" "app.kubernetes.io/instance" .chart.Release.Name "app.kubernetes.io/managed-by" .chart.Release.Service "app.kubernetes.io/version" .chart.Chart.AppVersion }}
+{{- $labels := dict "app.kubernetes.io/name" "railwright" "app.kubernetes.io/instance" .chart.Release.Name "app.kubernetes.io/managed-by" .chart.Release.Service "app.kubernetes.io/version" (replace "+" "_" .chart.Chart.AppVersion) }}
 {{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
 {{- if has $object.kind (list "Deployment" "DaemonSet") }}
 {{- include "railwright.pods" (dict "object" $object "values" $values) }}
@@ -24,14 +27,31 @@ The argument: chart, the root of the template, and text, the object in YAML.
 {{- end }}
 {{- end }}
 
-{{- /* Changes the replicas and the pods of a workload. */}}
+{{- /* The image of this name. */}}
+{{- define "railwright.image" }}
+{{- $images := .chart.Values.images }}
+{{- $tag := $images.tag | default (replace "+" "_" .chart.Chart.AppVersion) }}
+{{- $digest := get ($images.digests | default dict) .name }}
+{{- printf "%s/railwright-%s:%s" $images.registry .name $tag }}{{ with $digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- /* Changes the replicas and the pods of a workload. Maps are merged, other values replace. */}}
 {{- define "railwright.pods" }}
 {{- $its := get .values (trimPrefix "railwright-" .object.metadata.name) }}
-{{- $pod := .object.spec.template.spec }}
+{{- $template := .object.spec.template }}
+{{- $container := first $template.spec.containers }}
 {{- with $its.replicas }}{{ $_ := set $.object.spec "replicas" . }}{{ end }}
-{{- with .values.images.pullSecrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end }}
-{{- $_ := set (first $pod.containers) "resources" $its.resources }}
-{{- range $field, $value := $its.pod }}{{ $_ := set $pod $field $value }}{{ end }}
+{{- with .values.images.pullSecrets }}{{ $_ := set $template.spec "imagePullSecrets" . }}{{ end }}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels ($its.labels | default dict)) }}
+{{- with $its.annotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end }}
+{{- $_ := set $container "resources" ($its.resources | default dict) }}
+{{- with $its.args }}{{ $_ := set $container "args" (concat $container.args .) }}{{ end }}
+{{- $env := $its.env | default list }}
+{{- $set := dict }}
+{{- range $env }}{{ $_ := set $set .name true }}{{ end }}
+{{- range $container.env }}{{ if not (hasKey $set .name) }}{{ $env = append $env . }}{{ end }}{{ end }}
+{{- with $env }}{{ $_ := set $container "env" . }}{{ end }}
+{{- $_ := mergeOverwrite $template.spec ($its.pod | default dict) }}
 {{- end }}
 
 {{- /* Changes whom a network policy admits: jobs, agents, and who reads metrics. */}}
@@ -44,7 +64,7 @@ The argument: chart, the root of the template, and text, the object in YAML.
 {{- else }}
 {{- if eq .object.metadata.name "railwright-operator" }}
 {{- $jobs := first $spec.ingress }}
-{{- $_ := set $jobs "from" (concat $jobs.from .values.networkPolicy.jobsFrom) }}
+{{- $_ := set $jobs "from" (concat $jobs.from (.values.networkPolicy.jobsFrom | default list)) }}
 {{- end }}
 {{- if .values.networkPolicy.metricsFrom }}
 {{- $port := dict "protocol" "TCP" "port" "probes" }}

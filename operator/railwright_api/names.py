@@ -31,6 +31,9 @@ LABEL_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 LABEL_BLOCK = f"{GROUP}/block"
 LABEL_RACK = f"{GROUP}/rack"
 
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+"""The label, and the taint, of nodes of the control plane."""
+
 LABEL_FABRIC = f"{GROUP}/fabric"
 """On ConfigMaps with files about the network: the Fabric that they are of."""
 

@@ -21,12 +21,6 @@ class MetadataView(Struct, rename="camel", frozen=True):
     generation: int = 0
 
 
-class NamedView(Struct, frozen=True):
-    """An object of which only the metadata matters."""
-
-    metadata: MetadataView
-
-
 class ConfigMapView(Struct, rename="camel", frozen=True):
     """A ConfigMap. The values of ``binary_data`` are in base64."""
 

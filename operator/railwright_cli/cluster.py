@@ -9,10 +9,11 @@ from typing import Any
 
 from railwright_api import names, schema
 from railwright_cli import gang
-from railwright_cli.api_objects import ConfigMapView, NamedView
+from railwright_cli.api_objects import ConfigMapView
 from railwright_cli.api_server import CORE, ApiServer, cluster_path, kind_path
 from railwright_cli.errors import UsageError
 from railwright_cli.gang import ABSENT, Gang, Manifest
+from railwright_cli.inventory import NodeView
 from railwright_topology.sources.formats import File
 
 NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
@@ -21,10 +22,9 @@ NAMESPACE = os.environ.get("RAILWRIGHT_NAMESPACE", "railwright-system")
 Object = dict[str, Any]
 
 
-def labels(server: ApiServer) -> dict[str, dict[str, str]]:
-    """The labels of every node."""
-    nodes = server.items(f"{CORE}/nodes", NamedView)
-    return {node.metadata.name: node.metadata.labels for node in nodes}
+def nodes(server: ApiServer) -> dict[str, NodeView]:
+    """Every node by its name."""
+    return {node.metadata.name: node for node in server.items(f"{CORE}/nodes", NodeView)}
 
 
 def fabric(server: ApiServer) -> Object:

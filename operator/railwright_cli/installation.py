@@ -63,8 +63,9 @@ class ContainerImage(Struct, frozen=True):
 
     @property
     def tag(self) -> str:
-        """Its tag, or its digest."""
-        return self.image.rpartition("/")[2].partition(":")[2]
+        """Its tag, or without one its digest."""
+        name, _, digest = self.image.rpartition("/")[2].partition("@")
+        return name.partition(":")[2] or digest
 
 
 class ContainerImages(Struct, frozen=True):

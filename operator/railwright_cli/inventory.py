@@ -55,6 +55,11 @@ class NodeView(Struct, frozen=True):
     spec: NodeSpecView = NodeSpecView()
     status: NodeStatusView = NodeStatusView()
 
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the control plane keeps it for itself. Nobody describes where such a node is."""
+        return any(taint.key == names.CONTROL_PLANE for taint in self.spec.taints)
+
 
 class ResourcesView(Struct, frozen=True):
     """What a container requests. Of devices, limits are requests too."""

@@ -95,9 +95,10 @@ def _file(given: str) -> File:
 
 def _of_the_cluster(job: str) -> View:
     server = ApiServer()
-    nodes, stored = cluster.labels(server), cluster.fabric(server)
+    nodes, stored = cluster.nodes(server), cluster.fabric(server)
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
-    sources: list[Facts] = list(labels.source_reports(nodes, levels))
+    labelled = {name: its.metadata.labels for name, its in nodes.items() if not its.is_reserved}
+    sources: list[Facts] = list(labels.source_reports(labelled, levels))
     problems = []
     for file in cluster.files(server):
         try:

@@ -167,8 +167,10 @@ class Discovery:
         if self._labels_read(old) != self._labels_read(new):
             self._again()
 
-    def _labels_read(self, node: NodeRecord | None) -> tuple[str, Labels] | None:
-        return (node.name, labels.read_of(node.labels, self._cache.levels)) if node else None
+    def _labels_read(self, node: NodeRecord | None) -> tuple[str, bool, Labels] | None:
+        if node is None:
+            return None
+        return node.name, node.is_reserved, labels.read_of(node.labels, self._cache.levels)
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
         """Take in a change of a ConfigMap with files; None means absent."""
@@ -331,7 +333,7 @@ class Discovery:
         try:
             found = await asyncio.to_thread(
                 _put_together,
-                {name: node.labels for name, node in nodes.items()},
+                nodes,
                 read,
                 agents,
                 configured=configured,
@@ -359,7 +361,7 @@ class Discovery:
 
 
 def _put_together(
-    nodes: Mapping[str, Labels],
+    nodes: Mapping[str, NodeRecord],
     read: tuple[FileRead, ...],
     agents: HardwareReports,
     *,
@@ -367,7 +369,8 @@ def _put_together(
     before: FabricState,
 ) -> FabricState:
     facts = [each for one in read for each in one.facts]
-    everything = [*labels.source_reports(nodes, configured), agents, *facts]
+    labelled = {name: node.labels for name, node in nodes.items() if not node.is_reserved}
+    everything = [*labels.source_reports(labelled, configured), agents, *facts]
     found = fabric.of(nodes.keys(), everything, before.fabric)
     return FabricState(before.fabric if found == before.fabric else found, read)
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from railwright import protocol
+from railwright_api import names
 from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_scheduler.attempt import breaker
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
@@ -25,8 +26,6 @@ both are late."""
 UNREPORTED_S = SILENT_S + 4.0
 """How long after the bind a launcher without a message makes its node suspected. Its image may be
 being pulled, or its node may be dead."""
-
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 _Ranks = Iterable[tuple[ObservedJob, ObservedRank]]
 
@@ -93,4 +92,4 @@ def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
 def _is_comparable(node: NodeRecord) -> bool:
     """Whether renewals of this node can be compared with those of others. A node of the control
     plane reaches the API server on another path."""
-    return node.ready and CONTROL_PLANE not in node.labels
+    return node.ready and names.CONTROL_PLANE not in node.labels

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from railwright_api import names
 from railwright_kube import core_v1
 from railwright_kube.core_v1 import NodeObject
 from railwright_scheduler.model.snapshot import Amounts, Taint
@@ -46,6 +47,11 @@ class NodeRecord:
     def out_of_service(self) -> bool:
         """Whether a person or the cloud declared that the machine is off."""
         return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the control plane keeps it for itself. Nobody describes where such a node is."""
+        return any(taint.key == names.CONTROL_PLANE for taint in self.taints)
 
 
 def node(found: NodeObject) -> NodeRecord:

@@ -51,7 +51,7 @@ def _observe(folder: Path | None) -> None:
     built = page.build()
     if folder is not None:
         pictures.prepare()
-    _report("starting Kubernetes with five nodes, Railwright's pods, and Prometheus: two minutes")
+    _report("starting Kubernetes, Railwright's pods, and Prometheus: two minutes")
     with site.running(built) as running:
         _report(f"the dashboards: {running.address}")
         _report(f"export KUBECONFIG={running.bed.control_plane.kubeconfig}")

@@ -95,7 +95,7 @@ def _print_usage(bed: Testbed, name: str) -> None:
     print(bed.control_plane.kubectl("get", "nodes", "--label-columns=railwright.dev/rack"))
     print(f"export KUBECONFIG={bed.control_plane.kubeconfig}")
     print(f"kubectl: {kubectl}")
-    print(f"pod image: {bed.image}; pods reach this machine at {bed.host_address}")
+    print(f"pod image: {bed.image}")
     print(f"volume for checkpoints (hostPath): {checkpoints}")
     print("Railwright is installed. To apply a job, describe it, and kill a node:")
     print(f"  {kubectl} apply -f {example}")

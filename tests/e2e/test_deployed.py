@@ -93,6 +93,7 @@ def test_agents_report_every_node(bed: Testbed) -> None:
 
     count = len([*bed.nodes, bed.system])
     waiting.until(lambda: reporting() == count, "reports of all agents", deadline_s=DEADLINE_S)
+    assert "no findings" in command_line.printed(plane.kubeconfig, "topology")
 
 
 def test_doctor_finds_nothing_that_failed(bed: Testbed) -> None:

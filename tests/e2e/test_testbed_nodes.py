@@ -92,9 +92,12 @@ def output_of(bed: Testbed, name: str) -> str:
 def test_nodes_show_racks_and_gpus(bed: Testbed) -> None:
     answer = bed.control_plane.kubectl("get", "nodes", "--output=json")
     nodes = {node["metadata"]["name"]: node for node in json.loads(answer)["items"]}
-    assert sorted(nodes) == ["node-a1", "node-b1"]
+    assert sorted(nodes) == ["node-a1", "node-b1", "system"]
     assert nodes["node-a1"]["metadata"]["labels"]["railwright.dev/rack"] == "rack-a"
     assert nodes["node-b1"]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+    system = nodes["system"]
+    assert "nvidia.com/gpu" not in system["status"]["allocatable"]
+    assert [taint["effect"] for taint in system["spec"]["taints"]] == ["NoSchedule"]
 
 
 def test_pods_talk_across_nodes(bed: Testbed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -123,6 +124,90 @@ def test_values_change_the_processes() -> None:
     assert limits == {"memory": "2Gi"}
 
 
+def test_pods_have_the_environment_and_labels_of_values() -> None:
+    """What the manifests have of the same name gives way, but for the label of the selector."""
+    options = (
+        '--set-json=operator.env=[{"name":"RAILWRIGHT_PROBE_ADDRESS","value":"127.0.0.1:1"}]',
+        '--set-json=operator.labels={"team":"a","app":"other"}',
+        "--set=operator.annotations.team=a",
+        "--set=operator.pod.securityContext.fsGroup=2000",
+        "--set=agent.args={--benchmark}",
+        '--set-json=agent.pod.nodeSelector={"gpu":"true"}',
+    )
+    release = rendered(*options)
+    template = of_kind(release, "Deployment")["railwright-operator"]["spec"]["template"]
+    assert template["metadata"]["labels"] == {"app": "railwright-operator", "team": "a"}
+    assert template["metadata"]["annotations"] == {"team": "a"}
+    security = template["spec"]["securityContext"]
+    assert (security["fsGroup"], security["runAsNonRoot"]) == (2000, True)
+    environment = [each["name"] for each in template["spec"]["containers"][0]["env"]]
+    assert len(environment) == len({*environment}) > 1
+    (chosen,) = (
+        each["value"]
+        for each in template["spec"]["containers"][0]["env"]
+        if each["name"] == "RAILWRIGHT_PROBE_ADDRESS"
+    )
+    assert chosen == "127.0.0.1:1"
+    agent = of_kind(release, "DaemonSet")["railwright-agent"]["spec"]["template"]["spec"]
+    assert agent["nodeSelector"] == {"kubernetes.io/os": "linux", "gpu": "true"}
+    assert agent["containers"][0]["args"][-1] == "--benchmark"
+    assert len(agent["containers"][0]["args"]) > 1
+
+
+def test_digests_pin_images_of_pods_and_launchers() -> None:
+    first, second = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    digests = (f"--set=images.digests.operator={first}", f"--set=images.digests.launcher={second}")
+    release = rendered(*digests, "--set=images.tag=1.2.3")
+    deployments = of_kind(release, "Deployment")
+    containers = {
+        name: each["spec"]["template"]["spec"]["containers"][0]
+        for name, each in deployments.items()
+    }
+    operator = containers["railwright-operator"]
+    assert operator["image"] == f"example.com/railwright-operator:1.2.3@{first}"
+    launcher = {each["name"]: each.get("value") for each in operator["env"]}
+    assert launcher["RAILWRIGHT_LAUNCHER_IMAGE"] == (
+        f"example.com/railwright-launcher:1.2.3@{second}"
+    )
+    controllers = containers["railwright-controllers"]
+    assert controllers["image"] == "example.com/railwright-controllers:1.2.3"
+
+
+def test_version_of_a_build_is_a_valid_tag_and_label(tmp_path: Path) -> None:
+    """Semantic versions may have a plus sign; names of images and labels may not."""
+    copied = shutil.copytree(helm.CHART, tmp_path / "chart")
+    file = copied / "Chart.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"appVersion": "1.2.3+4"}))
+    text = helm.run("template", "railwright", str(copied), REGISTRY)
+    operator = of_kind(keyed(yaml.safe_load_all(text)), "Deployment")["railwright-operator"]
+    (container,) = operator["spec"]["template"]["spec"]["containers"]
+    assert container["image"].endswith(":1.2.3_4")
+    assert operator["metadata"]["labels"]["app.kubernetes.io/version"] == "1.2.3_4"
+
+
+@pytest.mark.parametrize("name", ["2024", "no", "1e5", "null"])
+def test_namespace_may_look_like_another_type(name: str) -> None:
+    """One for jobs, and its own."""
+    with_jobs = rendered(f"--set-json=namespaces={json.dumps([name])}")
+    assert ("RoleBinding", name, "railwright-operator-jobs") in with_jobs
+    assert ("Deployment", name, "railwright-operator") in rendered(namespace=name)
+
+
+@pytest.mark.parametrize("name", ["kube-system", SYSTEM])
+def test_namespace_without_jobs_is_refused(name: str) -> None:
+    with pytest.raises(TestbedError, match=f"namespaces has {name}: no job may run there"):
+        rendered(f"--set=namespaces={{{name}}}")
+
+
+def test_value_may_be_null() -> None:
+    """Helm removes it then. What the chart cannot do without is refused with its name."""
+    values = ("operator.env", "operator.pod", "networkPolicy.jobsFrom", "images.digests")
+    nothing = rendered(*(f"--set={value}=null" for value in values))
+    assert nothing == rendered()
+    with pytest.raises(TestbedError, match="missing property 'enabled'"):
+        rendered("--set=agent.enabled=null")
+
+
 def test_named_namespaces_replace_the_right_in_all() -> None:
     everywhere, some = rendered(), rendered("--set=namespaces={team-a,team-b}")
     role = "railwright-operator-jobs"
@@ -160,7 +245,10 @@ def test_network_policies_admit_who_is_named() -> None:
 
 
 def test_alerts_need_their_kind() -> None:
-    has_kind = ("--api-versions=monitoring.coreos.com/v1", "--set=alerts.labels.release=prom")
+    has_kind = (
+        "--api-versions=monitoring.coreos.com/v1/PrometheusRule",
+        "--set=alerts.labels.release=prom",
+    )
     (rule,) = of_kind(rendered(*has_kind), "PrometheusRule").values()
     assert rule["spec"] == yaml.safe_load((ROOT / "dashboards/rules.yaml").read_text())
     assert rule["metadata"]["labels"] == {"release": "prom"}
@@ -191,7 +279,10 @@ def test_dashboards_are_config_maps_of_the_sidecar(control_plane: ControlPlane) 
 
 
 def test_pod_monitors_need_their_kind() -> None:
-    has_kind = ("--api-versions=monitoring.coreos.com/v1", "--set=podMonitor.labels.release=prom")
+    has_kind = (
+        "--api-versions=monitoring.coreos.com/v1/PodMonitor",
+        "--set=podMonitor.labels.release=prom",
+    )
     monitors = of_kind(rendered(*has_kind), "PodMonitor")
     assert {*monitors} == {"railwright-operator", "railwright-controllers"}
     workloads = of_kind(rendered(), "Deployment")
@@ -217,6 +308,14 @@ def test_pod_monitors_need_their_kind() -> None:
         ("images.pullSecrets[0].other=key", "missing property 'name'"),
         ("networkPolicy.metricsFrom[0].other=key", "additional properties 'other' not allowed"),
         ("agent.nodeCidrs={10.0.0.1}", "does not match pattern"),
+        ("images.registry=https://example.com", "does not match pattern"),
+        ("images.registry=example.com/Team", "does not match pattern"),
+        ("images.tag=.-", "does not match pattern"),
+        ("images.digests.other=sha256:0", "additional properties 'other' not allowed"),
+        (
+            "networkPolicy.metricsFrom[0].podSelector.matchLabel.a=b",
+            "additional properties 'matchLabel' not allowed",
+        ),
         ("namespaces={Team A}", "does not match pattern"),
     ],
 )

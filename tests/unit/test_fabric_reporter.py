@@ -17,9 +17,10 @@ from railwright_controllers.report.fabric_reporter import FRESH_S, REPLACED_S
 from railwright_controllers.watch.files import FilesRecord
 from railwright_kube import errors
 from railwright_kube.errors import RequestFailed
+from railwright_scheduler.model.snapshot import Taint
 from railwright_topology.parts import HardwareReport, Kind, Part
 from railwright_topology.source_reports import Provenance
-from railwright_topology.sources import hardware_documents, labels
+from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
@@ -211,13 +212,20 @@ async def test_unresolved_nodes_are_named_with_reason() -> None:
     assert status["summary"] == "1 > 1"
 
 
-async def test_control_plane_without_domain_is_no_problem() -> None:
-    """It runs no jobs. Nobody labels it, so the problem would never go away."""
+async def test_node_kept_by_control_plane_needs_no_domain() -> None:
+    """Nobody describes where it is, so the finding would never go away."""
     office = Office()
-    office.add(fabric("rack", version=2))
-    office.node("a", rack="r")
-    office.node("control", unread=None, **{labels.CONTROL_PLANE: ""})
-    assert (await office.report())["problems"] == []
+    office.add(fabric("railwright.dev/rack", version=2))
+    office.node("a", unread=None, taints=(), **{names.LABEL_RACK: "r"})
+    office.node("control", taints=(Taint(names.CONTROL_PLANE, "", "NoSchedule"),))
+    status = await office.report()
+    assert status["nodes"] == 2
+    assert status["problems"] == []
+    assert not any(each["remarks"] for each in status["sources"])
+    office.node("control")
+    status = await office.report()
+    assert [each["node"] for each in status["problems"]] == ["control"]
+    assert "the first is control" in str([each["remarks"] for each in status["sources"]])
 
 
 async def test_first_problems_are_named_and_all_counted() -> None:

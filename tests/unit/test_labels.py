@@ -112,16 +112,6 @@ def test_missing_or_empty_label_excludes_node_from_tier() -> None:
     assert found.strange == (f"no {rack}: 2 of 3 nodes, the first is b",)
 
 
-def test_control_plane_node_needs_no_labels() -> None:
-    """It runs no jobs; as nobody labels it, the finding would never go away."""
-    rack = "railwright.dev/rack"
-    carried = {"a": {rack: "r", CLIQUE: "c.1"}, "control": {labels.CONTROL_PLANE: ""}}
-    assert [found.strange for found in labels.source_reports(carried)] == [(), ()]
-    found = only({"a": {rack: "r"}, "b": {}, "control": {labels.CONTROL_PLANE: ""}})
-    assert found.strange == (f"no {rack}: 1 of 2 nodes, the first is b",)
-    assert labels.read_of({labels.CONTROL_PLANE: ""})
-
-
 def test_rack_without_block_is_left_out_where_others_have_one() -> None:
     rack, block = "railwright.dev/rack", "railwright.dev/block"
     found = only({"a": {block: "b", rack: "r"}, "b": {rack: "r"}, "c": {rack: "s"}})

@@ -12,7 +12,8 @@ import pytest
 
 from fixtures import observing
 from fixtures.observing import JOB, Watched
-from railwright_operator.suspected_nodes import CONTROL_PLANE, UNREPORTED_S
+from railwright_api import names
+from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch.site import (
     PRIORITY_CLASSES,
     RUNTIME_CLASSES,
@@ -225,7 +226,7 @@ def test_silent_and_unreported_nodes_are_distinguished(
 ) -> None:
     """Silent launchers, those without a message, and nodes for comparison."""
     seen = Watched(num_nodes=4, phase=Phase.STARTING)
-    control = replace(observing.node_record("control"), labels={CONTROL_PLANE: ""})
+    control = replace(observing.node_record("control"), labels={names.CONTROL_PLANE: ""})
     seen.nodes["uid-control"] = control
     found: list[Suspected] = []
 

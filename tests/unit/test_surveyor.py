@@ -26,6 +26,7 @@ from railwright_controllers.surveys import surveyor
 from railwright_controllers.surveys.surveyor import Surveyor
 from railwright_controllers.watch.files import FilesRecord
 from railwright_kube.errors import RequestFailed, Unreachable
+from railwright_scheduler.model.snapshot import Taint
 from railwright_topology.probing.readings import Reading
 from railwright_topology.sources import documents, hardware_documents
 from railwright_topology.sources.formats import File
@@ -154,6 +155,20 @@ async def test_mode_never_selects_no_node() -> None:
     office = Office(mode="Never")
     assert not await office.run_checks(PATIENCE)
     assert not office.probe_tasks.selected
+
+
+async def test_nodes_kept_by_control_plane_are_not_measured() -> None:
+    """No job runs on them."""
+    office = Office()
+    kept = {*sorted(office.nodes)[:3]}
+    taints = (Taint(names.CONTROL_PLANE, "", "NoSchedule"),)
+    for name in kept:
+        before, office.nodes[name] = office.nodes[name], replace(office.nodes[name], taints=taints)
+        office.discovery.node_changed(before, office.nodes[name])
+    assert await office.run_checks(SETTLED + 1)
+    assert not {node for pair in office.probe_tasks.sent for node in pair} & kept
+    assert office.placed(office.nodes.keys() - kept)
+    assert not office.surveyor.problems
 
 
 async def test_busy_nodes_are_measured_later_and_join() -> None:

@@ -28,7 +28,6 @@ from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.sources import probes
-from railwright_topology.sources.labels import CONTROL_PLANE
 from railwright_topology.topology_merge import LocationConflict
 from railwright_watch.nodes import NodeRecord
 
@@ -313,9 +312,8 @@ def _of_hardware(fabric: Fabric) -> Iterator[Status]:
 
 def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
     """The levels at which this node has no domain, and amounts that could not be read."""
-    runs_jobs = CONTROL_PLANE not in node.labels
     for level, domain in zip(fabric.levels, fabric.place(node.name), strict=True):
-        if domain == UNKNOWN and level != SCALE_UP and runs_jobs:
+        if domain == UNKNOWN and level != SCALE_UP and not node.is_reserved:
             what = "no source has the domain of this node at this level"
             if level in node.labels and not node.labels[level]:
                 what = f"the label is empty: {what}"

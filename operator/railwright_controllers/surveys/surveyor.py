@@ -114,7 +114,11 @@ class Surveyor:
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys() or self.discovery.unread_files():
             return  # The fabric of these nodes is not assembled yet, or lacks a file.
-        due_nodes = await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
+        due_nodes = {
+            node
+            for node in await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
+            if not nodes[node].is_reserved
+        }
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
         self._vain.forget_unless(lambda node: node in due_nodes)

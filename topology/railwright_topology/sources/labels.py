@@ -103,9 +103,6 @@ _KEYS = frozenset(
     if key
 )
 
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-"""Nodes with this label run the cluster and no jobs: their domains may be unknown."""
-
 _NO_CLUSTER = re.compile(r"[0-]*\.[0-9]+")
 """A clique without cluster id: GPUs without NVLink beyond their node."""
 
@@ -115,7 +112,7 @@ def read_of(labels: Labels, configured: Sequence[str] = ()) -> dict[str, str]:
     return {
         key: value
         for key, value in labels.items()
-        if key in _KEYS or key == CONTROL_PLANE or key in configured or _NUMBERED_KEY.fullmatch(key)
+        if key in _KEYS or key in configured or _NUMBERED_KEY.fullmatch(key)
     }
 
 
@@ -149,7 +146,7 @@ def _levels(
 def _source_report(
     nodes: Mapping[str, Labels], family: Family, levels: Sequence[tuple[str, ...]]
 ) -> SourceReport:
-    remarks = _Remarks({name for name, its in nodes.items() if CONTROL_PLANE not in its})
+    remarks = _Remarks(len(nodes))
     tiers, scale_up = _tiers(nodes, levels, remarks), _scale_up(nodes, family, remarks)
     names = tuple(" or ".join(level) for level in reversed(levels))
     sentences = tuple(remarks.sentences)
@@ -159,15 +156,15 @@ def _source_report(
 
 @dataclass(slots=True)
 class _Remarks:
-    """Sentences about some of all nodes that run jobs."""
+    """Sentences about some of all nodes."""
 
-    of: Set[str]
+    of: int
     sentences: list[str] = field(default_factory=list)
 
     def add(self, what: str, nodes: Sequence[str]) -> None:
-        if counted := [node for node in nodes if node in self.of]:
-            count = f"{len(counted)} of {len(self.of)} nodes"
-            self.sentences.append(f"{what}: {count}, the first is {counted[0]}")
+        if nodes:
+            count = f"{len(nodes)} of {self.of} nodes"
+            self.sentences.append(f"{what}: {count}, the first is {nodes[0]}")
 
 
 def _numbered(nodes: Mapping[str, Labels]) -> Iterator[Family]:
