@@ -9,8 +9,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import typer
@@ -18,8 +21,10 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from railwright_cli.errors import EXIT_NOT_DONE, CommandError, UsageError
+from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, CommandError, UsageError
 from railwright_topology.wiring import WiringError
+
+ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 COMMANDS = {
     "submit": "railwright_cli.submit",
@@ -74,15 +79,48 @@ def railwright() -> None:
 
 def main(arguments: Sequence[str] | None = None, prog_name: str = "railwright") -> None:
     """Run a command and exit: 0; 1 if the job failed; 2 with the reason on stderr."""
-    # A terminal that has no bars gets question marks.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
+    # So that a view leaves the terminal as it was. What nohup ignores stays ignored.
+    ends = [each for each in ENDS if signal.getsignal(each) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, _end)
     try:
-        app(arguments, prog_name=prog_name)
+        try:
+            app(arguments, prog_name=prog_name)
+        finally:
+            _flush()
+    except BrokenPipeError:
+        sys.exit(EXIT_NEGATIVE)
     except (CommandError, WiringError, OSError, ValidationError, UnicodeDecodeError) as error:
         typer.echo(f"railwright: {error}", err=True)
         sys.exit(EXIT_NOT_DONE)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _prepare_streams() -> None:
+    """A program can be started without some of them. A terminal that has no bars gets question
+    marks."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _flush() -> None:
+    """Write what is left. What cannot be written is not tried again when the process ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,13 @@ class JobView(Struct, frozen=True):
     @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue for nodes."""
-        return self.status.phase in ("Queued", "Recovering") and self.status.nodes is None
+        is_queued = self.status.phase in ("Queued", "Recovering") and self.status.nodes is None
+        return is_queued and not self.is_being_deleted
+
+    @property
+    def is_being_deleted(self) -> bool:
+        """Whether it is there only until what it owns is gone, or until its finalizers are."""
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def is_finished(self) -> bool:

@@ -6,8 +6,9 @@ fields that a command shows: a list of 10,000 jobs takes as long as in `kubectl 
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -36,17 +37,30 @@ DEADLINE_S = 60
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
+GROUP_PARTS = 4
+"""The path of a group, such as `/apis/apps/v1`, has fewer slashes than that of an object."""
+
 KINDS = f"/apis/{names.API_VERSION}"
 CORE = "/api/v1"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-FORBIDDEN, NOT_FOUND, EXPIRED = 403, 404, 410
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, EXPIRED, TOO_MANY, UNAVAILABLE = 401, 403, 404, 410, 429, 503
+
+REFUSALS_MAX = 10
+"""How often a request is repeated that the API server has no capacity for."""
+RETRY_AFTER_S_MAX = 10.0
+
+
+class _Details(Struct):
+    name: str = ""
 
 
 class _Failure(Struct):
     message: str = ""
+    reason: str = ""
+    details: _Details = msgspec.field(default_factory=_Details)
 
 
 class _ListMetadata(Struct):
@@ -71,8 +85,8 @@ class ApiServer:
     """
 
     def __init__(self, context: str = "", namespace: str = "") -> None:
+        self._given = context
         self.context = kubeconfig.read(context)
-        self._client = self.context.client
         self.namespace = valid_name(namespace or self.context.namespace)
 
     def get(self, path: str, kind: type[Read]) -> Read:
@@ -80,27 +94,37 @@ class ApiServer:
         return _decoded(self._body("GET", path), kind)
 
     def time(self) -> datetime:
-        """The time of the API server."""
-        with closing(self._open("GET", "/version")) as response:
-            return parsedate_to_datetime(response.headers["Date"])
+        """The time of the API server, which a refusal has too."""
+        timeouts = (CONNECT_DEADLINE_S, DEADLINE_S)
+        with closing(self._respond("GET", "/version", {}, None, timeouts)) as response:
+            if (date := response.headers.get("Date")) is None:
+                raise RequestError(0, "the response of the API server has no time")
+            return parsedate_to_datetime(date)
 
     def find(self, path: str, kind: type[Read]) -> Read | None:
         """The same; None if there is no such object."""
         try:
             return self.get(path, kind)
         except RequestError as error:
-            if error.code != NOT_FOUND:
+            if not error.is_absence:
                 raise
             return None
 
     def items(self, path: str, kind: type[Read], query: Query | None = None) -> list[Read]:
-        """All objects of a list, page by page. The progress is shown on a terminal."""
+        """All objects of a list, page by page. The progress is shown on a terminal. A list that
+        takes longer than the API server keeps its state is read again as one page."""
         found: list[Read] = []
-        following = ""
+        following, limit = "", PAGE_OBJECTS
         with shown_progress(path.rpartition("/")[2]) as show:
             while True:
-                paged: Query = {"limit": PAGE_OBJECTS, "continue": following}
-                body = self._body("GET", path, {**(query or {}), **paged})
+                paged: Query = {"limit": limit, "continue": following}
+                try:
+                    body = self._body("GET", path, {**(query or {}), **paged})
+                except RequestError as error:
+                    if error.code != EXPIRED or not following:
+                        raise
+                    found, following, limit = [], "", 0
+                    continue
                 page: _Page[Read] = _decoded(body, _Page[kind])  # type: ignore[valid-type]
                 found += page.items or ()
                 following = page.metadata.following
@@ -113,15 +137,18 @@ class ApiServer:
         """The created object, as the API server completed it."""
         query = {"dryRun": "All"} if is_dry_run else {}
         query["fieldValidation"] = "Strict"
-        return json.loads(self._body("POST", path, query, body=body))
+        return _decoded(self._body("POST", path, query, body=body), dict)
 
     def merge(self, path: str, patch: Any) -> None:
         """Change an object by a merge patch."""
         self._body("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
-    def delete(self, path: str) -> None:
-        """Delete an object, and then what it owns."""
-        self._body("DELETE", path, {"propagationPolicy": "Background"})
+    def delete(self, path: str, *, uid: str | None = None) -> None:
+        """Delete an object, and then what it owns; with a ``uid`` no other one of its name."""
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        self._body("DELETE", path, body=options)
 
     def lines(self, path: str, query: Query, *, silence_s: float) -> Iterator[bytes]:
         """The lines of a stream, without their ends; the last one also if it has none. A silence
@@ -170,16 +197,34 @@ class ApiServer:
             headers["Content-Type"] = content_type
         given = {name: value for name, value in (query or {}).items() if value != ""}
         url = f"{path}?{urllib.parse.urlencode(given)}" if given else path
-        request = self._client.param_serialize(
-            method, url, header_params=headers, body=body, auth_settings=["BearerToken"]
-        )
-        timeouts = (CONNECT_DEADLINE_S, deadline_s)
-        response: HTTPResponse = _received(
-            lambda: self._client.call_api(*request, _request_timeout=timeouts).response
-        )
-        if not 200 <= response.status <= 299:
+        timeouts, is_renewed = (CONNECT_DEADLINE_S, deadline_s), False
+        for refusals in itertools.count():
+            response = self._respond(method, url, headers, body, timeouts)
+            if 200 <= response.status <= 299:
+                return response
             with closing(response):
-                raise _error(response)
+                pause_s = _retry_after_s(response)
+                if response.status == UNAUTHORIZED and not is_renewed:
+                    # A plugin or a file may have another token by now.
+                    self.context, is_renewed = kubeconfig.read(self._given), True
+                elif pause_s is not None and refusals < REFUSALS_MAX:
+                    time.sleep(pause_s)
+                else:
+                    raise _error(response, path)
+        raise AssertionError("unreachable")
+
+    def _respond(
+        self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Any
+    ) -> HTTPResponse:
+        its = self.context.client
+        # Credentials are not sent in the clear, as in kubectl.
+        auth = ["BearerToken"] if str(its.configuration.host).startswith("https:") else []
+        request = its.param_serialize(
+            method, url, header_params=dict(headers), body=body, auth_settings=auth
+        )
+        response: HTTPResponse = _received(
+            lambda: its.call_api(*request, _request_timeout=timeouts).response
+        )
         return response
 
 
@@ -214,6 +259,18 @@ def _received(receive: Callable[[], Received]) -> Received:
     except (HTTPError, client.ApiException) as error:
         # The latter for a failed TLS handshake.
         raise RequestError(0, f"no response from the API server: {error}") from error
+    except ValueError:
+        # The message of the library has the header.
+        message = "the token of the kubeconfig has a character that no header may have"
+        raise RequestError(UNAUTHORIZED, message) from None
+
+
+def _retry_after_s(response: HTTPResponse) -> float | None:
+    """When to repeat a request that the API server had no capacity for; None if it is no such."""
+    after = response.headers.get("Retry-After", "")
+    if response.status not in (TOO_MANY, UNAVAILABLE) or not after.isdecimal():
+        return None
+    return min(float(after), RETRY_AFTER_S_MAX)
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
@@ -225,14 +282,19 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
         ) from error
 
 
-def _error(response: HTTPResponse) -> RequestError:
+def _error(response: HTTPResponse, path: str) -> RequestError:
+    """Of a 404, only one that names the object says that it is absent: what is between the API
+    server and its clients may respond 404 to anything."""
     body = _received(lambda: response.read(decode_content=True))
     try:
-        message = msgspec.json.decode(body, type=_Failure).message
+        failure = msgspec.json.decode(body, type=_Failure)
     except msgspec.DecodeError:
-        message = body.decode(errors="replace").strip()[:500]
-    if response.status == NOT_FOUND and (
-        "page not found" in message or "the server could" in message
-    ):
+        failure = _Failure(body.decode(errors="replace").strip()[:500])
+    message, code = failure.message, response.status
+    is_of_group = path.count("/") < GROUP_PARTS
+    named = failure.details.name
+    is_absence = code == NOT_FOUND and (is_of_group or bool(named and named in path.split("/")))
+    if code == NOT_FOUND and ("page not found" in message or "the server could" in message):
         message = "the cluster does not have this kind: is Railwright installed?"
-    return RequestError(response.status, message or f"the API server responded {response.status}")
+    message = message or f"the API server responded {code}"
+    return RequestError(code, message, is_absence=is_absence)

@@ -124,7 +124,9 @@ def _checked(
 
 def _version(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.get("/version", Version)
-    if found.number >= OLDEST_VERSION:
+    if found.number == (0, 0):
+        yield Finding("unknown", "the API server does not state its version")
+    elif found.number >= OLDEST_VERSION:
         yield Finding("ok", f"Kubernetes {found.major}.{found.minor}")
     else:
         oldest = ".".join(map(str, OLDEST_VERSION))

@@ -20,13 +20,14 @@ class UsageError(CommandError, ValueError):
 
 class RequestError(CommandError):
     """The API server refused a request: the code of its response, and its message. The code is 0 if
-    there was no response."""
+    there was no response. ``is_absence``: the object does not exist."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, *, is_absence: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.is_absence = is_absence
 
     @property
     def is_temporary(self) -> bool:
         """Whether the same request can succeed later."""
-        return self.code in (0, 410, 429) or self.code >= 500
+        return self.code in (0, 404, 410, 429) or self.code >= 500

@@ -17,8 +17,9 @@ class Version(Struct, frozen=True):
 
     @property
     def number(self) -> tuple[int, int]:
-        """To compare. Some providers append a plus."""
-        return int(self.major), int("".join(filter(str.isdigit, self.minor)))
+        """To compare. Some providers append a plus; a build of a developer may state nothing."""
+        major, minor = ("".join(filter(str.isdecimal, it)) for it in (self.major, self.minor))
+        return int(major or 0), int(minor or 0)
 
 
 class ResourceName(Struct, frozen=True):

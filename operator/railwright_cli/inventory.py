@@ -15,6 +15,7 @@ from railwright_cli.api_objects import ConditionView, MetadataView
 from railwright_cli.api_server import CORE, FORBIDDEN, ApiServer, Query, Read, cluster_path
 from railwright_cli.errors import RequestError
 from railwright_topology.sources import hostlist
+from railwright_topology.sources.hostlist import HostlistError
 
 NODES_READ_MAX = 1 << 17
 """More names of nodes than an object has space for, unless a host list is made to be large."""
@@ -257,7 +258,12 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
         return ()
     topology = found.status.topology if found is not None else FabricTopology()
     for place in topology.places:
-        for name in hostlist.expand(place.nodes, NODES_READ_MAX):
+        try:
+            found_names = hostlist.expand(place.nodes, NODES_READ_MAX)
+        except HostlistError:
+            # A later version may write lists that this one cannot read.
+            continue
+        for name in found_names:
             if name in uses:
                 uses[name].domains = place.domains
     return tuple(each.level for each in topology.levels)

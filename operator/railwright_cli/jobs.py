@@ -89,21 +89,37 @@ class JobReference:
         return job
 
     def _not_found(self) -> str:
-        found = self.server.items(api_server.jobs_path(self.namespace), JobView)
         message = f"there is no job {self.name!r} in namespace {self.namespace}"
+        try:
+            found = self.server.items(api_server.jobs_path(self.namespace), JobView)
+        except RequestError:
+            return message
         nearest = difflib.get_close_matches(self.name, [each.metadata.name for each in found], n=1)
         return f"{message}; the nearest is {nearest[0]!r}" if nearest else message
 
 
 def reference(job: str, namespace: str, context: str) -> JobReference:
     """The job that an argument names. Raises UsageError."""
+    (found,) = references([job], namespace, context)
+    return found
+
+
+def references(jobs: Iterable[str], namespace: str, context: str) -> list[JobReference]:
+    """The jobs that arguments name, each once. Raises UsageError."""
+    parts = [_parts(job, namespace) for job in jobs]
+    server = ApiServer(context, namespace)
+    named = dict.fromkeys((place or server.namespace, name) for place, name in parts)
+    return [JobReference(server, place, name) for place, name in named]
+
+
+def _parts(job: str, namespace: str) -> tuple[str, str]:
+    """The namespace, which may be empty, and the name. Raises UsageError."""
     place, slash, name = job.rpartition("/")
     if not NAME.fullmatch(name) or (slash and not NAME.fullmatch(place)):
         raise UsageError(f"{job!r} is neither NAME nor NAMESPACE/NAME of a job")
     if place and namespace and place != namespace:
         raise UsageError(f"{job} is in namespace {place}, and --namespace is {namespace}")
-    server = ApiServer(context, namespace or place)
-    return JobReference(server, server.namespace, name)
+    return place, name
 
 
 def queue_order(server: ApiServer) -> list[Queued]:
@@ -154,8 +170,8 @@ def ordered(jobs: Iterable[JobView], classes: Sequence[PriorityClassView]) -> li
 
 def _order(job: JobView) -> int:
     """Jobs that hold nodes, then those that wait, then those that cannot get nodes as they are,
-    then suspended ones."""
-    if job.status.phase == "Suspended":
+    then suspended ones and those that are being deleted."""
+    if job.status.phase == "Suspended" or job.is_being_deleted:
         return WITH_POSITION + 2
     if not job.is_waiting:
         return WITH_POSITION - 1

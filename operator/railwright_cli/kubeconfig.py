@@ -11,8 +11,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import yaml
+from urllib3.util import make_headers
 
 from kubernetes import client, config
 from railwright_cli.errors import RequestError
@@ -54,21 +56,49 @@ def read(context: str) -> KubeContext:
 def _read(paths: str, context: str) -> KubeContext:
     configuration = client.Configuration()
     configuration.retries = False
-    found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    # A user of a pod may have no home.
+    found = [Path(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path]
     files = [_file(path) for path in found if path.exists()]
     if not files and not context and IN_A_POD.exists():
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         return KubeContext("", client.ApiClient(configuration), IN_A_POD.read_text().strip())
     merged = _merged(files)
     name, chosen = _chosen(merged, context)
+    user = (_named(merged["users"], chosen.get("user")) or {}).get("user") or {}
+    if "as" in user:
+        raise config.ConfigException(
+            f"the user of context {name} acts as {user['as']!r}: railwright cannot, use kubectl"
+        )
     config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
         merged, context=name, client_configuration=configuration
     )
-    _check_credentials(configuration, _named(merged["users"], chosen.get("user")) or {})
-    # Editors end files with a line break; a header must not have one.
-    configuration.api_key = {key: text.strip() for key, text in configuration.api_key.items()}
+    _check_credentials(configuration, user)
+    _strip_tokens(configuration)
+    _set_proxy(configuration, _named(merged["clusters"], chosen.get("cluster")) or {})
     namespace = str(chosen.get("namespace") or "default")
     return KubeContext(name, client.ApiClient(configuration), namespace)
+
+
+def _set_proxy(configuration: client.Configuration, cluster: Config) -> None:
+    """The proxy of a cluster counts before variables, and gets the credentials of its URL."""
+    if proxy := (cluster.get("cluster") or {}).get("proxy-url"):
+        credentials = urlsplit(proxy).netloc.rpartition("@")[0]
+        configuration.no_proxy = ""
+        configuration.proxy_headers = make_headers(proxy_basic_auth=unquote(credentials) or None)
+
+
+def _strip_tokens(configuration: client.Configuration) -> None:
+    """Editors end files with a line break; a header must not have one. The package reads tokens
+    again before each request, and replaces this function then."""
+    read_again = configuration.refresh_api_key_hook
+
+    def strip(its: client.Configuration) -> None:
+        if read_again is not None:
+            read_again(its)
+        its.refresh_api_key_hook = strip  # type: ignore[assignment]  # it is declared as None
+        its.api_key = {key: text.strip() for key, text in its.api_key.items()}
+
+    configuration.refresh_api_key_hook = strip  # type: ignore[assignment]
 
 
 def _merged(files: list[Config]) -> Config:
@@ -93,13 +123,18 @@ def _chosen(merged: Config, context: str) -> tuple[str, Config]:
 
 def _check_credentials(configuration: client.Configuration, user: Config) -> None:
     """Raise ConfigException if a plugin failed: the package goes on without credentials."""
-    exec_plugin = (user.get("user") or {}).get("exec")
+    exec_plugin = user.get("exec")
     if exec_plugin and not (configuration.api_key or configuration.cert_file):
         raise config.ConfigException(f"{exec_plugin.get('command')} gave no credentials")
 
 
 def _file(path: Path) -> Config:
-    found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.MarkedYAMLError as error:
+        # Its text has the line, which may be a token.
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise config.ConfigException(f"{path}, line {line}: {error.problem}") from None
     if not isinstance(found, dict):
         raise config.ConfigException(f"{path} is no kubeconfig")
     for each in [*(found.get("clusters") or ()), *(found.get("users") or ())]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from railwright_cli.api_objects import JobView
-from railwright_cli.jobs import Context, JobReference, Namespace, job_names, reference
+from railwright_cli.errors import EXIT_NOT_DONE, RequestError
+from railwright_cli.jobs import Context, JobReference, Namespace, job_names, references
 
 JobNames = Annotated[
     list[str],
@@ -17,9 +19,16 @@ JobNames = Annotated[
 
 def cancel(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
     """Delete jobs and their pods. Checkpoints stay on their volume."""
-    for its, _ in _existing(jobs, namespace, context):
-        its.server.delete(its.path)
-        typer.echo(f"{its.namespace}/{its.name} deleted")
+
+    def delete(its: JobReference, job: JobView) -> str:
+        try:
+            its.server.delete(its.path, uid=job.metadata.uid)
+        except RequestError as error:
+            if not error.is_absence:
+                raise
+        return "deleted"
+
+    _for_each(jobs, namespace, context, delete)
 
 
 def suspend(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
@@ -33,18 +42,30 @@ def resume(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> 
 
 
 def _set_suspend(jobs: list[str], namespace: str, context: str, value: bool, done: str) -> None:
-    for its, job in _existing(jobs, namespace, context):
-        name = f"{its.namespace}/{its.name}"
+    def change(its: JobReference, job: JobView) -> str:
         if job.is_finished:
-            typer.echo(f"{name} has ended already: it is {job.status.phase}")
-        elif job.spec.suspend == value:
-            typer.echo(f"{name} was {done} already")
-        else:
-            its.server.merge(its.path, {"spec": {"suspend": value}})
-            typer.echo(f"{name} {done}")
+            return f"has ended already: it is {job.status.phase}"
+        if job.spec.suspend == value:
+            return f"was {done} already"
+        its.server.merge(its.path, {"spec": {"suspend": value}})
+        return done
+
+    _for_each(jobs, namespace, context, change)
 
 
-def _existing(jobs: list[str], namespace: str, context: str) -> list[tuple[JobReference, JobView]]:
-    """All of them: a misspelt name is refused before anything is changed."""
-    found = [reference(each, namespace, context) for each in jobs]
-    return [(its, its.read()) for its in found]
+def _for_each(
+    jobs: list[str], namespace: str, context: str, act: Callable[[JobReference, JobView], str]
+) -> None:
+    """Act on all jobs, also after one for which that fails, and print the result of each. A
+    misspelt name is refused before anything is changed."""
+    existing = [(its, its.read()) for its in references(jobs, namespace, context)]
+    is_done = True
+    for its, job in existing:
+        name = f"{its.namespace}/{its.name}"
+        try:
+            typer.echo(f"{name} {act(its, job)}")
+        except RequestError as error:
+            typer.echo(f"railwright: {name}: {error}", err=True)
+            is_done = False
+    if not is_done:
+        raise typer.Exit(EXIT_NOT_DONE)

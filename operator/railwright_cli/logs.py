@@ -11,11 +11,11 @@ import typer
 
 from railwright_api import names
 from railwright_cli.api_objects import JobView, RoleView
-from railwright_cli.api_server import NOT_FOUND
 from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.pod_log import PodLog
 from railwright_cli.pods import PodView, place_of_rank, pods_of, pods_path, roles_of_attempt
+from railwright_cli.tables import printable
 
 Given = ParamSpec("Given")
 Read = TypeVar("Read")
@@ -120,7 +120,9 @@ class _Source:
             elif job.is_finished:
                 return self._end(job)
             else:
-                if (state := f"{job.status.phase}, {job.status.reason}") != shown:
+                if (
+                    state := ", ".join(filter(None, (job.status.phase, job.status.reason)))
+                ) != shown:
                     typer.echo(f"railwright: waiting: the job is {state}", err=True)
                     shown = state
                 time.sleep(next(pauses))
@@ -163,7 +165,8 @@ class _Source:
     def _end(self, job: JobView) -> int:
         if job.status.phase == "Succeeded":
             return 0
-        typer.echo(f"railwright: the job failed: {job.status.message}", err=True)
+        why = f": {printable(job.status.message)}" if job.status.message else ""
+        typer.echo(f"railwright: the job failed{why}", err=True)
         return EXIT_NEGATIVE
 
     def _next_log(self, job: JobView, done: int) -> PodLog | None:
@@ -196,7 +199,7 @@ def _breaks(log: PodLog) -> bool | None:
     except RequestError as error:
         if error.code == NOT_STARTED and not log.count:
             return None
-        if not error.is_temporary and error.code not in (NOT_STARTED, NOT_FOUND):
+        if not error.is_temporary and error.code != NOT_STARTED:
             raise
         return True
     return False

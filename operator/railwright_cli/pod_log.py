@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 import typer
 
@@ -14,7 +15,9 @@ SILENCE_S = 15
 """A log that is silent for so long is opened again: its node may be dead."""
 
 OF_A_RANK = re.compile(rb"\[rank (\d+)\] ")
-TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-][0-9:]+)")
+TIMESTAMP = re.compile(
+    rb"(\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)(?:\.(\d+))?(Z|[+-]\d\d:[0-5]\d)"
+)
 
 
 @dataclass(slots=True)
@@ -39,13 +42,14 @@ class PodLog:
         if self._stamp:
             query["sinceTime"] = self._stamp.decode()
         after, repeated = self._stamp, self._printed_of_stamp
+        since = _instant(after) if after else None
         for each in self.server.lines(f"{self.pod.path}/log", query, silence_s=SILENCE_S):
             stamp, _, line = each.partition(b" ")
             if not TIMESTAMP.fullmatch(stamp):
                 self._print_unstamped(each)
             elif stamp == after and repeated:
                 repeated -= 1
-            elif stamp >= after:
+            elif since is None or _instant(stamp) >= since:
                 self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
                 self._stamp = stamp
                 self._announce()
@@ -69,3 +73,12 @@ class PodLog:
             pod = self.pod
             message = f"attempt {pod.attempt}, pod {pod.metadata.name}, node {pod.spec.node_name}"
             typer.echo(f"railwright: {message}", err=True)
+
+
+def _instant(stamp: bytes) -> tuple[datetime, bytes]:
+    """The second of a timestamp, and its fraction. A node in local time writes others with an
+    earlier text after the end of summer time."""
+    found = TIMESTAMP.fullmatch(stamp)
+    assert found is not None, "only timestamps are compared"
+    second, fraction, zone = found.groups(default=b"")
+    return datetime.fromisoformat((second + zone).decode()), fraction.ljust(9, b"0")

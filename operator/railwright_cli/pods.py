@@ -42,8 +42,9 @@ class PodView(Struct, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """The attempt that it is of."""
-        return int(self.metadata.labels.get(names.LABEL_ATTEMPT, "0"))
+        """The attempt that it is of; 0 if it is of none, whatever its label."""
+        label = self.metadata.labels.get(names.LABEL_ATTEMPT, "")
+        return int(label) if label.isdecimal() else 0
 
     @property
     def path(self) -> str:

@@ -76,7 +76,7 @@ def _row(queued: Queued) -> Row:
         "name": job.metadata.name,
         "queue": job.spec.queue,
         "priority": queued.priority,
-        "phase": status.phase,
+        "phase": "Deleting" if job.is_being_deleted else status.phase,
         "nodes": status.nodes or job.replicas,
         "progress": status.progress and status.progress.percent,
         "reason": status.reason,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from railwright_cli.api_objects import JobProgress, JobView, PlacementView
 from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import EXIT_NEGATIVE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
+from railwright_cli.screens import suspendable
 from railwright_cli.tables import (
     Column,
     OutputOption,
@@ -37,8 +38,7 @@ REDRAWS_PER_S = 2
 WATCH_S = 60
 PAUSE_S = 2.0
 
-Warn = Callable[[str], None]
-"""Tells the user of a problem that does not end the command."""
+SIZE = ("COLUMNS", "LINES")
 
 CONDITIONS = (
     Column("CONDITION", "type"),
@@ -69,8 +69,10 @@ def status(
         raise UsageError("--watch prints for people: use it without --output")
     if is_watched:
         raise typer.Exit(_watch(its, view))
-    view.nodes = _nodes(its, view.job, _warn)
+    view.nodes, view.nodes_problem = _nodes(its, view.job)
     if output in ("json", "yaml"):
+        if view.nodes_problem:
+            typer.echo(f"railwright: nodes are unknown: {view.nodes_problem}", err=True)
         show_document(view.document(), output)
         return
     for line in view.lines():
@@ -79,11 +81,13 @@ def status(
 
 @dataclass(slots=True)
 class StatusView:
-    """A job as it is shown. ``nodes`` are those of its live attempt. ``reported`` is the first step
-    of an attempt that was seen, and when: the remaining time follows from it."""
+    """A job as it is shown. ``nodes`` are those of its live attempt; ``nodes_problem`` is why they
+    are unknown. ``reported`` is the first step of an attempt that was seen, and when: the remaining
+    time follows from it."""
 
     job: JobView
     nodes: tuple[str, ...] = ()
+    nodes_problem: str = ""
     reported: tuple[int, int, float] | None = None
     seconds_a_step: float | None = None
 
@@ -118,6 +122,7 @@ class StatusView:
         head += [f"attempt {status.attempt}"] if status.attempt else []
         head += [count(status.restarts, "restart")] if status.restarts else []
         head += [f"{age(made, now)} old"] if made else []
+        head += ["being deleted"] if job.is_being_deleted else []
         yield ", ".join(head)
         if status.message:
             yield f"  {printable(status.message)}"
@@ -131,6 +136,8 @@ class StatusView:
             more = f" and {len(self.nodes) - NODES_SHOWN} more" * (len(self.nodes) > NODES_SHOWN)
             racks = f" in {count(status.racks, 'rack')}" if status.racks else ""
             yield f"  {count(len(self.nodes), 'node')}{racks}: {shown}{more}"
+        if self.nodes_problem:
+            yield f"  nodes are unknown: {printable(self.nodes_problem)}"
         yield ""
         yield from lines(CONDITIONS, self._conditions())
 
@@ -194,81 +201,82 @@ class StatusView:
 
 def _watch(its: JobReference, view: StatusView) -> int:
     """Show the job until it ends. Returns the exit code."""
-    shown = _live(its, view) if sys.stdout.isatty() else _plain(its, view)
-    for job in shown:
-        if job is None:
-            typer.echo("railwright: the job was deleted", err=True)
-            return EXIT_NEGATIVE
+    # Of the size that exported variables claim, a terminal may have less.
+    environment = {name: its for name, its in os.environ.items() if name not in SIZE}
+    console = Console(highlight=False, markup=False, emoji=False, _environ=environment)
+    is_drawn = console.is_terminal and not console.is_dumb_terminal
+    is_there = _draw(its, view, console) if is_drawn else _print(its, view)
+    if not is_there:
+        typer.echo("railwright: the job was deleted", err=True)
+        return EXIT_NEGATIVE
     return 0 if view.job.status.phase == "Succeeded" else EXIT_NEGATIVE
 
 
-def _live(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
-    """On the terminal's second screen, which is drawn whole whatever its size has become. What is
-    shown last stays on the first one."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    with Live(console=console, screen=True, refresh_per_second=REDRAWS_PER_S) as live:
-        problems: list[str] = []
+def _draw(its: JobReference, view: StatusView, console: Console) -> bool:
+    """Draw the job until it ends; returns whether it is still there. This is done on the terminal's
+    second screen, which is drawn whole whatever its size has become. What is shown last stays on
+    the first one."""
+    with suspendable(Live(console=console, screen=True, refresh_per_second=REDRAWS_PER_S)) as live:
 
-        def draw() -> None:
-            live.update(Text("\n".join([*view.lines(), "", *problems])))
+        def draw(problem: str = "") -> None:
+            # First, where also a small terminal shows it.
+            noted = [f"{datetime.now(UTC):%H:%M:%S} {problem}"] if problem else []
+            live.update(Text("\n".join([*noted, *view.lines()])))
 
-        def warn(problem: str) -> None:
-            problems[:] = [f"{datetime.now(UTC):%H:%M:%S} {problem}"]
-            draw()
-
-        try:
-            for job in _states(its, view, warn):
-                draw()
-                problems.clear()
-                yield job
-        finally:
-            live.stop()
-            typer.echo("\n".join(view.lines()))
+        is_there = _follow(its, view, draw)
+    if is_there:
+        typer.echo("\n".join(view.lines()))
+    return is_there
 
 
-def _plain(its: JobReference, view: StatusView) -> Iterator[JobView | None]:
+def _print(its: JobReference, view: StatusView) -> bool:
+    """Print a line when the job has changed; returns whether it is still there."""
     shown = ""
-    for job in _states(its, view, _warn):
-        if (line := view.line()) != shown:
+
+    def show(problem: str = "") -> None:
+        nonlocal shown
+        if problem:
+            typer.echo(f"railwright: {problem}", err=True)
+        elif (line := view.line()) != shown:
             typer.echo(f"{datetime.now(UTC):%H:%M:%S} {line}")
             shown = line
-        yield job
+
+    return _follow(its, view, show)
 
 
-def _warn(problem: str) -> None:
-    typer.echo(f"railwright: {problem}", err=True)
-
-
-def _states(its: JobReference, view: StatusView, warn: Warn) -> Iterator[JobView | None]:
-    """The job after each change, until it is finished; None if it was deleted."""
-    uid = view.job.metadata.uid
+def _follow(its: JobReference, view: StatusView, show: Callable[[str], None]) -> bool:
+    """Show each state of the job, or why none is known, until it is finished. Returns whether it is
+    still there."""
     path = api_server.jobs_path(its.namespace)
     while True:
+        began_s = time.monotonic()
         try:
             # A watch of an object that is not there any more reports nothing.
-            if its.server.find(its.path, JobView) is None:
-                yield None
-                return
-            for job in its.server.changes(path, its.name, JobView, silence_s=WATCH_S):
-                if job is None or job.metadata.uid != uid:
-                    yield None
-                    return
-                view.update(job, time.monotonic())
-                view.nodes = _nodes(its, job, warn)
-                yield job
-                if job.is_finished:
-                    return
+            job = its.server.find(its.path, JobView)
+            for each in _with_changes(job, its, path):
+                if each is None or each.metadata.uid != view.job.metadata.uid:
+                    return False
+                view.update(each, time.monotonic())
+                view.nodes, view.nodes_problem = _nodes(its, each)
+                show("")
+                if each.is_finished:
+                    return True
         except RequestError as error:
             if not error.is_temporary:
                 raise
-            warn(f"trying again: {error}")
-            time.sleep(PAUSE_S)
+            show(f"trying again: {error}")
+        time.sleep(max(0.0, PAUSE_S - (time.monotonic() - began_s)))
 
 
-def _nodes(its: JobReference, job: JobView, warn: Warn) -> tuple[str, ...]:
-    """The nodes of the live attempt; none if the user may not read its Placement."""
+def _with_changes(job: JobView | None, its: JobReference, path: str) -> Iterator[JobView | None]:
+    yield job
+    yield from its.server.changes(path, its.name, JobView, silence_s=WATCH_S)
+
+
+def _nodes(its: JobReference, job: JobView) -> tuple[tuple[str, ...], str]:
+    """The nodes of the live attempt, and why they are unknown, if they are."""
     if job.status.nodes is None:
-        return ()
+        return (), ""
     placement = names.placement_name(its.name, job.status.attempt)
     path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
     try:
@@ -276,6 +284,5 @@ def _nodes(its: JobReference, job: JobView, warn: Warn) -> tuple[str, ...]:
     except RequestError as error:
         if error.code != FORBIDDEN:
             raise
-        warn(f"nodes are unknown: {error}")
-        return ()
-    return found.spec.nodes if found is not None else ()
+        return (), str(error)
+    return (found.spec.nodes if found is not None else ()), ""

@@ -183,7 +183,7 @@ def _devices(container: dict[str, Any]) -> int:
     names = accelerators(name for name in limits if "/" in name)
     if len(names) > 1:
         raise UsageError("--limits has several kinds of devices: --processes says how many ranks")
-    counts = [int(limits[name]) for name in names if limits[name].isdigit()]
+    counts = [int(limits[name]) for name in names if limits[name].isdecimal()]
     return max(1, *counts) if counts else 1
 
 

@@ -76,6 +76,9 @@ def lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
 
 def _state(job: JobView, now: datetime) -> str:
     status = job.status
+    if (since := job.metadata.deletion_timestamp) is not None:
+        passed = age(since, now)
+        return f"{job.metadata.namespace}/{job.metadata.name} is being deleted, for {passed}"
     # A condition keeps its time when only its reason changes: the latest change of any counts.
     changed = [
         each.last_transition_time
@@ -98,7 +101,7 @@ def _not_healthy(job: JobView) -> str | None:
 
 def _advice(job: JobView) -> str | None:
     status = job.status
-    if job.is_finished:
+    if job.is_finished or job.is_being_deleted:
         return None
     if advice := WHAT_TO_DO.get(status.reason or ""):
         return advice

@@ -168,7 +168,7 @@ class Installation:
             except RequestError as error:
                 if is_late and error.is_temporary:
                     raise
-                if not error.is_temporary and error.code not in (NOT_FOUND, CONFLICT):
+                if not error.is_temporary and error.code != CONFLICT:
                     return False
             time.sleep(PAUSE_S)
 

@@ -278,7 +278,7 @@ def test_errors_of_servers_and_connections_are_temporary(code: int) -> None:
     assert RequestError(code, "").is_temporary
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 422])
+@pytest.mark.parametrize("code", [400, 401, 403, 409, 422])
 def test_refusals_are_not_temporary(code: int) -> None:
     assert not RequestError(code, "").is_temporary
 

@@ -24,6 +24,7 @@ from railwright_controllers.watch.fabric import FabricCache
 from railwright_kube.backoff import Pauses
 from railwright_kube.errors import RequestFailed
 from railwright_topology import surveys
+from railwright_topology.fabric import Fabric
 from railwright_topology.probing import findings, rounds
 from railwright_topology.probing.contention import CONTENTION_S
 from railwright_topology.probing.findings import Findings
@@ -114,11 +115,7 @@ class Surveyor:
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys() or self.discovery.unread_files():
             return  # The fabric of these nodes is not assembled yet, or lacks a file.
-        due_nodes = {
-            node
-            for node in await asyncio.to_thread(due.of, fabric, probing, self.wall_clock())
-            if not nodes[node].is_reserved
-        }
+        due_nodes = await self._due(fabric, probing)
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
         self._vain.forget_unless(lambda node: node in due_nodes)
@@ -141,6 +138,11 @@ class Surveyor:
         # A node that stopped polling is not waited for.
         if self._may_begin(chosen, all_there=idle <= there | self._seen):
             await self._survey(chosen, probing)
+
+    async def _due(self, fabric: Fabric, probing: Probing) -> frozenset[str]:
+        """The nodes that are to be measured: none that the control plane keeps for itself."""
+        reserved = {node.name for node in self.nodes.values() if node.is_reserved}
+        return await asyncio.to_thread(due.of, fabric, probing, self.wall_clock()) - reserved
 
     def _see(self, due_nodes: Collection[str]) -> None:
         """Record the nodes that have polled since nodes are due."""

@@ -1,0 +1,370 @@
+"""What commands make of responses that are rare: of proxies, of servers without capacity, of lists
+that expire, of objects that are being deleted."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fixtures import scripted_server
+from fixtures.command import run
+from fixtures.scripted_server import NAMESPACED, Request, Respond, Response, event, job, status
+from kubernetes import client
+from railwright_cli import kubeconfig, why
+from railwright_cli import status as status_command
+from railwright_cli.api_objects import JobStatusView, JobView, MetadataView
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import RequestError
+from railwright_cli.jobs import ordered
+from railwright_cli.pod_log import PodLog
+from railwright_cli.pods import ContainerView, PodSpecView, PodView
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+GATEWAY = Response(b"<html>404 Not Found</html>", 404)
+RUNNING, SUCCEEDED = (Response(job("a", phase=phase)) for phase in ("Running", "Succeeded"))
+
+Serve = Callable[[Respond], scripted_server.ScriptedServer]
+
+
+@pytest.fixture
+def serve(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """Start a server for the commands of the test."""
+
+    def start(respond: Respond) -> scripted_server.ScriptedServer:
+        running = scripted_server.running(respond)
+        server = running.__enter__()
+        request.addfinalizer(lambda: running.__exit__(None, None, None))
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        return server
+
+    return start
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long commands would have waited."""
+    found: list[float] = []
+    monkeypatch.setattr("time.sleep", found.append)
+    return found
+
+
+def in_turn(*responses: Response) -> Respond:
+    """One after the other, the last one again and again."""
+    left = list(responses)
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+def one_by_one(reads: Respond) -> Respond:
+    """Reads so, and watches that end at once."""
+    return lambda request: Response([]) if "watch" in request.query else reads(request)
+
+
+@pytest.mark.parametrize("absent", [GATEWAY, Response(b"404 page not found\n", 404)])
+def test_404_that_names_no_object_is_no_deletion(
+    serve: Serve, pauses: list[float], absent: Response, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(one_by_one(in_turn(RUNNING, absent, SUCCEEDED)))
+    assert run("status", "-w", "a") == 0
+    printed = capsys.readouterr()
+    assert "trying again" in printed.err
+    assert "deleted" not in printed.err
+    assert "Succeeded" in printed.out
+
+
+def test_absent_job_is_a_deletion(
+    serve: Serve, pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(one_by_one(in_turn(RUNNING, status(404, "NotFound", "a"))))
+    assert run("status", "-w", "a") == 1
+    assert "the job was deleted" in capsys.readouterr().err
+
+
+def test_watch_that_ends_at_once_is_not_opened_at_once(serve: Serve, pauses: list[float]) -> None:
+    serve(one_by_one(in_turn(*[RUNNING] * 5, SUCCEEDED)))
+    assert run("status", "-w", "a") == 0
+    assert len([pause for pause in pauses if pause > status_command.PAUSE_S / 2]) >= 4
+
+
+@pytest.mark.parametrize(("code", "reason"), [(429, "TooManyRequests"), (503, "Unavailable")])
+def test_request_without_capacity_is_repeated(
+    serve: Serve, pauses: list[float], code: int, reason: str
+) -> None:
+    busy = status(code, reason, **{"Retry-After": "3"})
+    serve(in_turn(busy, busy, RUNNING))
+    assert run("status", "a") == 0
+    assert pauses == [3, 3]
+
+
+def test_request_is_not_repeated_for_ever(serve: Serve, pauses: list[float]) -> None:
+    serve(in_turn(status(429, "TooManyRequests", **{"Retry-After": "3600"})))
+    assert run("status", "a") == 2
+    assert len(pauses) == 10
+    assert max(pauses) == 10
+
+
+def test_refused_token_is_read_again_once(serve: Serve, tmp_path: Path) -> None:
+    """The file has another server by then, so that it shows in which it was read."""
+    second = serve(in_turn(SUCCEEDED))
+    (tmp_path / "first").mkdir()
+
+    def refuse(_: Request) -> Response:
+        second.kubeconfig(tmp_path / "first")
+        return status(401, "Unauthorized")
+
+    with scripted_server.running(refuse) as first:
+        os.environ["KUBECONFIG"] = str(first.kubeconfig(tmp_path / "first"))
+        assert run("status", "a") == 0
+        assert len(first.requests) == 1
+    always = serve(lambda _: status(401, "Unauthorized"))
+    assert run("status", "a") == 2
+    assert len(always.requests) == 2
+
+
+def test_expired_list_is_read_again_as_one_page(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list of several pages is gone after some minutes."""
+
+    def respond(request: Request) -> Response:
+        if "continue" in request.query:
+            return status(410, "Expired")
+        is_paged = request.query.get("limit") == "500"
+        names = ["a"] if is_paged else ["a", "b"]
+        metadata = {"continue": "more"} if is_paged else {}
+        found = [job(name, phase="Queued") for name in names]
+        return Response(
+            {"metadata": metadata, "items": [] if "priority" in request.path else found}
+        )
+
+    serve(respond)
+    assert run("queue", "-o", "json") == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["a", "b"]
+
+
+def test_cancel_goes_on_after_a_refusal(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that is gone by then counts as deleted. None is deleted twice, nor another of its
+    name."""
+
+    def respond(request: Request) -> Response:
+        name = request.path.rpartition("/")[2]
+        refusals = {"a": status(404, "NotFound", "a"), "b": status(403, "Forbidden", "b")}
+        if request.method == "DELETE" and name in refusals:
+            return refusals[name]
+        return Response(job(name))
+
+    server = serve(respond)
+    assert run("cancel", "a", "a", "b", "default/c") == 2
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["default/a deleted", "default/c deleted"]
+    assert "default/b: Forbidden" in printed.err
+    deletions = [each for each in server.requests if each.method == "DELETE"]
+    assert [each.path for each in deletions] == [f"{NAMESPACED}/{name}" for name in "abc"]
+    uids = [json.loads(each.body)["preconditions"]["uid"] for each in deletions]
+    assert uids == ["uid-a", "uid-b", "uid-c"]
+
+
+def test_credentials_are_not_sent_in_the_clear(serve: Serve) -> None:
+    server = serve(in_turn(RUNNING))
+    assert run("status", "a") == 0
+    assert "Authorization" not in server.requests[0].headers
+
+
+def test_token_has_no_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package reads the file before each request."""
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    file = scripted_server.ScriptedServer(in_turn(RUNNING)).kubeconfig(
+        tmp_path, tokenFile=str(token)
+    )
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    configuration = kubeconfig.read("").client.configuration
+    for _ in range(2):
+        assert configuration.auth_settings()["BearerToken"]["value"] == "Bearer secret"
+
+
+def test_invalid_token_is_not_printed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of http.client has the header."""
+
+    def call(*_: object, **__: object) -> None:
+        connection = http.client.HTTPConnection("localhost")
+        connection.putrequest("GET", "/")
+        connection.putheader("Authorization", "Bearer secret\nx")
+
+    serve(in_turn(RUNNING))
+    monkeypatch.setattr(client.ApiClient, "call_api", call)
+    with pytest.raises(RequestError, match="the token of the kubeconfig has a character") as raised:
+        ApiServer().get("/version", dict)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: secret: ", "line 2: mapping values are not allowed"),
+        ("a: 1\nb: [secret", "line 2: "),
+    ],
+)
+def test_unreadable_kubeconfig_is_not_printed(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(RequestError, match=message) as raised:
+        kubeconfig.read("")
+    assert "secret" not in str(raised.value)
+
+
+def test_user_who_acts_as_another_is_refused(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else commands would have more rights than that user."""
+    server = serve(in_turn(RUNNING))
+    server.kubeconfig(tmp_path, **{"token": "admin", "as": "viewer"})
+    assert run("cancel", "a") == 2
+    assert "acts as 'viewer'" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_home_is_not_needed_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user may have none. The message is then that of a missing kubeconfig."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError()))
+    with pytest.raises(RequestError, match=r"no cluster: ~/\.kube/config"):
+        kubeconfig.read("")
+
+
+def test_proxy_of_a_cluster_gets_its_credentials(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = serve(in_turn(RUNNING)).kubeconfig(tmp_path)
+    content = json.loads(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = "http://user:p%40ss@proxy.example:3128"
+    path.write_text(json.dumps(content))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
+    configuration = kubeconfig.read("").client.configuration
+    assert configuration.proxy_headers == {"proxy-authorization": "Basic dXNlcjpwQHNz"}
+    assert not configuration.no_proxy
+
+
+def test_log_goes_on_after_the_end_of_summer_time(
+    serve: Serve, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A node in local time writes earlier texts then."""
+    first = [b"2026-10-25T02:59:58+02:00 one", b"2026-10-25T02:59:59.5+02:00 two"]
+    then = [first[1], b"2026-10-25T02:00:00.25+01:00 three", b"2026-10-25T02:00:00.5+01:00 four"]
+    old = b"2026-10-25T02:59:57+02:00 none"
+    serve(in_turn(Response(first), Response([old, *then])))
+    metadata = MetadataView(name="a-worker-0-1", namespace="default")
+    log = PodLog(ApiServer(), PodView(metadata, PodSpecView((ContainerView("train"),))), None)
+    for _ in range(2):
+        log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out.split() == [b"one", b"two", b"three", b"four"]
+
+
+def test_job_that_is_being_deleted_keeps_nobody_waiting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    metadata = MetadataView("a", "default", "1", START, deletion_timestamp=START)
+    goes = JobView(metadata, status=JobStatusView(phase="Queued", reason="NotEnoughNodes"))
+    waits = JobView(MetadataView("b", "default", "2", START + timedelta(1)))
+    found = {each.job.metadata.name: each.position for each in ordered([goes, waits], ())}
+    assert found == {"b": 1, "a": None}
+    now = START + timedelta(seconds=5)
+    assert next(why.lines(goes, [], now)) == "default/a is being deleted, for 5s"
+    assert "being deleted" in next(status_command.StatusView(goes).lines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "response", "message"),
+    [
+        (("submit", "--image", "i", "--", "true"), Response(b"<html>sign in</html>"), "else than"),
+        (("status", "a"), Response(b"<html>sign in</html>"), "else than"),
+        (("status", "a"), GATEWAY, "404 Not Found"),
+    ],
+)
+def test_page_of_another_server_is_an_error(
+    serve: Serve,
+    arguments: tuple[str, ...],
+    response: Response,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    serve(in_turn(response))
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_doctor_goes_on_without_what_it_may_not_read(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(lambda request: status(403, "Forbidden", request.path))
+    assert run("doctor", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["result"] for row in found if row["check"] != "clock"} == {"unknown"}
+    serve(lambda _: Response({"major": "", "minor": ""}))
+    run("doctor", "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["finding"] == "the API server does not state its version"
+
+
+def test_label_that_is_no_number_is_of_no_attempt() -> None:
+    labels = {"railwright.dev/attempt": "x"}
+    assert PodView(MetadataView(labels=labels)).attempt == 0
+
+
+def test_host_list_of_a_later_version_hides_no_node(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = {
+        "levels": [{"level": "rack"}],
+        "places": [{"nodes": "a[", "domains": ["r"]}, {"nodes": "b", "domains": ["r"]}],
+    }
+
+    def respond(request: Request) -> Response:
+        if request.path.endswith("/fabrics/default"):
+            return Response({"status": {"topology": topology}})
+        nodes = [{"metadata": {"name": name}} for name in "ab"]
+        is_nodes = request.path.endswith("/nodes")
+        return Response({"metadata": {}, "items": nodes if is_nodes else []})
+
+    serve(respond)
+    assert run("nodes", "-o", "json") == 0
+    found = {row["name"]: row["domain"] for row in json.loads(capsys.readouterr().out)}
+    assert found["b"] == "r"
+    assert found.keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"), [("2>&-", 0), (">&-", 0), ("<&-", 0), ("> /dev/full", 2)]
+)
+def test_streams_may_be_missing_or_full(serve: Serve, redirection: str, code: int) -> None:
+    serve(in_turn(SUCCEEDED))
+    command = f"{sys.executable} -m railwright_cli status -w a {redirection}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+def test_event_of_a_watch_is_shown(
+    serve: Serve, pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if the reads before it do not have it yet."""
+    changed = job("a", phase="Succeeded")
+    serve(
+        lambda request: (
+            Response([event("MODIFIED", changed)]) if "watch" in request.query else RUNNING
+        )
+    )
+    assert run("status", "-w", "a") == 0
+    assert "Succeeded" in capsys.readouterr().out
