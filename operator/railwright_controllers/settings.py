@@ -26,11 +26,15 @@ class ControllerSettings:
 
 def from_environment(environment: Mapping[str, str]) -> ControllerSettings:
     """Read the settings. Raises SettingsError with the variable that is invalid."""
-    agent_address = options.address(environment, "RAILWRIGHT_AGENT_ADDRESS", "0.0.0.0:8480")
+    agent_address = options.address(
+        environment, "RAILWRIGHT_AGENT_ADDRESS", options.everywhere(environment, 8480)
+    )
     return ControllerSettings(
         agents_url=options.url(environment, "RAILWRIGHT_AGENTS_URL", "where agents reach them"),
         agent_address=agent_address,
-        probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8481"),
+        probe_address=options.address(
+            environment, "RAILWRIGHT_PROBE_ADDRESS", options.of_probes(environment, 8481)
+        ),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
         reached_at=options.reached_at(environment, agent_address),

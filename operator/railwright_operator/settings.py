@@ -35,7 +35,9 @@ class Settings:
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Read the settings. Raises SettingsError with the variable that is missing or invalid."""
-    heartbeat_address = options.address(environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", "0.0.0.0:8470")
+    heartbeat_address = options.address(
+        environment, "RAILWRIGHT_HEARTBEAT_ADDRESS", options.everywhere(environment, 8470)
+    )
     return Settings(
         launcher_image=options.required(
             environment, "RAILWRIGHT_LAUNCHER_IMAGE", "an image with the railwright package"
@@ -44,7 +46,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
             environment, "RAILWRIGHT_HEARTBEAT_URL", "where pods reach the operator"
         ),
         heartbeat_address=heartbeat_address,
-        probe_address=options.address(environment, "RAILWRIGHT_PROBE_ADDRESS", "127.0.0.1:8471"),
+        probe_address=options.address(
+            environment, "RAILWRIGHT_PROBE_ADDRESS", options.of_probes(environment, 8471)
+        ),
         namespace=options.namespace(environment),
         identity=options.identity(environment),
         reached_at=options.reached_at(environment, heartbeat_address),

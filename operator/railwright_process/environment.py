@@ -63,6 +63,19 @@ def address(environment: Mapping[str, str], name: str, default: str) -> tuple[st
     """A host and a port to listen on. Raises SettingsError."""
     text = environment.get(name, default)
     host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdigit() or int(port) > 65535:
         raise SettingsError(f"{name} is {text!r}: expected host:port, for example {default}")
     return host, int(port)
+
+
+def everywhere(environment: Mapping[str, str], port: int) -> str:
+    """All addresses of this machine or pod, of the family of the pod's own."""
+    is_ipv6 = ":" in environment.get("RAILWRIGHT_POD_IP", "")
+    return f"[::]:{port}" if is_ipv6 else f"0.0.0.0:{port}"
+
+
+def of_probes(environment: Mapping[str, str], port: int) -> str:
+    """Where the kubelet of a pod and Prometheus reach it; elsewhere only this machine does."""
+    is_pod = bool(environment.get("RAILWRIGHT_POD_IP"))
+    return everywhere(environment, port) if is_pod else f"127.0.0.1:{port}"

@@ -127,7 +127,7 @@ def test_values_change_the_processes() -> None:
 def test_pods_have_the_environment_and_labels_of_values() -> None:
     """What the manifests have of the same name gives way, but for the label of the selector."""
     options = (
-        '--set-json=operator.env=[{"name":"RAILWRIGHT_PROBE_ADDRESS","value":"127.0.0.1:1"}]',
+        '--set-json=operator.env=[{"name":"RAILWRIGHT_HEARTBEAT_URL","value":"https://mesh"}]',
         '--set-json=operator.labels={"team":"a","app":"other"}',
         "--set=operator.annotations.team=a",
         "--set=operator.pod.securityContext.fsGroup=2000",
@@ -145,9 +145,9 @@ def test_pods_have_the_environment_and_labels_of_values() -> None:
     (chosen,) = (
         each["value"]
         for each in template["spec"]["containers"][0]["env"]
-        if each["name"] == "RAILWRIGHT_PROBE_ADDRESS"
+        if each["name"] == "RAILWRIGHT_HEARTBEAT_URL"
     )
-    assert chosen == "127.0.0.1:1"
+    assert chosen == "https://mesh"
     agent = of_kind(release, "DaemonSet")["railwright-agent"]["spec"]["template"]["spec"]
     assert agent["nodeSelector"] == {"kubernetes.io/os": "linux", "gpu": "true"}
     assert agent["containers"][0]["args"][-1] == "--benchmark"

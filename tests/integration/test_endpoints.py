@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 
 import aiohttp
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -39,14 +40,16 @@ async def text_of(http: aiohttp.ClientSession, path: str) -> str:
         return await answer.text()
 
 
-async def test_probes_list_problems_and_metrics_are_served() -> None:
+@pytest.mark.parametrize("given", ["127.0.0.1", "::1"])
+async def test_probes_list_problems_and_metrics_are_served(given: str) -> None:
     registry = CollectorRegistry()
     metrics.Metrics(registry).heartbeats.requests.labels("/v1/beat", "200").inc()
     problems: list[str] = []
     endpoints = Endpoints(alive=lambda: (), ready=lambda: problems, registry=registry)
-    host, port = await endpoints.start("127.0.0.1", 0)
+    host, port = await endpoints.start(given, 0)
     try:
-        async with aiohttp.ClientSession(f"http://{host}:{port}") as http:
+        place = f"[{host}]" if ":" in host else host
+        async with aiohttp.ClientSession(f"http://{place}:{port}") as http:
 
             async def get(path: str) -> tuple[int, str]:
                 async with http.get(path) as answer:

@@ -25,16 +25,19 @@ REQUESTS = "railwright_heartbeat_requests_total"
 
 
 @asynccontextmanager
-async def replicas(tmp_path: Path) -> AsyncIterator[tuple[Gangs, Gangs, Endpoint]]:
+async def replicas(
+    tmp_path: Path, host: str = "127.0.0.1"
+) -> AsyncIterator[tuple[Gangs, Gangs, Endpoint]]:
     """A replica that does not lead and one that does, and a launcher that knows the first."""
     key = SigningKey("key")
     standby, leader = Gangs(1, key), Gangs(1, key)
     standby.ready = False
     (tmp_path / "token").write_text(heartbeat_gangs.token(key, 0))
     try:
-        host, port = await standby.start()
-        standby.leader_address = "{}:{}".format(*await leader.start())
-        with closing(Endpoint(f"http://{host}:{port}", tmp_path / "token")) as launcher:
+        pod = {"RAILWRIGHT_POD_IP": host}
+        address = environment.reached_at(pod, await standby.start(host))
+        standby.leader_address = environment.reached_at(pod, await leader.start(host))
+        with closing(Endpoint(f"http://{address}", tmp_path / "token")) as launcher:
             yield standby, leader, launcher
     finally:
         await standby.server.stop()
@@ -53,8 +56,9 @@ def count(replica: Gangs, status: int) -> float:
     return replica.total(REQUESTS, path=path, code=str(status))
 
 
-async def test_launcher_stays_with_the_leader(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as (standby, leader, launcher):
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_launcher_stays_with_the_leader(tmp_path: Path, host: str) -> None:
+    async with replicas(tmp_path, host) as (standby, leader, launcher):
         for sequence in range(3):
             assert (await send(launcher, sequence)).order is protocol.Order.CONTINUE
         assert (count(standby, 307), count(leader, 200)) == (1, 3)

@@ -43,7 +43,21 @@ def test_addresses_may_be_of_either_kind() -> None:
     }
     chosen = settings.from_environment(given)
     assert chosen.heartbeat_address == ("10.0.0.7", 1)
-    assert chosen.probe_address == ("[::1]", 65535)
+    assert chosen.probe_address == ("::1", 65535)
+
+
+@pytest.mark.parametrize(("ip", "everywhere"), [("10.0.0.7", "0.0.0.0"), ("fd00::7", "::")])
+def test_pod_listens_on_all_addresses_of_its_family(ip: str, everywhere: str) -> None:
+    """Launchers, agents, its kubelet and Prometheus reach it there."""
+    pod = {"RAILWRIGHT_POD_IP": ip}
+    operator = settings.from_environment(LEAST | pod)
+    assert operator.heartbeat_address == (everywhere, 8470)
+    assert operator.probe_address == (everywhere, 8471)
+    controllers = controllers_settings.from_environment(AGENTS_URL | pod)
+    assert controllers.agent_address == (everywhere, 8480)
+    assert controllers.probe_address == (everywhere, 8481)
+    shown = f"[{ip}]" if ":" in ip else ip
+    assert (operator.reached_at, controllers.reached_at) == (f"{shown}:8470", f"{shown}:8480")
 
 
 @pytest.mark.parametrize("name", LEAST)
