@@ -6,7 +6,6 @@ fields that a command shows: a list of 10,000 jobs takes as long as in `kubectl 
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 import urllib.parse
@@ -197,8 +196,8 @@ class ApiServer:
             headers["Content-Type"] = content_type
         given = {name: value for name, value in (query or {}).items() if value != ""}
         url = f"{path}?{urllib.parse.urlencode(given)}" if given else path
-        timeouts, is_renewed = (CONNECT_DEADLINE_S, deadline_s), False
-        for refusals in itertools.count():
+        timeouts, is_renewed, refusals = (CONNECT_DEADLINE_S, deadline_s), False, 0
+        while True:
             response = self._respond(method, url, headers, body, timeouts)
             if 200 <= response.status <= 299:
                 return response
@@ -208,10 +207,10 @@ class ApiServer:
                     # A plugin or a file may have another token by now.
                     self.context, is_renewed = kubeconfig.read(self._given), True
                 elif pause_s is not None and refusals < REFUSALS_MAX:
+                    refusals += 1
                     time.sleep(pause_s)
                 else:
                     raise _error(response, path)
-        raise AssertionError("unreachable")
 
     def _respond(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Any

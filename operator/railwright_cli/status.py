@@ -202,7 +202,7 @@ class StatusView:
 def _watch(its: JobReference, view: StatusView) -> int:
     """Show the job until it ends. Returns the exit code."""
     # Of the size that exported variables claim, a terminal may have less.
-    environment = {name: its for name, its in os.environ.items() if name not in SIZE}
+    environment = {name: text for name, text in os.environ.items() if name not in SIZE}
     console = Console(highlight=False, markup=False, emoji=False, _environ=environment)
     is_drawn = console.is_terminal and not console.is_dumb_terminal
     is_there = _draw(its, view, console) if is_drawn else _print(its, view)
