@@ -11,6 +11,7 @@ import pytest
 
 from fixtures import command_line, network_tap, queries
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
+from railwright_dashboards.generate import FOLDER
 from railwright_testbed import (
     ControlPlane,
     Testbed,
@@ -150,7 +151,8 @@ def observed(
     """A real Prometheus that scrapes the pods, and a job that trains."""
     targets = deployment.scrape_targets(bed.control_plane)
     assert len(targets) == 3
-    with Prometheus([{"job_name": "railwright", "static_configs": targets}]) as prometheus:
+    scraped = {"job_name": "railwright", "static_configs": targets}
+    with Prometheus([scraped], rules=FOLDER / "rules.yaml") as prometheus:
         job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
         try:
             yield prometheus, job
@@ -178,6 +180,12 @@ def test_panels_have_data_of_the_deployed_pods(
     )
     for expr in OF_FAULTS:
         prometheus.until(expr, deadline_s=DEADLINE_S)
+    waiting.until(
+        lambda: all(rule["health"] == "ok" for rule in prometheus.rules()),
+        "the evaluation of all rules",
+        deadline_s=DEADLINE_S,
+        evidence=lambda: str([rule for rule in prometheus.rules() if rule["health"] != "ok"]),
+    )
 
 
 def test_no_container_of_ours_ended(bed: Testbed) -> None:
