@@ -162,7 +162,10 @@ async def test_what_ran_for_long_is_started_again_at_once(tries: list[int]) -> N
     """Its failures before are forgotten."""
     desk = Desk(*[NEVER_READY] * 6)
     async with desk.running():
-        assert max(tries) == len(tries) // PROCESSES - 1 > 0
+        # Of two that are replaced beside each other, one may be faster.
+        most = max(tries)
+        assert most > 0
+        assert sorted(tries) == sorted([*range(most + 1), *range(len(tries) - most - 1)])
         desk.now_s += BACKOFF_CAP_S + 1.0
         os.kill(desk.processes[0].pid, signal.SIGKILL)
         await desk.until(lambda: len(desk.processes) == PROCESSES + 1)
