@@ -305,7 +305,7 @@ class StateBuilder:
             cached.uid,
             namespace=metadata["namespace"],
             job_name=metadata["name"],
-            roles=[role.name for role in roles],
+            replicas={role.name: role.replicas for role in roles},
             attempt=cached.record.attempt + 1,
         )
         need = sum(role.replicas for role in roles)

@@ -274,11 +274,12 @@ class _Cycle:
         def derive() -> JobRecord:
             now_s = self.state.now_s
             now = record.correct_start(seen.record, now_s=now_s)
+            if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
+                # First, as the attempt may be over in the same cycle.
+                now = record.started(now, now_s=now_s)
             now = record.fold(now, entries, seen.failure_policy)
             if isinstance(verdict, Succeeded) and now.live:
                 return record.succeeded(now)
-            if now.live and seen.started and now.phase is Phase.STARTING and verdict is not None:
-                now = record.started(now, now_s=now_s)
             drains = pending.is_draining(entries, self.state.attempts, self.live_nodes)
             return record.derive_waiting(now, suspend=seen.suspend, waits=waits and not drains)
 

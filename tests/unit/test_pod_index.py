@@ -58,7 +58,7 @@ def test_pods_of_others_with_an_attempts_names_are_found() -> None:
 
     def name_conflicts(attempt: int) -> tuple[str, ...]:
         return index.name_conflicts(
-            "a", namespace="team", job_name="a", roles=["worker"], attempt=attempt
+            "a", namespace="team", job_name="a", replicas={"worker": 2}, attempt=attempt
         )
 
     assert (name_conflicts(1), name_conflicts(12), name_conflicts(2)) == (
@@ -66,6 +66,8 @@ def test_pods_of_others_with_an_attempts_names_are_found() -> None:
         ("a-worker-0-12",),
         (),
     )
+    # A larger job of this name had more pods, whose names nobody needs.
+    index.change(None, replace(other, uid="u4", name="a-worker-2-1", index=2))
     index.change(other, replace(other, deleting=True))
     assert name_conflicts(1) == ("a-worker-1-1",)
     index.change(replace(other, deleting=True), None)

@@ -7,9 +7,8 @@ pod that is terminating still holds its devices.
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,12 +133,24 @@ class PodIndex:
         return found[0] if len(found) == 1 else None
 
     def name_conflicts(
-        self, job_uid: str, *, namespace: str, job_name: str, roles: Iterable[str], attempt: int
+        self,
+        job_uid: str,
+        *,
+        namespace: str,
+        job_name: str,
+        replicas: Mapping[str, int],
+        attempt: int,
     ) -> tuple[str, ...]:
-        """Pods that have the names of this attempt's pods and are not of this job."""
-        keys = [(namespace, f"{job_name}-{role}", str(attempt)) for role in roles]
-        found = itertools.chain.from_iterable(self._by_stem.get(key, {}).values() for key in keys)
-        return tuple(sorted(pod.name for pod in found if pod.job_uid != job_uid))
+        """Pods that have the names of this attempt's pods and are not of this job; the attempt has
+        so many of each role."""
+        found = []
+        for role, count in replicas.items():
+            key = (namespace, f"{job_name}-{role}", str(attempt))
+            for pod in self._by_stem.get(key, {}).values():
+                index = int(pod.name.rsplit("-", 2)[1])
+                if pod.job_uid != job_uid and index < count:
+                    found.append(pod.name)
+        return tuple(sorted(found))
 
     def attempts(self) -> Iterable[AttemptKey]:
         """All attempts that have pods."""

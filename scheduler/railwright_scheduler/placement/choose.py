@@ -33,11 +33,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """The nodes to choose from: ``eligible`` and ``free_capacity`` have an entry per node."""
+    """The nodes to choose from: each array has an entry per node."""
 
     domains: Domains
     eligible: Mask
     free_capacity: Ints
+    worth: Ints
 
 
 def choose(
@@ -48,18 +49,21 @@ def choose(
     count: int,
     limits: ResolvedConstraints = ANYWHERE,
     work: WorkBudget = UNLIMITED,
+    worth: Ints | None = None,
 ) -> Ints:
     """Choose ``count`` eligible nodes; return their columns, ascending: rank r gets the r-th.
 
     ``eligible`` and ``free_capacity`` have one entry per node in topology order, which keeps the
     ranks of every domain contiguous. There must be ``capacity`` for so many within the limits.
+    Where a gang leaves a part of one of several equal domains, it is that whose nodes are ``worth``
+    the least together; by default free capacity is what they are worth.
     """
-    free = _Free(domains, eligible, free_capacity)
+    free = _Free(domains, eligible, free_capacity, free_capacity if worth is None else worth)
     if count == 1:
         return _tightest_node(free)
     caps = limit_caps(domains, eligible, limits)
     if caps[-1].max() >= count:
-        bulk = _bulk(free, caps[-1], domains.finest)
+        bulk = _bulk(free, free.free_capacity, caps[-1], domains.finest)
         pods = np.zeros(len(bulk), dtype=np.int64)
         pods[_smallest(bulk, caps[-1] >= count)] = count
     else:
@@ -94,15 +98,16 @@ def _supply(free: _Free, caps: tuple[Ints, ...], limits: ResolvedConstraints) ->
     return Supply(
         domains=free.domains,
         caps=caps,
-        bulk=tuple(_bulk(free, caps[level], level) for level in levels),
+        bulk=tuple(_bulk(free, free.free_capacity, caps[level], level) for level in levels),
+        filled_last=_bulk(free, free.worth, caps[-1], free.domains.finest),
         grain=tuple(limits.grain(level) for level in levels),
     )
 
 
-def _bulk(free: _Free, caps: Ints, level: int) -> Ints:
-    """The order of domains from small to big, ties by free capacity."""
-    free_capacity = free.domains.total(free.free_capacity * free.eligible, level)
-    found: Ints = caps * (int(free_capacity.max()) + 1) + free_capacity
+def _bulk(free: _Free, amounts: Ints, caps: Ints, level: int) -> Ints:
+    """The order of domains from small to big, ties by these amounts of their nodes."""
+    total = free.domains.total(amounts * free.eligible, level)
+    found: Ints = caps * (int(total.max()) + 1) + total
     return found
 
 

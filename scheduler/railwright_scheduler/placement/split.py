@@ -44,13 +44,15 @@ table, however small, with its merge and its share of the pods."""
 class Supply:
     """What the domains can take: pods (``caps``) at each level, and the order of size.
 
-    ``bulk`` sorts the domains of a level from small to big: by pods, then by room in them. Pods of
-    a domain are a multiple of its level's ``grain``.
+    ``bulk`` sorts the domains of a level from small to big: by pods, then by room in them.
+    ``filled_last`` sorts the finest ones: of a run that is filled, the first gets what is left.
+    Pods of a domain are a multiple of its level's ``grain``.
     """
 
     domains: Domains
     caps: tuple[Ints, ...]
     bulk: tuple[Ints, ...]
+    filled_last: Ints
     grain: tuple[int, ...]
 
 
@@ -302,8 +304,8 @@ def _merge_line(ahead: Ints, price: Ints, most: int, *, count: int) -> tuple[Int
 def _hand_out(supply: Supply, table: _Table, count: int, pods: Ints) -> None:
     if table.finest is not None:
         if count:
-            caps, bulk = supply.caps[-1][table.finest], supply.bulk[-1][table.finest]
-            pods[table.finest] = _smallest_run(caps, bulk, count)
+            caps, order = supply.caps[-1][table.finest], supply.filled_last[table.finest]
+            pods[table.finest] = _smallest_run(caps, order, count)
         return
     left = count
     for part, pick in zip(reversed(table.parts), reversed(table.picks), strict=True):
@@ -313,12 +315,12 @@ def _hand_out(supply: Supply, table: _Table, count: int, pods: Ints) -> None:
     assert left == 0, f"{left} of {count} pods without a domain"
 
 
-def _smallest_run(caps: Ints, bulk: Ints, count: int) -> Ints:
+def _smallest_run(caps: Ints, order: Ints, count: int) -> Ints:
     """Fill the fewest domains, as small as possible; the rest goes to the smallest that holds it.
 
     Sorted by size, the run of that many neighbours that starts earliest and suffices is taken.
     """
-    by_size = np.argsort(bulk, kind="stable")
+    by_size = np.argsort(order, kind="stable")
     sizes = caps[by_size]
     held = np.concatenate(([0], np.cumsum(sizes)))
     fewest = int(np.searchsorted(np.cumsum(sizes[::-1]), count)) + 1

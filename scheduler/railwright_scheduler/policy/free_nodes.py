@@ -3,6 +3,7 @@ no job ahead has reserved."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,6 +31,9 @@ _NEVER = np.iinfo(np.int64).max
 WAYS_MAX = 4
 """Rail orders that are evaluated for a start: those in which a job has the most free nodes. Each
 costs as much as a job of its own, and a site that is cabled by hand may have one for each node."""
+
+WAYS_CHECKED_MAX = 64
+"""Rail orders of which it is found out whether the job has capacity there at all."""
 
 
 class FreeNodes:
@@ -122,7 +126,7 @@ class FreeNodes:
         if len(ways) == 1 and role.replicas >= self._refused.get(key, _NEVER):
             # What is free beside reservations only shrinks in a cycle.
             return None
-        freest = self._freest(signature, ways)
+        freest = self._freest(demand)
         limits = self._selector.best_way(
             role, freest, lambda way: self.allowed(signature, way), work
         )
@@ -133,14 +137,24 @@ class FreeNodes:
             self._refused[signature.index, limits] = role.replicas
         return None
 
-    def _freest(
-        self, signature: SchedulingSignature, ways: Sequence[ResolvedConstraints]
-    ) -> Sequence[ResolvedConstraints]:
+    def _freest(self, demand: RoleDemand) -> Sequence[ResolvedConstraints]:
+        """The rail orders to evaluate: of those that have capacity for the role, if there are any,
+        those with the most free nodes."""
+        signature, ways, replicas = demand.signature, demand.ways, demand.role.replicas
         if len(ways) <= WAYS_MAX:
             return ways
         free = self._cluster.by_rails(self.allowed(signature, replace(ways[0], rails=0)))
-        freest = sorted(ways, key=lambda way: -int(free[way.rails]))[:WAYS_MAX]
-        return [way for way in ways if way in freest]
+
+        def has_capacity(way: ResolvedConstraints) -> bool:
+            if free[way.rails] < replicas:
+                return False
+            allowed = self.allowed(signature, way)
+            return placement.capacity(self._cluster.domains, allowed, way) >= replicas
+
+        freest = sorted(ways, key=lambda way: -int(free[way.rails]))
+        able = filter(has_capacity, freest[:WAYS_CHECKED_MAX])
+        chosen = list(itertools.islice(able, WAYS_MAX)) or freest[:WAYS_MAX]
+        return [way for way in ways if way in chosen]
 
     def _why_not(self, job: Job, demand: RoleDemand) -> NotEnoughNodes | BlockedByReservation:
         """Why this role of the job cannot start, by itself."""

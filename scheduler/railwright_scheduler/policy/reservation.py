@@ -195,7 +195,11 @@ class Reservations:
             nodes = np.flatnonzero(eligible)
             return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
         eligible = self._fullest_domains(role, eligible, limits, startable, kept)
-        return placement.choose(domains, eligible, rank, count=count, limits=limits, work=work)
+        # Domains of which it has and could take the most are filled first.
+        worth = int(rank.max(initial=0)) - rank
+        return placement.choose(
+            domains, eligible, rank, count=count, limits=limits, work=work, worth=worth
+        )
 
     def add(
         self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
