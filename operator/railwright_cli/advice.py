@@ -17,7 +17,10 @@ WHAT_TO_DO = {
         "Use a tier that the message lists, or nearest, second or third. scale-up-domain needs "
         "scale-up domains that do not cross racks."
     ),
-    "NeverFits": "Request no more than the message says the cluster has.",
+    "NeverFits": (
+        "Request no more than the message says the cluster has, or tolerate the taints that it "
+        "names."
+    ),
     "NotEnoughNodes": (
         "Wait, or add nodes. The message has the number of free nodes, and what occupies the rest."
     ),

@@ -168,6 +168,29 @@ def test_nodes_kept_out_by_taints_are_named_where_nothing_fits() -> None:
     )
 
 
+def test_taints_are_named_where_no_node_tolerates_the_job() -> None:
+    """It is not said of them that they lack anything: they may have all of it."""
+    assert _sentence("""
+        node  gpu  taints
+        n0    8    team=blue:NoSchedule
+        n1    8    team=blue:NoSchedule
+        job   nodes  gpu
+        a     2      8
+    """) == (
+        "needs 2 nodes with 8 nvidia.com/gpu each; 2 nodes, each with taints that are not "
+        "tolerated: team=blue:NoSchedule"
+    )
+
+
+def test_jobs_ahead_are_placed_first_where_no_pod_is_bound() -> None:
+    assert BindingBacklog(2, 3).sentence() == (
+        "its 2 pods would fit; 3 pods of earlier gangs are created and bound first"
+    )
+    assert BindingBacklog(1, 0).sentence() == (
+        "its 1 pod would fit; the jobs ahead of it are placed first"
+    )
+
+
 def test_resource_of_no_node_is_named() -> None:
     assert (
         _sentence("""

@@ -155,18 +155,19 @@ class MappingPending:
 
 @dataclass(frozen=True, slots=True)
 class BindingBacklog:
-    """This job's ``need`` pods fit, and ``pods`` of earlier gangs are not bound yet; the number of
-    pods that are created and bound at a time is limited."""
+    """This job's ``need`` pods fit, and ``pods`` of earlier gangs are not bound yet: the number of
+    pods that are created and bound at a time is limited, as is the number of ranks that are placed
+    in a cycle."""
 
     need: int
     pods: int
 
     def sentence(self) -> str:
         """The reason for a person, on one line."""
-        return (
-            f"its {text.count(self.need, 'pod')} would fit; {text.count(self.pods, 'pod')} of "
-            "earlier gangs are created and bound first"
-        )
+        first = "the jobs ahead of it are placed first"
+        if self.pods:
+            first = f"{text.count(self.pods, 'pod')} of earlier gangs are created and bound first"
+        return f"its {text.count(self.need, 'pod')} would fit; {first}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,11 @@ def _on(constraints: TopologyConstraints) -> str:
 def _never(reason: NeverFits) -> str:
     if not reason.matched:
         return _none_matches(reason)
+    if not reason.tolerated:
+        # What they have is not known here.
+        nodes = text.count(reason.matched, "node")
+        unmatched = "".join(f"; {each}" for each in _unmatched(reason))
+        return f"{nodes}, each with taints that are not tolerated: {_taints(reason)}{unmatched}"
     impossible = [short for short in reason.shortages if short.most < short.need]
     if impossible:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
@@ -194,8 +199,12 @@ def _outside(reason: NeverFits) -> str:
     tainted = reason.matched - reason.tolerated
     if not tainted:
         return outside
-    taints = text.listed(tuple(_taint(taint) for taint in reason.untolerated))
+    taints = _taints(reason)
     return f"{outside}; {tainted} more not counted for taints that are not tolerated: {taints}"
+
+
+def _taints(reason: NeverFits) -> str:
+    return text.listed(tuple(_taint(taint) for taint in reason.untolerated))
 
 
 def _unmatched(reason: NeverFits | NotEnoughNodes) -> list[str]:
