@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import launchers
+from fixtures.operator_endpoint import until
 from railwright import environment, install, launcher, output, protocol, registration
 
 WORLD = protocol.WorldInfo(
@@ -114,6 +115,25 @@ def test_last_lines_are_bounded_clean_text_whatever_was_printed() -> None:
     assert len(lines.encode()) <= protocol.LAST_LINES_BYTES_MAX
     assert protocol.encode(protocol.Failure(rank=0, exit_code=1, last_lines=lines))
     assert time.monotonic() - started < 5, "a long line must not cost its length squared"
+
+
+def test_open_line_is_among_the_last_while_a_child_holds_it() -> None:
+    """Such as a data loader that outlives its rank."""
+    from_rank, to_launcher = os.pipe()
+    with Path(os.devnull).open("wb") as sink, os.fdopen(to_launcher, "wb") as pipe:
+        rank = output.Output("")
+        rank.follow(os.fdopen(from_rank, "rb"), output.Sink(sink.fileno()))
+        pipe.write(b"one\nFATAL: no licence")
+        pipe.flush()
+        until(lambda: rank.last_lines() == "one\nFATAL: no licence")
+    rank.settle(10)
+    assert rank.last_lines() == "one\nFATAL: no licence"
+
+
+def test_unreachable_termination_message_ends_nothing(tmp_path: Path) -> None:
+    """A user may not enter its folder. As root can enter all, the name is too long here."""
+    failure = protocol.Failure(rank=3, exit_code=1, last_lines="")
+    launcher.write_termination_message(tmp_path / ("x" * 300), failure)
 
 
 def test_output_without_a_reader_is_still_kept() -> None:

@@ -64,7 +64,7 @@ def test_free_nodes_stay_reserved_until_the_gang_starts(
         assert started <= LONGEST + 1
 
 
-def test_rail_order_with_capacity_counts_before_one_with_more_nodes() -> None:
+def test_rail_order_with_capacity_counts_before_a_larger_one() -> None:
     """Four orders have more nodes, in no rack two of them."""
     spread = [
         node(f"n{order}{rack}", f"r{order}{rack}", rails=Rails((order, order + 1)))

@@ -33,6 +33,13 @@ def reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[ch
     server.close()
 
 
+def test_signal_handler_reports_within_a_report(reports: list[channel.Report]) -> None:
+    """It runs in the thread that it interrupts."""
+    with progress._reporter._lock:
+        railwright.report(1)
+    until(lambda: len(reports) == 1)
+
+
 def test_a_report_arrives_and_total_steps_are_remembered(reports: list[channel.Report]) -> None:
     railwright.report(1, 2.5, samples_per_s=10, total_steps=60)
     railwright.report(2, 2.25)

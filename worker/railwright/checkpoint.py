@@ -9,6 +9,7 @@ their start.
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import time
@@ -44,7 +45,8 @@ class Checkpointer:
     "local", each run that saves is an attempt, and the group is torchrun's ``--role``. In a pre-run
     nothing is loaded or saved.
 
-    Raises ValueError when ``keep`` is below 1 or the job has no such ``group``.
+    Raises ValueError when ``keep`` is below 1, the job has no such ``group``, or there are
+    optimizers without a model.
     """
 
     def __init__(
@@ -65,11 +67,17 @@ class Checkpointer:
             Path(directory) / os.environ.get(environment.JOB_UID, LOCAL_JOB),
             self._own if group is None else _valid_group(group, self._resume),
         )
+        # An iterator would be used up by the first save.
+        self._optimizer = optimizer if hasattr(optimizer, "state_dict") else tuple(optimizer)
+        if self._optimizer != () and model is None:
+            raise ValueError(
+                "optimizer: its state is saved by the names of a model: pass model too"
+            )
         self._model = model
-        self._optimizer = optimizer
         self._keep = keep
         self._others = others
         self._attempt: int | None = None
+        self._is_claimed = False
         self._saved_step: int | None = None
 
     def load(self, *, after: int = -1) -> int:
@@ -79,10 +87,12 @@ class Checkpointer:
         group loads each once. Random numbers of another group are not taken over. A torn checkpoint
         is skipped and logged. Raises torch's errors when model or optimiser differ from the saved
         ones, and an error on all ranks when a file holds anything but tensors and plain values: no
-        code in it is run.
+        code in it is run. Raises RuntimeError before torch.distributed is initialized, if there
+        are several ranks.
         """
         from railwright import collectives, training_state
 
+        collectives.demand_all_ranks()
         while True:
             found = collectives.from_rank_zero(lambda: self._newest_readable(after))
             if found is None:
@@ -128,10 +138,15 @@ class Checkpointer:
 
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
         operator refuses; OSError on all ranks when any could not write; RuntimeError when these are
-        the checkpoints of another group.
+        the checkpoints of another group, or without torch.distributed, if there are several ranks;
+        TypeError or ValueError when the step is no number of a step.
         """
         from railwright import collectives, training_state
 
+        # Also a number of numpy's, or a tensor of one.
+        step = operator.index(step)
+        if not 0 <= step <= protocol.STEP_MAX:
+            raise ValueError(f"step: seen {step}, expected 0 to {protocol.STEP_MAX}")
         if self._follows:
             raise RuntimeError(
                 f"these are the checkpoints of group {self._volume.group}, which only its ranks "
@@ -139,6 +154,7 @@ class Checkpointer:
             )
         if step == self._saved_step or environment.PRE_RUN in os.environ:
             return
+        collectives.demand_all_ranks()
         began_s = time.monotonic()
         with progress.phase(protocol.Phase.CHECKPOINTING):
             folder = collectives.from_rank_zero(lambda: self._begin(step))
@@ -221,7 +237,9 @@ class Checkpointer:
         if self._attempt is None:
             newest = max(self._volume.attempts(), default=0)
             self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
+        if not self._is_claimed:
             manifest.claim(self._volume, self._attempt, run=self._run())
+            self._is_claimed = True
         folder = self._volume.checkpoint(protocol.Checkpoint(self._attempt, step))
         manifest.begin(folder)
         return folder

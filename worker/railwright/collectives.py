@@ -5,6 +5,7 @@ An error on one rank is raised on all: otherwise the others would wait in the ne
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,16 @@ def rank() -> int:
 def world_size() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def demand_all_ranks() -> None:
+    """Raise RuntimeError if there are ranks of which torch does not know: each would be alone."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count not in ("", "1") and not dist.is_initialized():
+        raise RuntimeError(
+            f"torch.distributed is not initialized, and there are {count} ranks: call "
+            "init_process_group before load and save, and destroy_process_group after them"
+        )
 
 
 def from_rank_zero(work: Callable[[], Found]) -> Found:

@@ -240,12 +240,11 @@ def write_termination_message(path: Path, failure: protocol.Failure) -> None:
     So the cause reaches the pod's status without the operator. The kubelet makes the file, and
     keeps its first 4 KiB; where there is none, nothing is written.
     """
-    if not path.exists():
-        return
     while len(data := protocol.encode(failure)) > TERMINATION_BYTES_MAX:
         lines = failure.last_lines
         failure = dataclasses.replace(failure, last_lines=lines[len(lines) // 8 + 1 :])
     try:
-        path.write_bytes(data)
+        if path.exists():
+            path.write_bytes(data)
     except OSError as error:
         logger.warning("termination message not written", extra={"error": str(error)})

@@ -77,6 +77,7 @@ class Output:
             readable = bool(chunk)
             pieces, pending = _pieces(pending + chunk, last=not readable)
             lines = []
+            tail.keep_open(pending)
             for piece in pieces:
                 tail.keep(piece)
                 lines.append(piece if open_line else self._prefix + piece)
@@ -91,7 +92,13 @@ class _Tail:
     def __init__(self) -> None:
         self._pieces: collections.deque[bytes] = collections.deque()
         self._bytes = 0
+        self._open = b""
         self._lock = threading.Lock()
+
+    def keep_open(self, line: bytes) -> None:
+        """The line that has not ended yet. It never does if a child holds the pipe."""
+        with self._lock:
+            self._open = line
 
     def keep(self, piece: bytes) -> None:
         with self._lock:
@@ -103,7 +110,7 @@ class _Tail:
     def text(self) -> bytes:
         """The pieces as UTF-8 without control characters, each line ended by a newline."""
         with self._lock:
-            data = b"".join(self._pieces)
+            data = b"".join((*self._pieces, self._open))
         text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
         return CONTROL.sub("", text).encode()
 

@@ -24,7 +24,8 @@ class _Reporter:
         self._outside = protocol.Phase.STARTING
         self._dropped = 0
         self._stacks_pid: int | None = None
-        self._lock = threading.Lock()
+        # A signal handler of the script may report, or save, within a report.
+        self._lock = threading.RLock()
 
     def report(self, progress: protocol.Progress) -> None:
         """Send a step; in a phase it is one of that phase."""

@@ -1,0 +1,88 @@
+"""What a script may give a Checkpointer, alone in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from railwright import Checkpointer, manifest
+
+
+def steps(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("local/attempt-1/*/step-*"))
+
+
+@pytest.mark.parametrize("step", [np.int64(10), torch.tensor(10), True + 9])
+def test_step_may_be_any_whole_number(tmp_path: Path, step: Any) -> None:
+    Checkpointer(tmp_path).save(step)
+    assert steps(tmp_path) == ["step-10"]
+    assert Checkpointer(tmp_path).load() == 10
+
+
+@pytest.mark.parametrize(
+    ("step", "error"), [(10.0, TypeError), (-1, ValueError), (1e13, TypeError)]
+)
+def test_step_that_is_none_is_refused_before_anything_is_written(
+    tmp_path: Path, step: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        Checkpointer(tmp_path).save(step)
+    with pytest.raises(ValueError, match="expected 0 to"):
+        Checkpointer(tmp_path).save(10**13)
+    assert not steps(tmp_path)
+
+
+def test_optimizers_of_a_generator_are_saved_each_time(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    saves = Checkpointer(tmp_path, model, (each for each in (optimizer,)))
+    saves.save(1)
+    saves.save(2)
+    other = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    assert Checkpointer(tmp_path, model, other).load() == 2
+    assert other.param_groups[0]["lr"] == 0.5
+
+
+def test_optimizer_without_a_model_is_refused(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    with pytest.raises(ValueError, match="pass model too"):
+        Checkpointer(tmp_path, optimizer=optimizer, net=model)
+
+
+def test_rank_that_does_not_know_the_others_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank would write the files of rank 0, and commit a checkpoint that is torn."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    checkpoints = Checkpointer(tmp_path)
+    for use in (lambda: checkpoints.save(1), checkpoints.load):
+        with pytest.raises(RuntimeError, match="there are 2 ranks: call init_process_group"):
+            use()
+    assert not steps(tmp_path)
+
+
+def test_attempt_is_claimed_after_a_failure_to_claim_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those who follow this group would never read its checkpoints."""
+    claims, claim = [], manifest.claim
+
+    def full_at_first(*given: Any, **named: Any) -> None:
+        claims.append(given)
+        if len(claims) == 1:
+            raise OSError("no space left")
+        claim(*given, **named)
+
+    monkeypatch.setattr(manifest, "claim", full_at_first)
+    checkpoints = Checkpointer(tmp_path)
+    with pytest.raises(OSError, match="no space left"):
+        checkpoints.save(1)
+    checkpoints.save(2)
+    assert len(claims) == 2
