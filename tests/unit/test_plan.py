@@ -398,16 +398,3 @@ def test_attempt_in_the_ledger_is_not_assessed() -> None:
     assert isinstance(assessment, Ended)
     settling = plan(world_of(job, nodes=BUSY, entries=(entry(cause=LOST),)))
     assert not settling.assessments
-
-
-@pytest.mark.parametrize("is_success", [False, True])
-def test_attempt_over_in_the_cycle_of_its_start_has_started(is_success: bool) -> None:
-    """Its deadline counts from then, and it is no failure to start."""
-    done, failed = rank(0, done=True), replace(crash(0, 0.1), silent_s=0.05)
-    ranks = tuple(replace(done if is_success else failed, node_rank=each) for each in (0, 1))
-    starting = JobRecord(phase=Phase.STARTING, attempt=1, nodes=NODES, spec_hash="")
-    job = seen(starting, started=True, ranks=ranks, active_deadline_s=60)
-    taken = plan(replace(world_of(job, nodes=tuple(node(name) for name in NODES)), now_s=5000))
-    record = taken.records["a"]
-    assert record.phase is (Phase.SUCCEEDED if is_success else Phase.RECOVERING)
-    assert (record.started_s, record.start_failures) == (5000, 0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fixtures import attempts
+import pytest
+
+from fixtures import attempts, node
 from railwright_scheduler.attempt import assessment, record
 from railwright_scheduler.attempt.assessment import Ended, Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.starting import IMAGE_MISSING_S, START_TIMEOUT_S
 from railwright_scheduler.model.evidence import NO_REPORT, ObservedImages, ObservedRank, PodState
 from railwright_scheduler.plan import plan
@@ -113,3 +116,17 @@ def test_nodes_without_a_message_alone_are_avoided() -> None:
     found = cause([replace(mute, node_rank=0, node="n0"), mute])
     assert found is not None
     assert (found.code, found.nodes) == (CauseCode.LAUNCHER_UNHEARD, ())
+
+
+@pytest.mark.parametrize("is_success", [False, True])
+def test_attempt_over_in_the_cycle_of_its_start_has_started(is_success: bool) -> None:
+    """Its deadline counts from then, and it is no failure to start."""
+    done = attempts.rank(0, done=True)
+    failed = attempts.crash(0, 0.1, silent_s=0.05)
+    ranks = tuple(replace(done if is_success else failed, node_rank=each) for each in (0, 1))
+    began = JobRecord(phase=Phase.STARTING, attempt=1, nodes=attempts.NODES, spec_hash="")
+    job = attempts.seen(began, started=True, ranks=ranks, active_deadline_s=60)
+    nodes = tuple(node(name) for name in attempts.NODES)
+    now = plan(replace(attempts.world_of(job, nodes=nodes), now_s=5000)).records["a"]
+    assert now.phase is (Phase.SUCCEEDED if is_success else Phase.RECOVERING)
+    assert (now.started_s, now.start_failures) == (5000, 0)
