@@ -282,8 +282,8 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
 
 
 def _error(response: HTTPResponse, path: str) -> RequestError:
-    """Of a 404, only one that names the object says that it is absent: what is between the API
-    server and its clients may respond 404 to anything."""
+    """An object is absent if a 404 names it: what is between the API server and its clients may
+    respond 404 to anything."""
     body = _received(lambda: response.read(decode_content=True))
     try:
         failure = msgspec.json.decode(body, type=_Failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,15 @@ def install(plane: ControlPlane) -> None:
 
 def crash_operator(plane: ControlPlane) -> None:
     """End both replicas at once; return once new ones are ready."""
+    before = _operators(plane)
     plane.kubectl("delete", *_ITS_PODS, "--grace-period=0", "--force")
-    _until_ready(plane, OPERATOR)
+    _until_operators(plane, lambda now: len(now) == REPLICAS and not now & before)
 
 
 def scale_operator(plane: ControlPlane, replicas: int) -> None:
     """Have so many replicas of the operator; return once they are ready, and no others there."""
     plane.kubectl("-n", NAMESPACE, "scale", OPERATOR, f"--replicas={replicas}")
-    waiting.until(
-        lambda: len(plane.kubectl("get", *_ITS_PODS, "-o=name").split()) == replicas,
-        f"{replicas} replicas of the operator",
-        deadline_s=_DEADLINE_S,
-    )
-    _until_ready(plane, OPERATOR)
+    _until_operators(plane, lambda now: len(now) == replicas)
 
 
 def upgrade(plane: ControlPlane, *values: str, chart: Path = helm.CHART) -> None:
@@ -157,6 +154,23 @@ def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:
         and "podIP" in pod["status"]
         and "deletionTimestamp" not in pod["metadata"]
     ]
+
+
+def _operators(plane: ControlPlane) -> set[str]:
+    return set(plane.kubectl("get", *_ITS_PODS, "-o=name").split())
+
+
+def _until_operators(plane: ControlPlane, are_expected: Callable[[set[str]], bool]) -> None:
+    """Return once the pods of the operator are these, and ready: the status of their Deployment may
+    be that of the pods before."""
+    waiting.until(
+        lambda: are_expected(_operators(plane)),
+        "the replicas of the operator",
+        deadline_s=_DEADLINE_S,
+        evidence=lambda: str(_operators(plane)),
+    )
+    if _operators(plane):
+        plane.kubectl("wait", "--for=condition=Ready", *_ITS_PODS, f"--timeout={_DEADLINE_S:.0f}s")
 
 
 def _until_ready(plane: ControlPlane, workload: str) -> None:

@@ -26,7 +26,7 @@ EVERY = 10
 
 class TracedOperator(OperatorProcess):
     """Its one replica. Pods have the launcher from the image of the testbed, in which it is as in
-    this checkout: the product's images have modules whose paths say nothing of it."""
+    this checkout: modules of the product's images have other paths, which are not traced."""
 
     def __init__(self, bed: Testbed, trace: Path) -> None:
         address, image = bed.host_address, bed.image

@@ -66,6 +66,7 @@ def test_rank_that_does_not_know_the_others_is_refused(
         with pytest.raises(RuntimeError, match="there are 2 ranks: call init_process_group"):
             use()
     assert not steps(tmp_path)
+    assert Checkpointer(tmp_path, group="worker").load() == 0
 
 
 def test_attempt_is_claimed_after_a_failure_to_claim_it(

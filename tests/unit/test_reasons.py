@@ -169,7 +169,7 @@ def test_nodes_kept_out_by_taints_are_named_where_nothing_fits() -> None:
 
 
 def test_taints_are_named_where_no_node_tolerates_the_job() -> None:
-    """It is not said of them that they lack anything: they may have all of it."""
+    """The message does not deny that they have what the job needs: they may have all of it."""
     assert _sentence("""
         node  gpu  taints
         n0    8    team=blue:NoSchedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ Opened = tuple[Terminal, "subprocess.Popen[bytes]"]
 
 
 class Job:
-    """A job that runs until the test says what happens: ``state`` is the response to a read, and
+    """A job that runs until the test changes it: ``state`` is the response to a read, and
     each change of it is an event of the watch."""
 
     def __init__(self) -> None:
@@ -40,9 +41,10 @@ class Job:
 
     def respond(self, request: Request) -> Response:
         """To a read, or to a watch."""
-        if "watch" not in request.query or self.state.code != 200:
-            return self.state
-        return Response([event("MODIFIED", self.state.body), self._next])
+        state = self.state
+        if "watch" not in request.query or state.code != 200:
+            return state
+        return Response([event("MODIFIED", state.body), functools.partial(self._next, state)])
 
     def becomes(self, state: Response) -> None:
         """The watches end."""
@@ -50,9 +52,10 @@ class Job:
             self.state = state
             self._changed.notify_all()
 
-    def _next(self) -> dict[str, object] | None:
+    def _next(self, before: Response) -> dict[str, object] | None:
+        """The event of the next state, which may be there before it is waited for."""
         with self._changed:
-            self._changed.wait(DEADLINE_S)
+            self._changed.wait_for(lambda: self.state is not before, DEADLINE_S)
         match self.state.code:
             case 200:
                 return event("MODIFIED", self.state.body)

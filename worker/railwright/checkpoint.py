@@ -88,11 +88,12 @@ class Checkpointer:
         is skipped and logged. Raises torch's errors when model or optimiser differ from the saved
         ones, and an error on all ranks when a file holds anything but tensors and plain values: no
         code in it is run. Raises RuntimeError before torch.distributed is initialized, if there
-        are several ranks.
+        are several ranks; each may read the checkpoints of another group alone.
         """
         from railwright import collectives, training_state
 
-        collectives.demand_all_ranks()
+        if not self._follows:
+            collectives.demand_all_ranks()
         while True:
             found = collectives.from_rank_zero(lambda: self._newest_readable(after))
             if found is None:
