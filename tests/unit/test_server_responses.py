@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -110,7 +109,9 @@ def test_request_is_not_repeated_for_ever(serve: Serve, pauses: list[float]) -> 
     assert max(pauses) == 10
 
 
-def test_refused_token_is_read_again_once(serve: Serve, tmp_path: Path) -> None:
+def test_refused_token_is_read_again_once(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file has another server by then, so that it shows in which it was read."""
     second = serve(in_turn(SUCCEEDED))
     (tmp_path / "first").mkdir()
@@ -120,7 +121,7 @@ def test_refused_token_is_read_again_once(serve: Serve, tmp_path: Path) -> None:
         return status(401, "Unauthorized")
 
     with scripted_server.running(refuse) as first:
-        os.environ["KUBECONFIG"] = str(first.kubeconfig(tmp_path / "first"))
+        monkeypatch.setenv("KUBECONFIG", str(first.kubeconfig(tmp_path / "first")))
         assert run("status", "a") == 0
         assert len(first.requests) == 1
     always = serve(lambda _: status(401, "Unauthorized"))
