@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import launchers
+from fixtures.checkpoints import verified
 from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import manifest, protocol
 from railwright.protocol import Checkpoint
@@ -126,6 +127,6 @@ def test_refused_commit_reaches_every_rank_before_launcher_ends(tmp_path: Path) 
     # One that was answered late is asked again.
     assert list(dict.fromkeys(commit.step for commit in operator.commits)) == [1, 2]
     volume = manifest.Volume(tmp_path / "checkpoints" / launchers.JOB_UID, "worker")
-    assert manifest.verified(volume, Checkpoint(1, 1)).world_size == 2
+    assert verified(volume, Checkpoint(1, 1)).world_size == 2
     with pytest.raises(manifest.TornError):
-        manifest.verified(volume, Checkpoint(1, 2))
+        verified(volume, Checkpoint(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,39 @@ def test_attempt_is_claimed_after_a_failure_to_claim_it(
         checkpoints.save(1)
     checkpoints.save(2)
     assert len(claims) == 2
+
+
+class Quantized(torch.nn.Linear):
+    """A layer with a state that is no tensor."""
+
+    extra: object = None
+
+    def get_extra_state(self) -> object:
+        return self.extra
+
+    def set_extra_state(self, state: object) -> None:
+        self.extra = state
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path: Path) -> None:
+    """A learning rate that numpy computed is one, in the optimizer and in its schedule."""
+    model = Quantized(2, 2)
+    model.extra = {"scale": np.float32(1.5)}
+    computed = np.float64(np.cos(0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=computed)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: np.float64(0.5))
+    Checkpointer(tmp_path, model, optimizer, schedule=schedule).save(1)
+    model.extra = {"scale": 0.0}
+    optimizer.param_groups[0]["lr"] = 1.0
+    assert Checkpointer(tmp_path, model, optimizer, schedule=schedule).load() == 1
+    assert (model.extra, optimizer.param_groups[0]["lr"]) == ({"scale": 1.5}, float(computed) / 2)
+
+
+@pytest.mark.parametrize("extra", [np.zeros(3), io.BytesIO(b"scales"), Path("scales")])
+def test_state_of_a_layer_is_refused_when_saved(tmp_path: Path, extra: object) -> None:
+    model = Quantized(2, 2)
+    model.extra = extra
+    with pytest.raises(Exception, match="Weights only load failed") as refused:
+        Checkpointer(tmp_path, model).save(1)
+    assert refused.value.__notes__ == ["model._extra_state could not be read back"]
+    assert not steps(tmp_path)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from fixtures import launchers
+from fixtures.checkpoints import verified
 from fixtures.operator_endpoint import OperatorEndpoint
 from fixtures.tiny_training import Run
 from railwright import (
@@ -110,13 +113,16 @@ def test_refused_commit_renames_nothing_and_raises(
     with pytest.raises(AttemptRevoked, match="attempt 2 has begun"):
         saved(tmp_path, 1, 2)
     assert not volume(tmp_path).is_complete(Checkpoint(1, 2))
-    assert manifest.verified(volume(tmp_path), Checkpoint(1, 1))
+    assert verified(volume(tmp_path), Checkpoint(1, 1))
     assert state.revoked == "attempt 2 has begun"
     assert state.next_heartbeat().committed == Checkpoint(1, 1)
 
 
 def test_operator_outage_delays_commit_5_s_and_removes_nothing(
-    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
+    operator: OperatorEndpoint,
+    state: reporting.LauncherState,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The checkpoint counts after the time-out, and old checkpoints are kept."""
     run = Run(tmp_path, seed=0)
@@ -129,6 +135,7 @@ def test_operator_outage_delays_commit_5_s_and_removes_nothing(
     assert state.next_heartbeat().committed == Checkpoint(1, 2)
     # This attempt may be a revoked one, and step 1 all that the next attempt may read.
     assert volume(tmp_path).steps(1) == [2, 1]
+    assert "step-2 without a response of the operator (503 as " in capsys.readouterr().err
     operator.status = 200
     checkpoints.save(3)
     assert volume(tmp_path).steps(1) == [3]
@@ -190,6 +197,29 @@ def test_restarted_local_run_resumes_and_keeps_three(
     assert (local.steps(2), local.steps(1)) == ([4, 3], [2])
 
 
+def test_attempt_goes_back_to_its_own_checkpoint(
+    state: reporting.LauncherState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a script does whose loss became NaN. The steps after it are trained, and saved, again."""
+    in_attempt(monkeypatch, 2, (Checkpoint(1, 9),))
+    run = Run(tmp_path, seed=0)
+    for step in (10, 20, 30):
+        run.train(1)
+        run.checkpoints.save(step)
+        if step == 20:
+            contents = run.contents()
+    next(volume(tmp_path).checkpoint(Checkpoint(2, 30)).glob("__0_*")).write_bytes(b"")
+    with torch.no_grad():
+        next(run.model.parameters()).fill_(torch.nan)
+    assert run.checkpoints.load() == 20
+    assert run.contents() == contents
+    assert volume(tmp_path).steps(2) == [20, 10]
+    run.checkpoints.save(30)
+    assert verified(volume(tmp_path), Checkpoint(2, 30))
+    heartbeat = state.next_heartbeat()
+    assert (heartbeat.committed, heartbeat.resumed_from) == (Checkpoint(2, 30), None)
+
+
 def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
     """A state that `load` would refuse is refused by `save` already."""
 
@@ -205,21 +235,24 @@ def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="Weights only load failed") as refused:
         checkpoints.save(1)
     assert any("reader" in note for note in refused.value.__notes__)
+    assert manifest.Volume(tmp_path / "local", "default").steps(1) == []
 
 
+@pytest.mark.parametrize("limit_bytes", [0, 3000])
 def test_full_disk_is_reported_and_step_can_be_saved_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, limit_bytes: int
 ) -> None:
-    """The failed save raises with the rank and the error, and the same step can be saved again."""
+    """The failed save raises with the rank and the error, and leaves nothing on the disk."""
     run = Run(tmp_path, seed=0)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(manifest, "write_durably", full)
-        with pytest.raises(OSError, match=r"rank 0: .*No space left"):
+    of_workers = manifest.Volume(tmp_path / "local", "default")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"rank 0: .*File too large"):
             run.checkpoints.save(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert of_workers.steps(1) == []
     run.checkpoints.save(1)
     assert channel.ask(channel.Request()).granted
-    assert manifest.verified(manifest.Volume(tmp_path / "local", "default"), Checkpoint(1, 1))
+    assert verified(of_workers, Checkpoint(1, 1))

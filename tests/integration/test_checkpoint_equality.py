@@ -44,3 +44,9 @@ def test_a_checkpoint_loads_on_another_number_of_ranks(
     assert manifest.Volume(tmp_path / "local", "default").attempts() == [1], (
         "loading alone makes no attempt"
     )
+
+
+def test_error_of_one_rank_is_raised_on_all(tmp_path: Path) -> None:
+    """The others would wait for it in torch's collectives for half an hour."""
+    seen, _ = tiny_training.ranks_running("failing", tmp_path, world_size=2)
+    assert seen == ["RuntimeError: rank 1: ValueError: no place", "OSError: rank 1: no space"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.checkpoints import verified
 from railwright import manifest, protocol
 from railwright.protocol import Checkpoint
 
@@ -39,10 +40,10 @@ def flip_a_bit(path: Path) -> None:
 
 def test_a_checkpoint_counts_only_with_its_manifest(tmp_path: Path) -> None:
     folder = committed(tmp_path, 1, 10)
-    assert manifest.verified(workers(tmp_path), Checkpoint(1, 10)).world_size == 1
+    assert verified(workers(tmp_path), Checkpoint(1, 10)).world_size == 1
     (folder / manifest.NAME).rename(folder / f"{manifest.NAME}.partial")
     with pytest.raises(manifest.TornError, match=r"there is no manifest\.json"):
-        manifest.verified(workers(tmp_path), Checkpoint(1, 10))
+        verified(workers(tmp_path), Checkpoint(1, 10))
 
 
 def test_attempt_number_used_again_moves_the_old_folder_aside(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_damage_is_found_and_named(tmp_path: Path, damage: object, complaint: st
     damage(folder)
     step = workers(tmp_path).steps(1)[0]
     with pytest.raises(manifest.TornError, match=complaint):
-        manifest.verified(workers(tmp_path), Checkpoint(1, step))
+        verified(workers(tmp_path), Checkpoint(1, step))
 
 
 def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:
     text = (folder / manifest.NAME).read_text()
     (folder / manifest.NAME).write_text(text.replace("rank-0.pt", "../../elsewhere"))
     with pytest.raises(manifest.TornError, match="is not a file of this folder"):
-        manifest.verified(workers(tmp_path), Checkpoint(1, 10))
+        verified(workers(tmp_path), Checkpoint(1, 10))
 
 
 def test_half_written_folder_is_restarted_and_checkpoint_is_not(tmp_path: Path) -> None:
@@ -153,4 +154,4 @@ def test_checkpoint_of_another_group_in_a_folder_is_torn(tmp_path: Path) -> None
     folder = committed(tmp_path, 1, 10, group="evaluator")
     folder.parent.rename(folder.parent.with_name("worker"))
     with pytest.raises(manifest.TornError, match="of group evaluator in attempt 1, not of this"):
-        manifest.verified(workers(tmp_path), Checkpoint(1, 10))
+        verified(workers(tmp_path), Checkpoint(1, 10))

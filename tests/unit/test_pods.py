@@ -143,6 +143,7 @@ def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
     assert spec["volumes"][0]["name"] == "data"
     assert main_of(pod)["volumeMounts"][0]["mountPath"] == "/data"
     assert spec["terminationGracePeriodSeconds"] == 120
+    assert {"name": "RAILWRIGHT_GRACE_SECONDS", "value": "120"} in main_of(pod)["env"]
     assert spec["nodeSelector"] == {"kind": "h100"}
     assert spec["enableServiceLinks"]
     assert repr(raw) == before

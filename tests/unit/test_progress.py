@@ -192,9 +192,14 @@ def test_script_without_a_launcher_reports_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_launcher_that_is_gone_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Nor one whose sockets this user may not open; why is printed once."""
+    channel._print_once.cache_clear()
     monkeypatch.setenv(environment.CHANNEL, str(tmp_path / "gone"))
     railwright.report(1, 0.5)
+    railwright.report(2, 0.5)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("railwright: progress does not reach the launcher: [Errno 2]")
     permission = channel.ask(channel.Request(commit_step=1))
     assert (permission.granted, permission.confirmed) == (True, False)

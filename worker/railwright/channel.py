@@ -7,10 +7,12 @@ rank 0, and answered. Without a launcher both do nothing, so that a script runs 
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -29,6 +31,9 @@ PHASE_TIMEOUT_S = 1.0
 RECEIVE_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
 BACKLOG = 16
+SOCKET_PATH_BYTES_MAX = 107
+"""The maximum of Linux."""
+
 PID_MAX = 2**22
 """The maximum of Linux."""
 
@@ -68,7 +73,8 @@ class Permission:
 
 def send(report: Report, *, timeout_s: float = 0.0) -> bool:
     """Send a report; return whether it was sent. Waits this long for a full socket; never
-    raises."""
+    raises. The first reason but a full socket is printed: a rank of another user than the launcher
+    would otherwise make no progress that anybody sees."""
     folder = os.environ.get(environment.CHANNEL)
     if folder is None:
         return True
@@ -78,9 +84,17 @@ def send(report: Report, *, timeout_s: float = 0.0) -> bool:
             # Only a connected socket can be waited for.
             outlet.connect(str(Path(folder) / REPORTS))
             outlet.send(protocol.encode(report))
-    except (OSError, protocol.ProtocolError):
+    except (BlockingIOError, TimeoutError):
+        return False
+    except (OSError, protocol.ProtocolError) as error:
+        _print_once(f"railwright: progress does not reach the launcher: {error}")
         return False
     return True
+
+
+@functools.cache
+def _print_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def ask(request: Request) -> Permission:
@@ -102,6 +116,12 @@ def ask(request: Request) -> Permission:
         )
 
 
+def _folder_of_sockets() -> str | None:
+    """None for that of temporary files, unless its path is too long for a socket's address."""
+    longest = Path(tempfile.gettempdir()) / "railwright-12345678" / REQUESTS
+    return None if len(os.fsencode(longest)) <= SOCKET_PATH_BYTES_MAX else "/tmp"  # noqa: S108
+
+
 class ChannelServer:
     """Two sockets in a new folder, and after ``start`` a thread that reads each.
 
@@ -109,7 +129,7 @@ class ChannelServer:
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="railwright-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="railwright-", dir=_folder_of_sockets()))
         self._reports = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._reports.bind(str(self.folder / REPORTS))
         self._requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

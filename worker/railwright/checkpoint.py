@@ -90,22 +90,24 @@ class Checkpointer:
         code in it is run. Raises RuntimeError before torch.distributed is initialized, if there
         are several ranks; each may read the checkpoints of another group alone.
         """
-        from railwright import collectives, training_state
+        from railwright import collectives
 
         if not self._follows:
             collectives.demand_all_ranks()
         while True:
-            found = collectives.from_rank_zero(lambda: self._newest_readable(after))
-            if found is None:
+            contents = self._newest_whole(after)
+            if contents is None:
                 return 0
-            checkpoint, saved_world_size = found
+            checkpoint = protocol.Checkpoint(contents.attempt, contents.step)
             try:
-                self._restore(checkpoint, saved_world_size)
-                return checkpoint.step
-            except training_state.READ_ERRORS:
+                self._restore(checkpoint, contents.world_size)
+            except OSError:
                 if not self._is_removed(checkpoint):
                     raise
                 _say(f"{self._name(checkpoint)} was removed while it was loaded")
+                continue
+            self._goes_on(checkpoint, contents.world_size)
+            return checkpoint.step
 
     def _restore(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
         from railwright import collectives, training_state
@@ -121,12 +123,24 @@ class Checkpointer:
                 is_own=not self._follows,
             )
         )
+
+    def _goes_on(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
+        """Log and report where training goes on from. What this attempt saved after that is
+        removed: the same steps come again."""
+        from railwright import collectives
+
+        is_back = not self._follows and checkpoint.attempt == self._attempt
+        if is_back:
+            self._saved_step = checkpoint.step
         if collectives.rank() > 0:
             return
         if self._follows:
             _say(f"loaded {self._name(checkpoint)}")
             return
-        channel.ask(channel.Request(resumed_from=checkpoint))
+        if is_back:
+            manifest.remove_later(self._volume, checkpoint)
+        else:
+            channel.ask(channel.Request(resumed_from=checkpoint))
         _say(f"resumed from {self._name(checkpoint)}")
         if saved_world_size != collectives.world_size():
             _say(
@@ -142,7 +156,7 @@ class Checkpointer:
         the checkpoints of another group, or without torch.distributed, if there are several ranks;
         TypeError or ValueError when the step is no number of a step.
         """
-        from railwright import collectives, training_state
+        from railwright import collectives
 
         # Also a number of numpy's, or a tensor of one.
         step = operator.index(step)
@@ -158,28 +172,56 @@ class Checkpointer:
         collectives.demand_all_ranks()
         began_s = time.monotonic()
         with progress.phase(protocol.Phase.CHECKPOINTING):
-            folder = collectives.from_rank_zero(lambda: self._begin(step))
-            training_state.save_shards(folder, self._model, self._optimizer)
-            files = collectives.from_all(
-                lambda: manifest.described(
-                    folder, training_state.save_rank(folder, collectives.rank(), self._others)
-                )
-            )
+            self._attempt = collectives.from_rank_zero(lambda: self._begin(step))
+            checkpoint = protocol.Checkpoint(self._attempt, step)
+            files = self._write(self._volume.checkpoint(checkpoint))
             permission = collectives.from_rank_zero(
-                lambda: self._commit(step, folder, files, began_s)
+                lambda: self._commit(checkpoint, files, began_s)
             )
         if not permission.granted:
             raise AttemptRevoked(permission.reason)
         self._saved_step = step
+
+    def _write(self, folder: Path) -> list[list[manifest.File]]:
+        """The files of each rank. After an error they are removed: the disk may be full."""
+        from railwright import collectives, training_state
+
+        try:
+            training_state.save_shards(folder, self._model, self._optimizer)
+            return collectives.from_all(
+                lambda: manifest.described(
+                    folder, training_state.save_rank(folder, collectives.rank(), self._others)
+                )
+            )
+        except Exception:
+            if collectives.rank() == 0:
+                manifest.remove(folder)
+            raise
 
     @property
     def _follows(self) -> bool:
         """Whether the checkpoints are those of another group."""
         return self._volume.group != self._own
 
-    def _newest_readable(self, after: int) -> tuple[protocol.Checkpoint, int] | None:
-        """On rank 0: the newest whole checkpoint that may be read, and how many ranks saved it."""
-        found, skipped = None, []
+    def _newest_whole(self, after: int) -> manifest.Manifest | None:
+        """The newest whole checkpoint that may be read. Each rank reads its share of the files: one
+        rank alone would need longer than the others may wait for it."""
+        from railwright import collectives
+
+        torn: list[str] = []
+        found = self._complete(after, torn)
+        while True:
+            contents = collectives.from_rank_zero(lambda: next(found, None))
+            damage = None if contents is None else self._find_damage(contents)
+            if contents is None or damage is None:
+                break
+            self._skip(protocol.Checkpoint(contents.attempt, contents.step), damage, torn)
+        if torn and not self._follows and collectives.rank() == 0:
+            channel.ask(channel.Request(skipped=tuple(torn[: protocol.SKIPPED_MAX])))
+        return contents
+
+    def _complete(self, after: int, torn: list[str]) -> Iterator[manifest.Manifest]:
+        """On rank 0: the checkpoints that have a manifest, newest first."""
         for checkpoint in self._candidates():
             if checkpoint.step <= after:
                 continue
@@ -187,16 +229,24 @@ class Checkpointer:
             if self._follows and not self._volume.is_complete(checkpoint):
                 continue
             try:
-                found = checkpoint, manifest.verified(self._volume, checkpoint).world_size
-                break
-            except manifest.TornError as torn:
-                skipped.append(
-                    protocol.fitted(f"{self._name(checkpoint)}: {torn}", protocol.NAME_BYTES_MAX)
-                )
-                _say(f"skipped {skipped[-1]}")
-        if skipped and not self._follows:
-            channel.ask(channel.Request(skipped=tuple(skipped[: protocol.SKIPPED_MAX])))
-        return found
+                yield manifest.read(self._volume, checkpoint)
+            except manifest.TornError as error:
+                self._skip(checkpoint, str(error), torn)
+
+    def _find_damage(self, contents: manifest.Manifest) -> str | None:
+        from railwright import collectives
+
+        folder = self._volume.checkpoint(protocol.Checkpoint(contents.attempt, contents.step))
+        mine = contents.files[collectives.rank() :: collectives.world_size()]
+        damages = collectives.from_all(lambda: manifest.find_damage(folder, mine))
+        return next((damage for damage in damages if damage is not None), None)
+
+    def _skip(self, checkpoint: protocol.Checkpoint, why: str, torn: list[str]) -> None:
+        from railwright import collectives
+
+        torn.append(protocol.fitted(f"{self._name(checkpoint)}: {why}", protocol.NAME_BYTES_MAX))
+        if collectives.rank() == 0:
+            _say(f"skipped {torn[-1]}")
 
     def _candidates(self) -> Iterator[protocol.Checkpoint]:
         for cap in self._readable():
@@ -217,11 +267,14 @@ class Checkpointer:
         return ()
 
     def _running(self, group: protocol.Group) -> tuple[protocol.Checkpoint, ...]:
-        """All that another group saves in the current attempt. A folder of this number may be of an
-        earlier run of it."""
+        """What this process has saved in the current attempt, or all that another group saves
+        there. A folder of this number may be of an earlier run of it."""
+        if not self._follows:
+            if self._attempt is None or self._saved_step is None:
+                return ()
+            return (protocol.Checkpoint(self._attempt, self._saved_step),)
         attempt = int(os.environ[environment.ATTEMPT])
-        is_other = group.run and not manifest.is_claimed(self._volume, attempt, run=group.run)
-        if not self._follows or is_other:
+        if group.run and not manifest.is_claimed(self._volume, attempt, run=group.run):
             return ()
         return (protocol.Checkpoint(attempt, protocol.STEP_MAX),)
 
@@ -233,17 +286,17 @@ class Checkpointer:
             lambda: self._volume.is_complete(checkpoint)
         )
 
-    def _begin(self, step: int) -> Path:
-        """On rank 0: the empty folder to write to."""
-        if self._attempt is None:
+    def _begin(self, step: int) -> int:
+        """On rank 0: make the empty folder to write to, and return the attempt."""
+        attempt = self._attempt
+        if attempt is None:
             newest = max(self._volume.attempts(), default=0)
-            self._attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
+            attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
         if not self._is_claimed:
-            manifest.claim(self._volume, self._attempt, run=self._run())
+            manifest.claim(self._volume, attempt, run=self._run())
             self._is_claimed = True
-        folder = self._volume.checkpoint(protocol.Checkpoint(self._attempt, step))
-        manifest.begin(folder)
-        return folder
+        manifest.begin(self._volume.checkpoint(protocol.Checkpoint(attempt, step)))
+        return attempt
 
     def _run(self) -> str:
         """This run of the attempt. A script may set MASTER_ADDR to something else."""
@@ -251,32 +304,39 @@ class Checkpointer:
         return next((group.run for group in groups if group.name == self._own), "")
 
     def _commit(
-        self, step: int, folder: Path, files: list[list[manifest.File]], began_s: float
+        self, checkpoint: protocol.Checkpoint, files: list[list[manifest.File]], began_s: float
     ) -> channel.Permission:
         """On rank 0: makes the checkpoint count if this attempt still may."""
-        assert self._attempt is not None, "save begins before it commits"
         contents = manifest.Manifest(
             group=self._own,
-            attempt=self._attempt,
-            step=step,
+            attempt=checkpoint.attempt,
+            step=checkpoint.step,
             world_size=len(files),
             files=tuple(file for of_rank in files for file in of_rank),
         )
+        folder = self._volume.checkpoint(checkpoint)
         manifest.prepare(folder, contents)
-        permission = channel.ask(channel.Request(commit_step=step))
+        permission = channel.ask(channel.Request(commit_step=checkpoint.step))
         if not permission.granted:
             return permission
         manifest.publish(folder)
-        committed = protocol.Checkpoint(self._attempt, step)
         size_bytes = min(sum(file.size_bytes for file in contents.files), protocol.SIZE_BYTES_MAX)
         saved = protocol.Saved(size_bytes, seconds=time.monotonic() - began_s)
-        channel.ask(channel.Request(committed=committed, saved=saved))
-        # Unconfirmed, this attempt may be a revoked one: its old checkpoints are then all that a
-        # later attempt is allowed to read.
+        channel.ask(channel.Request(committed=checkpoint, saved=saved))
         if permission.confirmed:
-            older = [cap for cap in self._readable() if cap.attempt < self._attempt]
-            manifest.prune(self._volume, [committed, *older], keep=self._keep)
+            self._prune(checkpoint)
+        else:
+            _say(
+                f"saved {self._name(checkpoint)} without a response of the operator "
+                f"({permission.reason}): older checkpoints stay until there is one"
+            )
         return permission
+
+    def _prune(self, newest: protocol.Checkpoint) -> None:
+        """On rank 0: remove old checkpoints. Not without the operator's response: this attempt may
+        be a revoked one, whose old checkpoints are all that a later one is allowed to read."""
+        older = [cap for cap in self._readable() if cap.attempt < newest.attempt]
+        manifest.prune(self._volume, [newest, *older], keep=self._keep)
 
     def _name(self, checkpoint: protocol.Checkpoint) -> str:
         return f"attempt-{checkpoint.attempt}/{self._volume.group}/step-{checkpoint.step}"

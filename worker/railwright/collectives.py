@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
@@ -35,35 +36,55 @@ def demand_all_ranks() -> None:
 
 
 def from_rank_zero(work: Callable[[], Found]) -> Found:
-    """What ``work`` returns on rank 0, on every rank. Raises OSError when it did so there."""
-    outcome = _outcome(work) if rank() == 0 else (None, None)
-    if dist.is_initialized():
-        parcel = [outcome]
-        dist.broadcast_object_list(parcel, src=0)
-        outcome = parcel[0]
-    return _unpacked(outcome)
+    """What ``work`` returns on rank 0, on every rank. An error there is raised on all ranks: as
+    OSError where it was one, else as it was on rank 0 and as RuntimeError on the others."""
+    (value,) = _shared(work if rank() == 0 else None, _broadcast)
+    return value  # type: ignore[no-any-return]
 
 
 def from_all(work: Callable[[], Found]) -> list[Found]:
-    """What ``work`` returns on each rank, by rank. Raises OSError when it did so on any."""
-    outcomes = [_outcome(work)] * world_size()
-    if dist.is_initialized():
-        dist.all_gather_object(outcomes, outcomes[0])
-    return [_unpacked(outcome) for outcome in outcomes]
+    """What ``work`` returns on each rank, by rank. Raises as ``from_rank_zero``."""
+    return _shared(work, _gather)
 
 
-Outcome = tuple[Found | None, str | None]
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    value: Any = None
+    error: str | None = None
+    is_os_error: bool = False
 
 
-def _outcome(work: Callable[[], Found]) -> Outcome[Found]:
+def _shared(
+    work: Callable[[], Any] | None, exchange: Callable[[_Outcome], list[_Outcome]]
+) -> list[Any]:
+    outcome = _Outcome()
     try:
-        return work(), None
+        if work is not None:
+            outcome = _Outcome(work())
     except OSError as error:
-        return None, f"rank {rank()}: {error}"
+        outcome = _Outcome(error=f"rank {rank()}: {error}", is_os_error=True)
+    except Exception as error:
+        # The others wait for an outcome.
+        exchange(_Outcome(error=f"rank {rank()}: {type(error).__name__}: {error}"))
+        raise
+    return [_value(each) for each in exchange(outcome)]
 
 
-def _unpacked(outcome: Outcome[Found]) -> Found:
-    value, error = outcome
-    if error is not None:
-        raise OSError(error)
-    return value  # type: ignore[return-value]  # None only where work returned it
+def _broadcast(outcome: _Outcome) -> list[_Outcome]:
+    parcel = [outcome]
+    if dist.is_initialized():
+        dist.broadcast_object_list(parcel, src=0)
+    return parcel
+
+
+def _gather(outcome: _Outcome) -> list[_Outcome]:
+    outcomes = [outcome] * world_size()
+    if dist.is_initialized():
+        dist.all_gather_object(outcomes, outcome)
+    return outcomes
+
+
+def _value(outcome: _Outcome) -> Any:
+    if outcome.error is not None:
+        raise (OSError if outcome.is_os_error else RuntimeError)(outcome.error)
+    return outcome.value

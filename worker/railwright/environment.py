@@ -26,8 +26,14 @@ AUTHORITIES = "RAILWRIGHT_OPERATOR_AUTHORITIES"
 GROUP = "RAILWRIGHT_GROUP"
 JOB_UID = "RAILWRIGHT_JOB_UID"
 ATTEMPT = "RAILWRIGHT_ATTEMPT"
+GRACE = "RAILWRIGHT_GRACE_SECONDS"
+"""The time that the kubelet gives a pod from SIGTERM to SIGKILL."""
+
 LD_PRELOAD = "RAILWRIGHT_LD_PRELOAD"
 """What ``launch`` kept from the launcher."""
+
+GRACE_S = 30.0
+"""That of Kubernetes."""
 
 TERMINATION_FILE = "/dev/termination-log"
 LOCAL_GROUP = "default"
@@ -55,6 +61,7 @@ class Pod:
     first_rank: int
     num_processes: int
     address: str
+    grace_s: float
     pre_run: bool = False
 
 
@@ -84,6 +91,7 @@ def pod(environ: Mapping[str, str]) -> Pod:
         first_rank=whole(environ, "RAILWRIGHT_FIRST_RANK", 0, protocol.RANKS_MAX - 1),
         num_processes=whole(environ, "RAILWRIGHT_NUM_PROCESSES", 1, protocol.PROCESSES_MAX),
         address=str(_read(environ, "RAILWRIGHT_POD_IP", ipaddress.ip_address, address)),
+        grace_s=float(whole(environ, GRACE, 1, 86400)) if GRACE in environ else GRACE_S,
         pre_run=PRE_RUN in environ,
     )
 

@@ -41,8 +41,9 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 """The command is not found."""
 
-# A pod has 30 s from SIGTERM to SIGKILL unless its template says otherwise.
-TERMINATED_GRACE_S = 20.0
+REPORT_S = 10.0
+"""Of the time that a pod has from SIGTERM to SIGKILL, for the report after the ranks ended."""
+
 FAILED_GRACE_S = 10.0
 REVOKED_POLL_S = 0.5
 
@@ -181,7 +182,8 @@ def _supervise(
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
         if number in (signal.SIGTERM, signal.SIGINT):
-            processes.stop(number, grace_s=TERMINATED_GRACE_S)
+            grace_s = max(pod.grace_s - REPORT_S, pod.grace_s / 2)
+            processes.stop(number, grace_s=grace_s)
             return _own_end(pod, 128 + number, _TerminatedError(number))
         for exit_ in processes.ended():
             if exit_.code != 0:

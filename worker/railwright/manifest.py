@@ -133,30 +133,40 @@ def publish(folder: Path) -> None:
         _sync_folder(changed)
 
 
-def verified(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
-    """Read the manifest and verify the hash of every file. Raises TornError."""
+def read(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
+    """The manifest of a checkpoint. Raises TornError."""
     folder = volume.checkpoint(checkpoint)
     try:
         manifest = protocol.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
-        of_folder = (volume.group, checkpoint.attempt, checkpoint.step)
-        if (manifest.group, manifest.attempt, manifest.step) != of_folder:
-            raise TornError(
-                f"the manifest is of step {manifest.step} of group {manifest.group} in attempt "
-                f"{manifest.attempt}, not of this folder"
-            )
-        outside = [file.name for file in manifest.files if Path(file.name).name != file.name]
-        if outside:
-            raise TornError(f"{outside[0]!r} is not a file of this folder")
-        present = described(folder, [file.name for file in manifest.files])
     except FileNotFoundError as error:
-        raise TornError(f"there is no {Path(error.filename).name}") from error
+        raise TornError(f"there is no {NAME}") from error
     except (OSError, protocol.ProtocolError) as error:
         raise TornError(str(error)) from error
-    expected = sorted(manifest.files, key=lambda file: file.name)
-    for written, read in zip(expected, present, strict=True):
-        if written != read:
-            raise TornError(f"{written.name} is not as it was written")
+    of_folder = (volume.group, checkpoint.attempt, checkpoint.step)
+    if (manifest.group, manifest.attempt, manifest.step) != of_folder:
+        raise TornError(
+            f"the manifest is of step {manifest.step} of group {manifest.group} in attempt "
+            f"{manifest.attempt}, not of this folder"
+        )
+    outside = [file.name for file in manifest.files if Path(file.name).name != file.name]
+    if outside:
+        raise TornError(f"{outside[0]!r} is not a file of this folder")
     return manifest
+
+
+def find_damage(folder: Path, files: Sequence[File]) -> str | None:
+    """Read these files; return the first that is not as it was written, and why."""
+    expected = sorted(files, key=lambda file: file.name)
+    try:
+        present = described(folder, [file.name for file in expected])
+    except FileNotFoundError as error:
+        return f"there is no {Path(error.filename).name}"
+    except OSError as error:
+        return str(error)
+    for written, found in zip(expected, present, strict=True):
+        if written != found:
+            return f"{written.name} is not as it was written"
+    return None
 
 
 def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
@@ -178,7 +188,24 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
     ]
     for one in found:
         if one not in counting[:keep]:
-            _remove(volume.checkpoint(one))
+            remove(volume.checkpoint(one))
+
+
+def remove_later(volume: Volume, checkpoint: protocol.Checkpoint) -> None:
+    """Remove what the same attempt saved after this checkpoint. Failures are logged."""
+    for step in volume.steps(checkpoint.attempt):
+        if step > checkpoint.step:
+            remove(volume.checkpoint(protocol.Checkpoint(checkpoint.attempt, step)))
+
+
+def remove(folder: Path) -> None:
+    """Remove a checkpoint, its manifest first: a partly removed one must not count. A failure is
+    logged."""
+    try:
+        (folder / NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    except OSError as error:
+        print(f"railwright: {folder} was not removed: {error}", file=sys.stderr)
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -209,12 +236,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _remove(folder: Path) -> None:
-    """Remove the manifest first: a partly removed checkpoint must not count."""
-    try:
-        (folder / NAME).unlink(missing_ok=True)
-        shutil.rmtree(folder)
-    except OSError as error:
-        print(f"railwright: {folder} was not removed: {error}", file=sys.stderr)

@@ -2,21 +2,20 @@
 
 torch keeps the place of each tensor in a pickle, ``.metadata``, and reads it, and whatever else is
 no tensor, with loaders that call what the file names. A checkpoint lies on a volume that others may
-write. So the pickle is read here with the classes that torch puts there and no others, and plain
-values are read with ``weights_only``. ``training_state`` calls this.
+write. So the pickle is read here with the classes that torch puts there and no others.
+``training_state`` calls this.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import default_planner, filesystem, metadata, planner
+from torch.distributed.checkpoint import filesystem, metadata
 
 FILE = ".metadata"
 BYTES_MAX = 4 * 2**30
@@ -132,15 +131,3 @@ class Reader(filesystem.FileSystemReader):
     def read_metadata(self, *_args: Any, **_kwargs: Any) -> metadata.Metadata:
         """What was read before."""
         return self._found
-
-
-class Planner(default_planner.DefaultLoadPlanner):
-    """Plans as torch does, and reads plain values as such."""
-
-    def load_bytes(self, read_item: planner.ReadItem, value: io.BytesIO) -> None:
-        """Raises pickle.UnpicklingError where the value is none of numbers, text and tensors."""
-        plain = torch.load(value, map_location="cpu", weights_only=True)
-        buffer = io.BytesIO()
-        torch.save(plain, buffer)
-        buffer.seek(0)
-        super().load_bytes(read_item, buffer)

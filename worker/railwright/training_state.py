@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
+import operator
 import random
 import sys
 import warnings
@@ -30,11 +30,11 @@ from torch.distributed.checkpoint import (
 from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.storage import WriteResult
 
-from railwright import collectives, manifest, shard_metadata
+from railwright import collectives, manifest, optimizer_state, plain_values, shard_metadata
 
-READ_ERRORS = (OSError, CheckpointException)
-"""What ``load_shards`` and ``load_rank`` raise, on all ranks, when files of a checkpoint go."""
+_OPTIMIZER = "optimizer"
 
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
 
@@ -50,37 +50,44 @@ class Stateful(Protocol):
 
 
 def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
-    """Writes this rank's part of model and optimiser; all ranks must call it."""
-    if model is None:
-        return
-    writer = filesystem.FileSystemWriter(folder, sync_files=True)
-    with _alone_is_fine():
-        state_dict_saver.save(_shards(model, optimizers), storage_writer=writer)
+    """Writes this rank's part of model and optimiser; all ranks must call it.
 
-
-def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
-    """Puts back model and optimiser; all ranks must call it.
-
-    Raises ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not write.
+    Raises on all ranks: OSError, what torch.load raises for values that are not plain, and what the
+    model's own ``state_dict`` raises.
     """
     if model is None:
         return
-    state = _shards(model, optimizers)
+    writer = _Writer(folder, sync_files=True)
+    state: list[dict[str, Any]] = []
+    with optimizer_state.without_initialization(_each(optimizers)):
+        collectives.from_all(lambda: state.append(_shards(model, optimizers)))
+    with _like_a_script():
+        state_dict_saver.save(state[0], storage_writer=writer, planner=plain_values.SavePlanner())
+
+
+def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
+    """Puts back model and optimiser; all ranks must call it. Gradients of the optimiser's
+    parameters are gone then.
+
+    Raises OSError, ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not
+    write, and torch's errors where model or optimiser differ from the saved ones.
+    """
+    if model is None:
+        return
     read: list[Metadata] = []
     # A rank that cannot read it must not leave the others in torch's collectives.
     collectives.from_all(lambda: read.append(shard_metadata.read(folder)))
-    with _alone_is_fine():
-        state_dict_loader.load(
-            state,
-            storage_reader=shard_metadata.Reader(folder, read[0]),
-            planner=shard_metadata.Planner(),
-        )
-    sharded.set_state_dict(
-        model,
-        optimizers,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-    )
+    with optimizer_state.complete(_each(optimizers)):
+        state = _shards(model, optimizers)
+        optimizer_state.drop_unsaved(state[_OPTIMIZER], read[0], prefix=_OPTIMIZER)
+        with _like_a_script():
+            state_dict_loader.load(
+                state,
+                storage_reader=shard_metadata.Reader(folder, read[0]),
+                planner=plain_values.LoadPlanner(),
+            )
+        sharded.set_model_state_dict(model, state["model"])
+        optimizer_state.put_back(model, _each(optimizers), state[_OPTIMIZER])
 
 
 def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[str]:
@@ -92,15 +99,8 @@ def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[s
         "random": _generators(),
         "others": {name: other.state_dict() for name, other in others.items()},
     }
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    try:
-        _read(io.BytesIO(buffer.getvalue()))
-    except Exception as error:
-        # Now, and not after the first failure, is the time to learn this.
-        error.add_note(f"the state of {', '.join(others)} could not be read back")
-        raise
-    manifest.write_durably(folder / _rank_file(rank), buffer.getvalue())
+    content = plain_values.dump(state, name=f"the state of {', '.join(others)}")
+    manifest.write_durably(folder / _rank_file(rank), content.getvalue())
     has_shards = (folder / shard_metadata.FILE).exists()
     shared = (shard_metadata.FILE,) if rank == 0 and has_shards else ()
     shards = [path.name for path in folder.glob(f"__{rank}_*")]
@@ -117,7 +117,7 @@ def load_rank(
 ) -> None:
     """Puts back what is this rank's alone, last of all: loading must not use up random numbers. The
     checkpoint of another group has none for this one."""
-    state = _read(folder / _rank_file(rank % saved_world_size))
+    state = plain_values.load(folder / _rank_file(rank % saved_world_size))
     for name, other in others.items():
         if name in state["others"]:
             other.load_state_dict(state["others"][name])
@@ -128,7 +128,7 @@ def load_rank(
     if rank < saved_world_size:
         _set_generators(state["random"])
     else:
-        first = _read(folder / _rank_file(0))["random"]["torch"]
+        first = plain_values.load(folder / _rank_file(0))["random"]["torch"]
         _seed_generators(f"{rank}".encode() + bytes(first.tolist()))
 
 
@@ -137,20 +137,40 @@ def _rank_file(rank: int) -> str:
 
 
 def _shards(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
-    model_state, optimizer_state = sharded.get_state_dict(model, optimizers)
-    return {"model": model_state, "optimizer": optimizer_state}
+    model_state, optimizer_states = sharded.get_state_dict(model, optimizers)
+    return {"model": model_state, _OPTIMIZER: optimizer_states}
+
+
+class _Writer(filesystem.FileSystemWriter):
+    """Raises the OSError of a full disk. torch then cannot end its file either, and raises that."""
+
+    def write_data(self, *args: Any, **kwargs: Any) -> torch.futures.Future[list[WriteResult]]:
+        """Writes this rank's files."""
+        try:
+            return super().write_data(*args, **kwargs)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise OSError(*error.__context__.args) from error
+            raise
+
+
+def _each(optimizers: Optimizers) -> tuple[torch.optim.Optimizer, ...]:
+    return (optimizers,) if isinstance(optimizers, torch.optim.Optimizer) else tuple(optimizers)
 
 
 @contextlib.contextmanager
-def _alone_is_fine() -> Iterator[None]:
-    """One process without a process group is a case we mean, and torch warns about it."""
+def _like_a_script() -> Iterator[None]:
+    """Errors as a script expects them, and no warning of torch that this process is alone. Raises
+    the first rank's error: torch itself raises what is no Exception."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
-
-
-def _read(source: Path | io.BytesIO) -> Any:
-    return torch.load(source, map_location="cpu", weights_only=True)
+        try:
+            yield
+        except CheckpointException as failed:
+            rank, (error, _) = min(failed.failures.items(), key=operator.itemgetter(0))
+            if isinstance(error, OSError):
+                raise OSError(f"rank {rank}: {error}") from failed
+            raise error from failed
 
 
 def _generators() -> dict[str, Any]:

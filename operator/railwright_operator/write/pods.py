@@ -71,7 +71,11 @@ def render(
     environment = _environment(
         layout, entry, launcher, node_rank=node_rank, profile_steps=profile_steps
     )
-    spec["containers"][0] = _main(spec["containers"][0], environment)
+    grace = {
+        "name": "RAILWRIGHT_GRACE_SECONDS",
+        "value": str(spec["terminationGracePeriodSeconds"]),
+    }
+    spec["containers"][0] = _main(spec["containers"][0], [grace, *environment])
     return {
         "apiVersion": "v1",
         "kind": "Pod",
