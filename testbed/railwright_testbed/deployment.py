@@ -1,4 +1,4 @@
-"""The product as pods of a testbed: its images on all nodes, its chart or manifests applied."""
+"""The product as pods of a testbed: its images on the nodes, its chart or manifests applied."""
 
 from __future__ import annotations
 
@@ -38,13 +38,22 @@ _TAKES = ("--force-conflicts",)
 """Kinds may be there that kubectl applied: their fields are also its own."""
 
 
-def load(bed: Testbed, folder: Path) -> dict[str, int]:
-    """Assemble the images and give them to all nodes; the bytes of each."""
+def load(bed: Testbed, folder: Path) -> None:
+    """Assemble the images and give them to the nodes on which ``install`` needs them."""
+    every, of_nodes = folder / "product-images.tar", folder / "node-images.tar"
+    product_images.write(every, of_nodes=of_nodes)
+    bed.load_images(every, [bed.system])
+    bed.load_images(of_nodes, bed.nodes)
+    every.unlink()
+    of_nodes.unlink()
+
+
+def load_everywhere(bed: Testbed, folder: Path) -> None:
+    """Assemble the images and give all of them to all nodes."""
     archive = folder / "product-images.tar"
-    sizes = product_images.write(archive)
-    bed.load_images(archive)
+    product_images.write(archive)
+    bed.load_images(archive, [bed.system, *bed.nodes])
     archive.unlink()
-    return sizes
 
 
 def install(plane: ControlPlane) -> None:

@@ -73,6 +73,9 @@ RECIPES = (
 )
 
 
+ON_NODES = ("agent", "launcher")
+
+
 def name_of(recipe: str, tag: str = "") -> str:
     """The name under which nodes have the image of a recipe."""
     return f"{REGISTRY}/railwright-{recipe}:{tag or version()}"
@@ -83,8 +86,9 @@ def version() -> str:
     return str(project["project"]["version"])
 
 
-def write(path: Path) -> dict[str, int]:
-    """Write the archive, with the images of a later version too; the bytes of each of ours.
+def write(path: Path, *, of_nodes: Path | None = None) -> dict[str, int]:
+    """Write the archive, with the images of a later version too; the bytes of each of ours. An
+    archive ``of_nodes`` has those that run on every node only.
 
     Raises TestbedError.
     """
@@ -99,6 +103,11 @@ def write(path: Path) -> dict[str, int]:
             _write_packages(packages)
             images += [_image(recipe, base, packages, tag) for recipe in RECIPES]
         oci.write(path, images)
+        if of_nodes is not None:
+            names = {
+                name_of(recipe, tag) for recipe in ON_NODES for tag in ("", later_version.VERSION)
+            }
+            oci.write(of_nodes, [image for image in images if names.intersection(image.names)])
         return {
             recipe.name: sum(layer.stat().st_size for layer in image.layers)
             for recipe, image in zip(RECIPES, images, strict=False)

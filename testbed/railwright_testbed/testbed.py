@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +36,7 @@ SYSTEM_NODE = "system"
 _RACKS_IN_BLOCK = 2
 _READY_DEADLINE_S = 120.0
 _SOCKET_PATH_MAX = 107
+_PROCESSORS = len(os.sched_getaffinity(0))
 _KUBELET_SOCKET = "/{name}-123456/nodes/{node}/kubelet/pod-resources/1234567890"
 
 
@@ -161,10 +164,14 @@ class Testbed:
             self._start_nodes([restored])
         self._wait_ready([restored])
 
-    def load_images(self, archive: Path) -> None:
-        """Give all nodes the images of an archive, in place of a registry."""
-        for real in self._every:
+    def load_images(self, archive: Path, nodes: Iterable[RealNode]) -> None:
+        """Give these nodes the images of an archive, in place of a registry."""
+
+        def load(real: RealNode) -> None:
             node.import_images(real, self._processes[real.name][0], archive=archive)
+
+        with concurrent.futures.ThreadPoolExecutor(_PROCESSORS) as pool:
+            list(pool.map(load, nodes))
 
     def node(self, name: str) -> RealNode:
         for candidate in self._every:

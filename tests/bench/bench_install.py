@@ -44,7 +44,7 @@ def main() -> bool:
                 "images_mib": _compressed_mib(archive),
                 "unpacked_mib": {name: round(size / MIB) for name, size in unpacked.items()},
             }
-            bed.load_images(archive)
+            bed.load_images(archive, [bed.system, *bed.nodes])
         figures |= _installed(bed)
     largest = max(mib for image, mib in figures["images_mib"].items() if image != "launcher")
     figures["largest_image_mib"] = largest

@@ -100,7 +100,7 @@ class Scene:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Testbed.start(name=NAME) as bed:
         _log("images")
-        deployment.load(bed, Path(folder))
+        deployment.load_everywhere(bed, Path(folder))
         reader = Path(folder) / "reader"
         command = ["git", "clone", "--quiet", str(tree.ROOT), str(reader)]
         subprocess.run(command, check=True, timeout=60)

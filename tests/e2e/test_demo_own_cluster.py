@@ -33,7 +33,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     missing = missing_for_real_nodes()
     assert not missing, f"real nodes are impossible here: {missing}"
     with Testbed.start("own", {"rack-a": 2}) as bed:
-        deployment.load(bed, tmp_path_factory.mktemp("images"))
+        deployment.load_everywhere(bed, tmp_path_factory.mktemp("images"))
         volumes = [_volume(bed, f"volume-{number}") for number in range(VOLUMES)]
         storage_class = {
             "apiVersion": "storage.k8s.io/v1",
