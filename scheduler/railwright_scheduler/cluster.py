@@ -277,12 +277,13 @@ class _Remaining:
         mask = self.holds(rows, need)
         if not taken:
             return mask
-        nodes = np.unique(np.concatenate([each.nodes for each in taken]))
+        changed = np.zeros(len(mask), dtype=np.bool_)
+        for each in taken:
+            changed[each.nodes] = True
+        nodes, columns = np.flatnonzero(changed), np.cumsum(changed) - 1
         left = self.amounts[:, nodes]
         for each in taken:
-            left[each.rows[:, np.newaxis], np.searchsorted(nodes, each.nodes)] -= each.need[
-                :, np.newaxis
-            ]
+            left[each.rows[:, np.newaxis], columns[each.nodes]] -= each.need[:, np.newaxis]
         mask = mask.copy()
         mask[nodes] &= _hold(left[rows], need)
         return mask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railwright_scheduler.placement.choose import choose
+from railwright_scheduler.placement.choose import choose, fewest_domains
 from railwright_scheduler.placement.constraints import (
     ANYWHERE,
     LevelLimit,
@@ -11,4 +11,12 @@ from railwright_scheduler.placement.constraints import (
     caps,
 )
 
-__all__ = ["ANYWHERE", "LevelLimit", "ResolvedConstraints", "capacity", "caps", "choose"]
+__all__ = [
+    "ANYWHERE",
+    "LevelLimit",
+    "ResolvedConstraints",
+    "capacity",
+    "caps",
+    "choose",
+    "fewest_domains",
+]

@@ -71,6 +71,26 @@ def choose(
     return _tightest(free, pods)
 
 
+def fewest_domains(
+    domains: Domains,
+    caps: tuple[Ints, ...],
+    size: Ints,
+    *,
+    count: int,
+    level: int,
+    work: WorkBudget,
+) -> Mask:
+    """The nodes of the finest domains that a gang gets that may have ``caps`` pods in each domain
+    of each level, within one domain of this ``level``. Of equal domains those of the least ``size``
+    (of each finest one) are chosen.
+    """
+    sizes = [np.add.reduceat(size, domains.finest_bounds(at)[:-1]) for at in range(len(caps))]
+    bulk = tuple(its * (int(size.sum()) + 1) + most for its, most in zip(caps, sizes, strict=True))
+    supply = Supply(domains, caps, bulk, filled_last=bulk[-1], grain=(1,) * len(caps))
+    pods = _pods(supply, count, top=level, work=work)
+    return pods[domains.of_node[domains.finest]] > 0
+
+
 def _tightest_node(free: _Free) -> Ints:
     """The node with the least free capacity, of such the one in the smallest finest domain."""
     least = free.free_capacity[free.eligible].min()

@@ -87,12 +87,14 @@ class GangPlacer:
         def select(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
             return self._selector.select(demands[number].role, near, its, work)
 
-        search = GangSearch(self._cluster, demands, allowed_of, select, work)
+        search = GangSearch(self._cluster, demands, allowed_of, select, work, is_start=True)
         found = search.find(limits)
         if isinstance(found, UnplacedRole):
             return found
         trial, nodes = found
-        return [*self._choices(search, trial, demands, work)] or [nodes]
+        # The ranks of the role that trains may be better off in more domains.
+        others = self._choices(search, replace(trial, subset=None), demands, work)
+        return [nodes, *(gang for gang in others if not _is_same(gang, nodes))]
 
     def _choices(
         self, search: GangSearch, trial: Trial, demands: Sequence[RoleDemand], work: WorkBudget
@@ -200,6 +202,10 @@ class GangPlacer:
         # The pods of one role are on nodes of their own.
         own = np.unique(columns) if len(nodes) > 1 else np.sort(columns)
         return Admit(job.uid, job.attempt, names, cluster.domains.spans(own), score)
+
+
+def _is_same(gang: Gang, other: Gang) -> bool:
+    return all(map(np.array_equal, gang, other))
 
 
 def _training(demands: Sequence[RoleDemand]) -> int | None:

@@ -5,6 +5,9 @@
 - The job's topology constraints hold for the pods of all roles that share them: one domain of the
   required level, one rail order, and ``spread`` counts the nodes of all their pods. Whole segments
   of each role are whole segments of the gang.
+- A gang starts in as few domains as the search finds, in one of its preferred tier if that holds
+  it: it is tried on the nodes that ``GangDomains`` names before all nodes. A reservation takes the
+  nodes nearest to starting, wherever they are.
 - The role with the fewest nodes to spare is placed first. If a later role does not fit beside it,
   the gang is placed again with that role first; if one domain is too small for all, in the next
   domain that could hold each of them.
@@ -24,21 +27,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.budget import CALL, SEARCH_WORK, WorkBudget
+from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy.candidate import RoleDemand
+from railwright_scheduler.policy.gang_domains import Allowed, GangDomains, count_role, places
 
 ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
 """Orders of the roles, domains besides the best, and rail orders that are tried for a gang."""
 
-PLACED, LIMITED, SPARED = (20, 50), (25, 65), (15, 40)
-"""Calls, and units for each node of the cluster, of placing one role in one trial; more for each
-level where a spread or segments limit what domains may have, and for each later role that it spares
-nodes of."""
-
-Allowed = Callable[[int, ResolvedConstraints, Sequence[Taken]], Mask]
-"""The nodes that the role of this number may have, beside what other roles of its gang take."""
+LEFT_OUT_MAX = 4
+"""Domains of a level, those with the fewest nodes of a gang, that it is tried without."""
 
 Choose = Callable[[int, ResolvedConstraints, Mask, Sequence[Taken]], Ints]
 """Of these nodes, which have capacity for it, those that the role of this number gets."""
@@ -55,13 +54,18 @@ class UnplacedRole:
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
     """How a gang is placed: the ``order`` of its roles, the constraints of each, the ``domain``
-    that the job's constraints are met in (the first role's if None), and whether roles spare the
-    nodes of later ones."""
+    that the job's constraints are met in (the first role's if None), the ``subset`` of the nodes
+    (all if None), and whether roles spare the nodes of later ones."""
 
     order: Sequence[int]
     limits: Sequence[ResolvedConstraints]
-    domain: Mask | None
-    spares: bool
+    domain: Mask | None = None
+    subset: Mask | None = None
+    spares: bool = False
+
+
+Placed = tuple[Trial, tuple[Ints, ...]]
+"""A trial that places a gang, with the nodes (columns) of each role."""
 
 
 @dataclass(slots=True)
@@ -82,7 +86,8 @@ class PartialGang:
 
 
 class GangSearch:
-    """The search for one gang of several roles, which counts its work as ``searched``."""
+    """The search for one gang of several roles, which counts its work as ``searched``. If it
+    ``is_start``, the fewest domains come first, and of the tier that the job prefers one."""
 
     def __init__(
         self,
@@ -91,44 +96,154 @@ class GangSearch:
         allowed: Allowed,
         choose: Choose,
         work: WorkBudget,
+        *,
+        is_start: bool,
     ) -> None:
         self._cluster = cluster
         self._demands = demands
         self._allowed = allowed
         self._choose = choose
         self._work = work
+        self._is_start = is_start
         self._end = work.searched + SEARCH_WORK
 
-    def find(
+    def find(self, limits: Sequence[ResolvedConstraints]) -> Placed | UnplacedRole:
+        """A trial that places all roles under these constraints, with their nodes: the first one,
+        or for a start the one in the fewest domains of the first ones of all rail orders. If none
+        does within ``SEARCH_WORK``: the role that did not fit in the first trial without narrower
+        constraints. Of the rail orders of ``limits``, all roles that share the job's constraints
+        have the same one."""
+        for narrowed in self._preferred_first(limits):
+            placed, unplaced = list[Placed](), list[UnplacedRole | None]()
+            for its in self._one_rail_order(narrowed):
+                if (unplaced and self._is_spent) or (placed and not self._is_start):
+                    break
+                found = self._find_under(its, is_narrowed=narrowed is not limits)
+                if isinstance(found, tuple):
+                    placed.append(found)
+                else:
+                    unplaced.append(found)
+            if placed:
+                # As ``NodeSelector.best_way`` compares them for a gang of one role.
+                return min(placed, key=lambda each: self._spans(each[1])[::-1])
+        assert unplaced[0] is not None
+        return unplaced[0]
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._work.searched >= self._end
+
+    def _find_under(
+        self, limits: Sequence[ResolvedConstraints], *, is_narrowed: bool
+    ) -> Placed | UnplacedRole | None:
+        """The first trial under these constraints that places all roles; else the role that did not
+        fit in the first trial on all nodes, if there was one."""
+        order, unplaced = self._scarcest_first(limits), list[UnplacedRole]()
+        domains = GangDomains(
+            self._cluster, self._demands, self._allowed, self._work, order, limits
+        )
+        for trial in self._trials(domains, order, limits, is_narrowed=is_narrowed):
+            if unplaced and self._is_spent:
+                break
+            found = self._place_in_any_order(trial)
+            if not isinstance(found, UnplacedRole):
+                return self._in_fewer_domains(domains, *found)
+            if trial.subset is None:
+                unplaced.append(found)
+        return unplaced[0] if unplaced else None
+
+    def _preferred_first(
         self, limits: Sequence[ResolvedConstraints]
-    ) -> tuple[Trial, tuple[Ints, ...]] | UnplacedRole:
-        """The first trial that places all roles under these constraints, with their nodes. If none
-        does within ``SEARCH_WORK``: the role that did not fit in the first one. Of the rail orders
-        of ``limits``, all roles that share the job's constraints have the same one."""
-        unplaced: list[UnplacedRole] = []
-        for its in self._one_rail_order(limits):
-            orders = [self._scarcest_first(its)]
-            for trial in self._trials(orders, its):
-                if unplaced and self._work.searched >= self._end:
+    ) -> Iterator[Sequence[ResolvedConstraints]]:
+        """The constraints in one domain of the tier that the job prefers, then of coarser ones, at
+        last as they are."""
+        shared = [at for at, each in enumerate(self._demands) if each.role.shares_topology]
+        if self._is_start and len(shared) > 1:
+            its = limits[shared[0]]
+            for level in range(its.rather, its.within, -1):
+                is_scale_up = level == its.rather == self._cluster.scale_up_level
+                yield [
+                    replace(each, within=level, scale_up_only=each.scale_up_only or is_scale_up)
+                    if at in shared
+                    else each
+                    for at, each in enumerate(limits)
+                ]
+        yield limits
+
+    def _trials(
+        self,
+        domains: GangDomains,
+        order: Sequence[int],
+        limits: Sequence[ResolvedConstraints],
+        *,
+        is_narrowed: bool,
+    ) -> Iterator[Trial]:
+        """The trials under these constraints. Under narrower ones than the job has: none if no
+        domain could hold it."""
+        could_hold = False
+        for nodes in domains.fewest() if self._is_start else ():
+            could_hold = True
+            yield Trial(order, limits, subset=nodes)
+        if is_narrowed and not could_hold:
+            return
+        if not is_narrowed:
+            yield Trial(order, limits)
+        for domain in itertools.islice(domains.whole(), DOMAINS_MAX):
+            yield Trial(order, limits, domain)
+
+    def _place_in_any_order(self, trial: Trial) -> Placed | UnplacedRole:
+        """The trial that places the gang, with its nodes: in the order of this one, then, unless it
+        is about the fewest domains, with the role first that did not fit. If none does: the role
+        that did not fit in this one."""
+        orders_max = ORDERS_MAX if trial.subset is None else 1
+        orders, unplaced = [trial.order], list[UnplacedRole]()
+        for order in orders:
+            for spares in (False, True):
+                if unplaced and self._is_spent:
                     return unplaced[0]
-                nodes = self.place(trial, self._choose)
+                tried = replace(trial, order=order, spares=spares)
+                nodes = self.place(tried, self._choose)
                 if not isinstance(nodes, UnplacedRole):
-                    return trial, nodes
+                    return tried, nodes
                 unplaced.append(nodes)
                 first = nodes.number
-                other = [first, *(number for number in trial.order if number != first)]
-                if other not in orders and len(orders) < ORDERS_MAX:
+                other = [first, *(number for number in order if number != first)]
+                if other not in orders and len(orders) < orders_max:
                     orders.append(other)
         return unplaced[0]
 
-    def _trials(
-        self, orders: Sequence[Sequence[int]], limits: Sequence[ResolvedConstraints]
-    ) -> Iterator[Trial]:
-        """The trials with these orders of the roles, which may become more meanwhile."""
-        domains = [None, *itertools.islice(self._domains(orders[0], limits), DOMAINS_MAX)]
-        for order in orders:
-            for domain, spares in itertools.product(domains, (False, True)):
-                yield Trial(order, limits, domain, spares)
+    def _in_fewer_domains(
+        self, domains: GangDomains, trial: Trial, nodes: tuple[Ints, ...]
+    ) -> Placed:
+        """The trial, or one that leaves out domains of it, as long as there is one."""
+        found, fewest = (trial, nodes), self._spans(nodes)
+        is_better = self._is_start and trial.subset is not domains.as_of_one_role
+        while is_better:
+            is_better = False
+            for subset in self._without_one_domain(domains, found[1]):
+                if self._is_spent:
+                    break
+                other = self._place_in_any_order(replace(trial, subset=subset))
+                if not isinstance(other, UnplacedRole) and self._spans(other[1]) < fewest:
+                    found, fewest, is_better = other, self._spans(other[1]), True
+                    break
+        return found
+
+    def _spans(self, nodes: Sequence[Ints]) -> tuple[int, ...]:
+        """The number of domains of the gang at each level of the tree, the finest first."""
+        domains = self._cluster.domains
+        return domains.spans(np.unique(np.concatenate(nodes)))[: domains.finest][::-1]
+
+    def _without_one_domain(self, domains: GangDomains, nodes: Sequence[Ints]) -> Iterator[Mask]:
+        """The domains of the gang without one of those with the fewest nodes of it, at each level
+        at which fewer could hold it."""
+        columns = np.unique(np.concatenate(nodes))
+        for level in range(self._cluster.domains.finest, 0, -1):
+            of_node = self._cluster.domains.of_node[level]
+            used, counts = np.unique(of_node[columns], return_counts=True)
+            if len(used) > domains.least(level):
+                for domain in used[np.argsort(counts, kind="stable")][:LEFT_OUT_MAX].tolist():
+                    yield domains.filled(np.isin(of_node, used) & (of_node != domain))
 
     def place(self, trial: Trial, choose: Choose) -> tuple[Ints, ...] | UnplacedRole:
         """The nodes of each role (columns, as chosen), or the first that does not fit."""
@@ -136,10 +251,11 @@ class GangSearch:
         for position, number in enumerate(trial.order):
             demand, limits = self._demands[number], trial.limits[number]
             later = trial.order[position + 1 :] if trial.spares else ()
-            self._count(limits, spared=len(later))
+            count_role(self._work, self._cluster, limits, spared=len(later))
             allowed = self._allowed(number, limits, gang.taken)
             if demand.role.shares_topology:
-                allowed = allowed if trial.domain is None else allowed & trial.domain
+                for nodes in (trial.domain, trial.subset):
+                    allowed = allowed if nodes is None else allowed & nodes
                 allowed = self._beside_shared(allowed, limits, gang.shared)
             free = placement.capacity(self._cluster.domains, allowed, limits)
             if free < demand.role.replicas:
@@ -149,13 +265,6 @@ class GangSearch:
             near = self._nearest(allowed, limits, gang, demand.role.replicas)
             gang.add(number, demand, choose(number, limits, near, gang.taken))
         return tuple(gang.nodes[number] for number in range(len(self._demands)))
-
-    def _count(self, limits: ResolvedConstraints, *, spared: int) -> None:
-        """Count the work of placing one role."""
-        levels = 0 if limits.takes_all else len(self._cluster.domains.bounds)
-        nodes = len(self._cluster.nodes)
-        for times, (calls, units) in ((1, PLACED), (levels, LIMITED), (spared, SPARED)):
-            self._work.searched += times * (calls * CALL + nodes * units)
 
     def _one_rail_order(
         self, limits: Sequence[ResolvedConstraints]
@@ -191,36 +300,6 @@ class GangSearch:
 
         return sorted(range(len(self._demands)), key=spare)
 
-    def _domains(
-        self, order: Sequence[int], limits: Sequence[ResolvedConstraints]
-    ) -> Iterator[Mask]:
-        """The domains that could hold each role by itself. Those that hold all roles of this order,
-        each on the first nodes that are left for it, come first, the smallest before others; then
-        the largest of the rest."""
-        shared = [number for number in order if self._demands[number].role.shares_topology]
-        level = max((limits[number].within for number in shared), default=0)
-        if not level or len(shared) < 2:
-            return
-        domains, of_node = self._cluster.domains, self._cluster.domains.of_node[level]
-        able = np.ones(len(domains.bounds[level]) - 1, dtype=np.bool_)
-        together, size = able.copy(), np.zeros(len(able), dtype=np.int64)
-        taken: list[Taken] = []
-        for number in shared:
-            its, demand = limits[number], self._demands[number]
-            caps = placement.caps(domains, self._allowed(number, its, ()), its)[level]
-            able &= caps >= demand.role.replicas
-            size += caps
-            left = self._allowed(number, its, taken)
-            together &= placement.caps(domains, left, its)[level] >= demand.role.replicas
-            columns = np.flatnonzero(left)
-            first = columns[_places(of_node[columns]) < demand.role.replicas]
-            taken.append(demand.taken(first))
-        together &= able
-        rank = np.where(together, size, size.sum() + size.max() - size)
-        for domain in np.argsort(rank, kind="stable").tolist():
-            if able[domain]:
-                yield of_node == domain
-
     def _beside_shared(
         self, allowed: Mask, limits: ResolvedConstraints, shared: Sequence[Ints]
     ) -> Mask:
@@ -242,7 +321,7 @@ class GangSearch:
             columns = self._whole_segments_first(columns, limits)
             columns = columns[np.argsort(of_node[columns], kind="stable")]
             owner = of_node[columns]
-            surplus = columns[_places(owner) >= (spread.pods - used)[owner]]
+            surplus = columns[places(owner) >= (spread.pods - used)[owner]]
             allowed = allowed.copy()
             allowed[surplus] = others[surplus] = False
         return allowed
@@ -254,7 +333,7 @@ class GangSearch:
         for segment in sorted(limits.segments, key=lambda each: -each.level):
             owner = self._cluster.domains.of_node[segment.level][whole]
             kept = np.bincount(owner) // segment.pods * segment.pods
-            whole = whole[_places(owner) < kept[owner]]
+            whole = whole[places(owner) < kept[owner]]
         return np.concatenate([whole, np.setdiff1d(columns, whole)])
 
     def _sparing(
@@ -295,8 +374,3 @@ class GangSearch:
             if placement.capacity(domains, near, limits) >= count:
                 return near
         return allowed
-
-
-def _places(owner: Ints) -> Ints:
-    """The place of each element among those of the same owner; ``owner`` is ascending."""
-    return np.arange(len(owner)) - np.searchsorted(owner, owner)

@@ -145,7 +145,8 @@ class Reservations:
 
         end = work.searched + SEARCH_WORK
         for choose in (nearest, to_start, as_if_free):
-            found = GangSearch(self._cluster, demands, allowed, choose, work).find(limits)
+            search = GangSearch(self._cluster, demands, allowed, choose, work, is_start=False)
+            found = search.find(limits)
             if not isinstance(found, UnplacedRole):
                 return found[1]
             if work.searched >= end:
