@@ -45,11 +45,13 @@ _LINK_FLAGS = {
     "services": _KUBERNETES_FLAGS,
     "dns": "-s -w",
     "helm": "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
+    "buildkit": "-s -w",
     "containerd": "-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2",
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 SIMULATED_NODES = ("kwok",)
 CLIENTS = ("helm",)
+BUILDERS = ("buildctl", "buildkitd")
 REAL_NODES = (
     "kubelet",
     "kube-proxy",
@@ -72,6 +74,8 @@ _PROGRAMS = {
         Program("coredns", "dns", "-version", "CoreDNS-1.15."),
         Program("kwok", "kubernetes", "--version", "v0.8."),
         Program("helm", "helm", "version --short", "v4.3."),
+        Program("buildctl", "buildkit", "--version", "github.com/moby/buildkit"),
+        Program("buildkitd", "buildkit", "--version", "github.com/moby/buildkit"),
         Program("containerd", "containerd", "--version", " v2."),
         Program("containerd-shim-runc-v2", "containerd", "-v", "v2."),
         Program("ctr", "containerd", "--version", " v2."),

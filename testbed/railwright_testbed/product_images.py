@@ -1,42 +1,28 @@
 """The images of the product as one OCI archive, assembled without a registry.
 
-What the build files of ``images/`` take from a base image comes from this machine: its interpreter,
-and the libraries that this has loaded once it has imported the product. Packages are installed
-from a lock with hashes, ours from its wheel.
-
-    /opt/railwright/      the interpreter, its standard library, and packages, all compiled, as the
-                          containers' file systems are read-only
-    /lib*/                the dynamic linker and the libraries
-
-Nothing is below /usr, where the nodes of the testbed mount what this machine has.
+What the build file takes from a base image comes from this machine (``python_layer``). Packages are
+installed from a lock with hashes, ours from its wheel; they lie beside the interpreter, compiled,
+as the containers' file systems are read-only.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright_testbed import binaries, command, later_version, oci
-from railwright_testbed.errors import TestbedError
+from railwright_testbed import binaries, command, later_version, oci, python_layer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REGISTRY = "railwright.test"
-_PREFIX = "opt/railwright"
-_LIBRARY = f"{_PREFIX}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
-PYTHON = f"/{_PREFIX}/bin/python3"
 _UV = str(Path(sys.executable).with_name("uv"))
 # Tests, and a second client of kubernetes that is larger than all other packages.
 _UNUSED = ("tests", "kubernetes/aio")
-_USER = 65532
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +83,11 @@ def write(path: Path, *, of_nodes: Path | None = None) -> dict[str, int]:
         _install_own(own)
         later_version.packages(own, later)
         base = Path(folder) / "base.layer"
-        _write_base(base, [own, *(_packages(recipe.lock) for recipe in RECIPES if recipe.lock)])
+        python_layer.write(
+            base,
+            imports=[module for recipe in RECIPES for module in recipe.imports],
+            paths=[own, *(_packages(recipe.lock) for recipe in RECIPES if recipe.lock)],
+        )
         images = []
         for packages, tag in ((own, version()), (later, later_version.VERSION)):
             _write_packages(packages)
@@ -118,8 +108,8 @@ def _image(recipe: Recipe, base: Path, own: Path, tag: str) -> oci.Image:
     packages = [_packages(recipe.lock)] if recipe.lock else []
     settings = {
         "Entrypoint": list(recipe.entrypoint),
-        "Env": [f"PATH=/{_PREFIX}/bin", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"],
-        "User": f"{_USER}:{_USER}",
+        "Env": [f"PATH={python_layer.PROGRAMS}", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"],
+        "User": f"{python_layer.USER}:{python_layer.USER}",
         "WorkingDir": "/",
     }
     layers = [base, *(each.with_suffix(".layer") for each in (*packages, own))]
@@ -133,7 +123,7 @@ def _packages(lock: str) -> Path:
     with binaries.building(folder):
         if not folder.with_suffix(".layer").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _install(folder, "--require-hashes", "-r", str(path))
+            install_packages(folder, "--require-hashes", "-r", str(path))
             for unused in [each for name in _UNUSED for each in folder.rglob(name)]:
                 shutil.rmtree(unused)
             _write_packages(folder)
@@ -146,68 +136,23 @@ def _install_own(folder: Path) -> None:
     build = [_UV, "build", "--wheel", "--quiet", "--no-build-isolation"]
     command.output([*build, "--python", sys.executable, "--out-dir", str(wheels), str(REPOSITORY)])
     (wheel,) = wheels.glob("*.whl")
-    _install(folder, str(wheel))
+    install_packages(folder, str(wheel))
 
 
-def _install(target: Path, *what: str) -> None:
+def install_packages(target: Path, *what: str) -> None:
+    """Install these into a folder, without what they need themselves. Raises TestbedError."""
     install = [_UV, "pip", "install", "--python", sys.executable, "--quiet", "--no-deps"]
     command.output([*install, "--target", str(target), *what])
 
 
 def _write_packages(folder: Path) -> None:
-    shown = f"{_LIBRARY}/site-packages"
-    _compile(folder, f"/{shown}")
+    shown = python_layer.PACKAGES
+    python_layer.compile_modules(folder, f"/{shown}")
     with oci.new_layer(folder.with_suffix(".layer")) as content:
         parts = shown.split("/")
         for count in range(1, len(parts) + 1):
             content.folder("/".join(parts[:count]))
         content.tree(folder, prefix=f"{shown}/")
-
-
-def _write_base(layer: Path, paths: Sequence[Path]) -> None:
-    """The interpreter, the libraries of what the images import, and what programs expect."""
-    python, root = Path(sys.base_prefix) / "bin" / "python3", layer.with_suffix("")
-    program = "from railwright import interpreter; from pathlib import Path; import sys\n"
-    program += "interpreter.copy(Path(sys.argv[1]), sys.argv[2:])"
-    environment = {"PYTHONPATH": ":".join(map(str, paths)), "PATH": os.environ["PATH"]}
-    imports = [module for recipe in RECIPES for module in recipe.imports]
-    arguments = [str(python), "-s", "-c", program, str(root / _PREFIX), *imports]
-    command.output(arguments, environment=environment)
-    linker, libraries = _linker(python)
-    for path in (linker, libraries / "any"):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / _PREFIX / "loader").rename(root / linker)
-    for library in (root / _PREFIX / "lib").glob("*.so*"):
-        library.rename(root / libraries / library.name)
-    _compile(root / _LIBRARY, f"/{_LIBRARY}")
-    with oci.new_layer(layer) as content:
-        content.folder("tmp", mode=0o1777)
-        content.file("etc/passwd", f"railwright:x:{_USER}:{_USER}::/tmp:/sbin/nologin\n".encode())
-        content.file("etc/group", f"railwright:x:{_USER}:\n".encode())
-        content.file("etc/nsswitch.conf", b"hosts: files dns\n")
-        content.tree(root)
-
-
-def _linker(program: Path) -> tuple[Path, Path]:
-    """Where the kernel looks for the dynamic linker of a program, and where that looks for
-    libraries by itself, both below the root folder: not in /usr, where this machine may have them.
-    """
-    printed = command.output(["ldd", str(program)])
-    linker = re.search(r"^\s*/(\S*/ld-\S+) \(", printed, re.MULTILINE)
-    libc = re.search(r"=> (\S*/libc\.so\S*) \(", printed)
-    if linker is None or libc is None:
-        raise TestbedError(f"`ldd {program}` names no libc: a static interpreter?\n{printed}")
-    libraries = Path(libc[1]).parent.resolve()
-    root = Path("/usr") if libraries.is_relative_to("/usr") else Path("/")
-    return Path(linker[1]), libraries.relative_to(root)
-
-
-def _compile(folder: Path, shown: str) -> None:
-    """Compile all modules, to files that no time of their source makes invalid."""
-    mode = ["--invalidation-mode", "unchecked-hash", "-q", "-q", "-j", "0", "-f"]
-    command.output(
-        [sys.executable, "-m", "compileall", *mode, "-s", str(folder), "-p", shown, str(folder)]
-    )
 
 
 def _cache(name: str, *content: bytes) -> Path:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import storage
 from railwright_testbed import Testbed, deployment, missing_for_real_nodes, product_images, waiting
 
 ROOT = Path(__file__).resolve().parents[2]
-STORAGE_CLASS = "shared"
 VOLUMES = 2
 """One for each run: what was bound to a claim is not bound again."""
 
@@ -34,19 +34,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     assert not missing, f"real nodes are impossible here: {missing}"
     with Testbed.start("own", {"rack-a": 2}) as bed:
         deployment.load_everywhere(bed, tmp_path_factory.mktemp("images"))
-        volumes = [_volume(bed, f"volume-{number}") for number in range(VOLUMES)]
-        storage_class = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {
-                "name": STORAGE_CLASS,
-                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-            },
-            "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
-        for raw in (storage_class, *volumes):
-            bed.control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(raw))
+        storage.add_default(bed, VOLUMES)
         yield bed
 
 
@@ -119,26 +107,12 @@ def _options(bed: Testbed) -> list[str]:
         f"--kubeconfig={bed.control_plane.kubeconfig}",
         f"--image={product_images.name_of('operator')}",
         f"--train-image={bed.image}",
-        f"--storage-class={STORAGE_CLASS}",
+        f"--storage-class={storage.CLASS}",
     ]
 
 
 def _context(bed: Testbed) -> str:
     return bed.control_plane.kubectl("config", "current-context").strip()
-
-
-def _volume(bed: Testbed, name: str) -> dict[str, object]:
-    folder = bed.shared_directory / name
-    folder.mkdir()
-    folder.chmod(0o777)
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
-        "hostPath": {"path": str(folder)},
-        "storageClassName": STORAGE_CLASS,
-    }
-    metadata = {"name": name}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 
 
 def _objects(bed: Testbed) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from railwright_mapper import messages
 from railwright_operator import mapper_process
-from railwright_testbed import product_images
+from railwright_testbed import product_images, python_layer
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="NOT RUN: ONLY ROOT MAY CHANGE THE ROOT FOLDER OF A PROCESS"
@@ -96,7 +96,7 @@ def test_mapper_starts_in_the_image_of_the_operator(archive: Path, tmp_path: Pat
     score.parent.mkdir(parents=True)
     score.touch(mode=0o666)
     score.chmod(0o666)
-    command = [product_images.PYTHON, *mapper_process.COMMAND[1:]]
+    command = [python_layer.PYTHON, *mapper_process.COMMAND[1:]]
     answer = image.run(*command, environment=mapper_process.ENVIRONMENT)
     assert answer.stdout.encode() == messages.READY, answer.stdout + answer.stderr
 
