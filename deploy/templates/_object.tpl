@@ -15,7 +15,7 @@ it is not that of the manifest. Text is replaced in JSON, where a name such as 2
 {{- $isPolicy := eq ($object.kind | default "") "NetworkPolicy" }}
 {{- if and $object.kind (ne $object.kind "Namespace") (or $values.networkPolicy.enabled (not $isPolicy)) }}
 {{- $labels := dict "app.kubernetes.io/name" "railwright" "app.kubernetes.io/instance" .chart.Release.Name "app.kubernetes.io/managed-by" .chart.Release.Service "app.kubernetes.io/version" (replace "+" "_" .chart.Chart.AppVersion) }}
-{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict)) }}
+{{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict) ($values.commonLabels | default dict)) }}
 {{- if has $object.kind (list "Deployment" "DaemonSet") }}
 {{- include "railwright.pods" (dict "object" $object "values" $values) }}
 {{- end }}
@@ -42,7 +42,7 @@ it is not that of the manifest. Text is replaced in JSON, where a name such as 2
 {{- $container := first $template.spec.containers }}
 {{- with $its.replicas }}{{ $_ := set $.object.spec "replicas" . }}{{ end }}
 {{- with .values.images.pullSecrets }}{{ $_ := set $template.spec "imagePullSecrets" . }}{{ end }}
-{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels ($its.labels | default dict)) }}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels ($its.labels | default dict) (.values.commonLabels | default dict)) }}
 {{- with $its.annotations }}{{ $_ := set $template.metadata "annotations" . }}{{ end }}
 {{- $_ := set $container "resources" ($its.resources | default dict) }}
 {{- with $its.args }}{{ $_ := set $container "args" (concat $container.args .) }}{{ end }}

@@ -154,6 +154,31 @@ def test_pods_have_the_environment_and_labels_of_values() -> None:
     assert len(agent["containers"][0]["args"]) > 1
 
 
+def test_all_objects_have_the_common_labels() -> None:
+    kinds = [
+        f"--api-versions=monitoring.coreos.com/v1/{k}" for k in ("PodMonitor", "PrometheusRule")
+    ]
+    labels = ("--set=commonLabels.team=blue", "--set=commonLabels.app=other", *kinds)
+    objects = rendered(*labels, "--set=alerts.labels.team=red")
+    alone = rendered("--set=alerts.labels.team=red", *kinds)
+    assert objects.keys() == alone.keys()
+    for key, each in objects.items():
+        expected = "red" if key[0] == "PrometheusRule" else "blue"
+        assert each["metadata"]["labels"]["team"] == expected, key
+    workloads = of_kind(objects, "Deployment") | of_kind(objects, "DaemonSet")
+    for name, each in workloads.items():
+        labels_of_pods = each["spec"]["template"]["metadata"]["labels"]
+        # What selects the pods is not to be replaced.
+        assert (labels_of_pods["team"], labels_of_pods["app"]) == ("blue", name)
+
+
+def test_kinds_can_be_left_to_others() -> None:
+    with_kinds, without = rendered(), rendered("--set=crds.enabled=false")
+    kinds = {key for key in with_kinds if key[0] == "CustomResourceDefinition"}
+    assert len(kinds) == 7
+    assert without.keys() == with_kinds.keys() - kinds
+
+
 def test_digests_pin_images_of_pods_and_launchers() -> None:
     first, second = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
     digests = (f"--set=images.digests.operator={first}", f"--set=images.digests.launcher={second}")
@@ -316,6 +341,7 @@ def test_pod_monitors_need_their_kind() -> None:
             "networkPolicy.metricsFrom[0].podSelector.matchLabel.a=b",
             "additional properties 'matchLabel' not allowed",
         ),
+        ("commonLabels.team=3", "got number, want string"),
         ("namespaces={Team A}", "does not match pattern"),
     ],
 )
