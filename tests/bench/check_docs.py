@@ -45,7 +45,8 @@ INSTALL, SECURITY = "docs/install.md", "docs/security.md"
 DOCKER = "docker build "
 """There is no daemon of Docker where tests run; BuildKit builds the images, as in Docker."""
 
-DEMO = f"make --old-file=.venv/.installed demo PYTHON={sys.executable} YES=1 KUBECONFIG=$KUBECONFIG"
+PYTHON = os.path.abspath(sys.executable)
+DEMO = f"make --old-file=.venv/.installed demo PYTHON={PYTHON} YES=1 KUBECONFIG=$KUBECONFIG"
 NEXT = f"--set images.registry={product_images.REGISTRY} --wait"
 FAILS = ("kubectl apply -f job.yaml",)
 """The page shows the refusal."""
@@ -220,9 +221,9 @@ def _adapted(scene: Scene, text: str) -> str:
         "images.tag=0.2.0": f"images.tag={later_version.VERSION} {NEXT}",
         "helm rollback railwright": "helm rollback --wait railwright",
         "/shared/profile": str(scene.folder / "profile"),
-        "../.venv/bin/python": sys.executable,
+        "../.venv/bin/python": PYTHON,
         # The state of the testbed is in the real home.
-        ".venv/bin/python -m rail": f"HOME={Path.home()} {sys.executable} -m rail",
+        ".venv/bin/python -m rail": f"HOME={Path.home()} {PYTHON} -m rail",
         "-node node-a2": f"-node node-a2 --name {NAME}",
         "$PWD": str(tree.ROOT),
         "gpu-01": "node-a1",
