@@ -13,6 +13,7 @@ from fixtures import launchers, operator_endpoint
 from fixtures.launchers import environment_of, installed, launched, python, termination_of
 from fixtures.operator_endpoint import OperatorEndpoint, until
 from railwright import memory, protocol
+from railwright.launcher import OUTPUT_END_S
 
 TIMEOUT_S = 30
 LIMIT_BYTES = 2**27
@@ -282,6 +283,17 @@ def test_rank_that_goes_on_is_killed_before_the_pod_is(
         launcher.send_signal(signal.SIGTERM)
         assert launcher.wait(10) == 128 + signal.SIGTERM
     assert termination_of(tmp_path) == failures(operator)[-1]
+
+
+def test_log_that_nobody_reads_delays_the_end_once(
+    operator: OperatorEndpoint, tmp_path: Path
+) -> None:
+    """Not once for each rank: the kubelet would kill the launcher before its report."""
+    environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "8"}
+    source = "print('x' * 60_000); raise SystemExit(3)"
+    with launched(python(source), environ) as launcher:
+        assert launcher.wait(5 * OUTPUT_END_S) == 3
+    assert termination_of(tmp_path).exit_code == 3
 
 
 def test_nothing_a_rank_started_outlives_the_launcher(

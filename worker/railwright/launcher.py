@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -143,8 +144,9 @@ def _train(
         state.ended(running=processes.running, failure=failure)
         processes.stop(signal.SIGKILL, grace_s=0.0)
     processes.end_strays()
+    deadline_s = time.monotonic() + OUTPUT_END_S
     for rank_output in processes.outputs.values():
-        rank_output.settle(OUTPUT_END_S)
+        rank_output.settle(deadline_s - time.monotonic())
     # Before the last heartbeat: the kubelet may lose patience while the operator does not answer.
     exit_code = _end(failure)
     state.ended(running=0, failure=failure)
