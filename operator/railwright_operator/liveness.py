@@ -381,9 +381,9 @@ def _waiting(pod: PodRecord | None, report: StartReport | None) -> str:
     if pod.waiting is not None:
         reason, message = pod.waiting.reason, pod.waiting.message
         return f"{reason[:REASON_LENGTH_MAX]}: {message[:WAITING_LENGTH_MAX]}"
-    if report is None or report.unmounted is None:
+    if report is None or report.blocked is None:
         return ""
-    return f"{report.unmounted.reason}: pod {pod.name}: {report.unmounted.message}"
+    return f"{report.blocked.reason}: pod {pod.name}: {report.blocked.message}"
 
 
 def _evicted(pod: PodRecord | None) -> str:

@@ -1,15 +1,16 @@
-"""Image pulls and volumes of starting gangs, from the events of their pods.
+"""Image pulls, volumes and networks of starting gangs, from the events of their pods.
 
-A kubelet reports `Pulling` and `Pulled` for each container, and `FailedMount` while it cannot mount
-the volumes of a pod. `FailedAttachVolume` comes from the controller that attaches volumes to nodes.
+A kubelet reports `Pulling` and `Pulled` for each container, `FailedMount` or `FailedMapVolume`
+while it cannot mount the volumes of a pod, and `FailedCreatePodSandBox` while the pod gets no
+network. `FailedAttachVolume` comes from the controller that attaches volumes to nodes.
 Nothing else of events is kept, and only of pods of ours that have not started: a cluster has many
 more events than pods. Events of one pod are ordered by their resourceVersions, as each of the
 watches may lag.
 
 Events can be lost: a kubelet drops those that exceed its rate, or that it cannot send. A pull is
 over as well when the container exists, or when the next pull of the pod begins. A kubelet pulls
-images only after it has mounted the volumes: the first report of a pull, or the first container
-that exists, proves that they are mounted.
+images only after it has mounted the volumes and made the sandbox with the network: the first report
+of a pull, or the first container that exists, proves both.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ from railwright_operator.watch.records import PodRecord, Waiting
 PATH = "/api/v1/events"
 EVENTS = projections.of(PodEvent)
 PULLING, PULLED = "Pulling", "Pulled"
-MOUNT_FAILURES = ("FailedMount", "FailedAttachVolume")
-REASONS = (PULLING, PULLED, *MOUNT_FAILURES)
+START_FAILURES = (
+    "FailedMount",
+    "FailedMapVolume",
+    "FailedAttachVolume",
+    "FailedCreatePodSandBox",
+)
+REASONS = (PULLING, PULLED, *START_FAILURES)
 WATCH_S = 30
 """The API server keeps a stream open for this long to twice as long. It sends no bookmarks in one
 of events, so a quiet one that lasts longer looks like a dead one."""
@@ -35,7 +41,7 @@ of events, so a quiet one that lasts longer looks like a dead one."""
 UNNAMED = "an image"
 IMAGE_LENGTH_MAX = 255
 NAME_LENGTH_MAX = 63
-MOUNT_FAILURE_LENGTH_MAX = 512
+FAILURE_LENGTH_MAX = 512
 """Bounds in characters, as not only kubelets can write events."""
 
 _IMAGE = re.compile(r'image "([^"\s]+)"')
@@ -52,14 +58,14 @@ _NO_CAUSE = re.compile(
 class StartReport:
     """What one pod pulls: ``image`` since ``since`` (RFC 3339), both empty if nothing; ``began_s``
     is when this process saw that container's first pull begin. ``ended_s`` is when it saw the last
-    pull end, None if it saw none. Both by the clock of the class. ``unmounted`` is why its volumes
-    are not mounted; None once they are, or without a report."""
+    pull end, None if it saw none. Both by the clock of the class. ``blocked`` is why it has
+    no volumes or no network; None once it has both, or without a report."""
 
     image: str = ""
     since: str = ""
     began_s: float = 0.0
     ended_s: float | None = None
-    unmounted: Waiting | None = None
+    blocked: Waiting | None = None
 
 
 @dataclass(slots=True)
@@ -80,8 +86,8 @@ class _PodEvents:
         """Whether the pod pulls an image: a kubelet pulls the images of a pod one by one."""
         return pod.starting and self.pulling > self.pulled and self.container not in pod.pulled
 
-    def is_mounted(self, pod: PodRecord) -> bool:
-        """Whether the volumes of the pod are mounted."""
+    def has_sandbox(self, pod: PodRecord) -> bool:
+        """Whether the pod has its volumes and its network."""
         return not pod.starting or bool(self.pulling or self.pulled or pod.pulled)
 
 
@@ -126,10 +132,10 @@ class StartEvents:
             held.since = found.last_timestamp or found.event_time or ""
         elif found.reason == PULLED:
             held.pulled = max(held.pulled, version)
-        elif found.reason in MOUNT_FAILURES and version > held.failed:
+        elif found.reason in START_FAILURES and version > held.failed:
             held.failed = version
             if held.failure is None or not _NO_CAUSE.match(found.message):
-                message = bounds.without_middle(found.message, MOUNT_FAILURE_LENGTH_MAX)
+                message = bounds.without_middle(found.message, FAILURE_LENGTH_MAX)
                 held.failure = Waiting(found.reason, message)
         self._renew(held, pod)
 
@@ -149,8 +155,8 @@ class StartEvents:
                 del self._pods[new.uid]
 
     def _renew(self, held: _PodEvents, pod: PodRecord) -> None:
-        unmounted = None if held.is_mounted(pod) else held.failure
-        report = replace(held.report, unmounted=unmounted)
+        blocked = None if held.has_sandbox(pod) else held.failure
+        report = replace(held.report, blocked=blocked)
         if held.is_going(pod):
             report = replace(report, image=held.image, since=held.since, began_s=held.began_s)
         elif report.image:

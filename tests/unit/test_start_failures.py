@@ -1,4 +1,4 @@
-"""Volumes that cannot be mounted, by the events of pods: what the job shows, and for how long."""
+"""Volumes and networks that pods do not get, by their events: what a job shows, and how long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fixtures.observing import JOB, START_TIMEOUT_S, Watched
 from railwright_kube import projections
 from railwright_kube.core_v1 import PodEvent
-from railwright_operator.watch.start_events import MOUNT_FAILURE_LENGTH_MAX, MOUNT_FAILURES, REASONS
+from railwright_operator.watch.start_events import FAILURE_LENGTH_MAX, REASONS, START_FAILURES
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import IMAGE_REASONS
@@ -47,7 +47,7 @@ def seen() -> Watched:
 
 
 def test_mount_failure_names_the_pod_and_the_cause(seen: Watched) -> None:
-    for version, reason in enumerate(MOUNT_FAILURES, start=5):
+    for version, reason in enumerate(START_FAILURES, start=5):
         seen.start_events.read(event(reason, version, NO_CLAIM))
         assert seen.rank(1).waiting == f"{reason}: pod job-worker-1-1: {NO_CLAIM}"
     assert seen.rank(1).images == NO_REPORT
@@ -121,9 +121,9 @@ def test_long_mount_failure_keeps_its_beginning_and_end(seen: Watched) -> None:
     seen.start_events.read(event("FailedMount", 5, f"unmounted volumes=[{volumes}]: not found"))
     report = seen.start_events.of("uid-1")
     assert report is not None
-    assert report.unmounted is not None
-    message = report.unmounted.message
-    assert len(message) <= MOUNT_FAILURE_LENGTH_MAX
+    assert report.blocked is not None
+    message = report.blocked.message
+    assert len(message) <= FAILURE_LENGTH_MAX
     assert message.startswith("unmounted volumes=[volume-0 ")
     assert message.endswith(": not found")
     seen.run_cycle()
@@ -134,7 +134,7 @@ def test_long_mount_failure_keeps_its_beginning_and_end(seen: Watched) -> None:
 
 def test_mount_failure_is_never_taken_for_an_image(seen: Watched) -> None:
     """The reason decides, and it is one of these; the message is any text."""
-    assert not any(reason.startswith(IMAGE_REASONS) for reason in MOUNT_FAILURES)
+    assert not any(reason.startswith(IMAGE_REASONS) for reason in START_FAILURES)
     seen.run_cycle()
     seen.start_events.read(event("FailedMount", 5, "ErrImagePull: not found"))
     seen.start_events.read(event("ErrImagePull", 6, "not found"))
