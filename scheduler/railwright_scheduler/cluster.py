@@ -203,12 +203,13 @@ class Capacity:
         self._most = np.maximum(most, 1)[:, np.newaxis]
         self.free_capacity = self._free_capacity_of(cluster.free)
 
-    def holds(self, rows: Ints, need: Ints) -> Mask:
-        """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i."""
-        return self._free.holds(rows, need)
+    def holds(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
+        """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i, minus
+        what is ``taken``."""
+        return self._free.holds_after(rows, need, taken)
 
     def holds_unreserved(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
-        """The same, minus all reservations, and minus what is ``taken``."""
+        """The same, minus all reservations."""
         return self._beside.holds_after(rows, need, taken)
 
     def could_hold(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:

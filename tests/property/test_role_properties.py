@@ -22,6 +22,7 @@ from fixtures.strategies import nodes
 from railwright_scheduler import (
     Admit,
     Job,
+    NeverFits,
     Node,
     Role,
     Snapshot,
@@ -131,6 +132,27 @@ def test_roles_start_where_an_exhaustive_search_fits() -> None:
         missed += [(free, roles)] * (fits and not is_admitted)
     assert fitting > 100
     assert len(missed) * 100 <= fitting, missed
+
+
+def test_gang_never_fits_only_if_no_assignment_does() -> None:
+    """Of gangs that no assignment to empty nodes satisfies, at most one in twenty waits for
+    nodes."""
+    rng, never, missed = Random(20261130), 0, []
+    for _ in range(400):
+        count = rng.randint(1, 4)
+        roles = tuple(
+            Role(rng.randint(1, 3), {GPU: rng.randint(1, 8)}, name=f"r{at}")
+            for at in range(rng.randint(2, 4))
+        )
+        machines = [node(f"n{at}", used={GPU: rng.randint(0, 8)}) for at in range(count)]
+        decided = decide(cluster(*machines, jobs=(replace(job(), roles=roles),)))
+        fits = _fits(roles, [8] * count)
+        is_never = [isinstance(wait.reason, NeverFits) for wait in decided.waiting] == [True]
+        assert not (fits and is_never), (count, roles)
+        never += not fits
+        missed += [(count, roles)] * (not fits and not is_never)
+    assert never > 100
+    assert len(missed) * 20 <= never, missed
 
 
 def test_gang_starts_if_one_domain_alone_holds_it() -> None:

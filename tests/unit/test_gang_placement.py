@@ -44,7 +44,7 @@ def test_pods_of_two_roles_share_a_node() -> None:
 
 
 def test_gang_waits_whole_when_one_role_does_not_fit() -> None:
-    machines = [node("n0"), node("n1")]
+    machines = [node("n0"), node("n1"), *(node(f"n{at}", used={GPU: 1}) for at in (2, 3))]
     decided = decide(cluster(*machines, jobs=(_gang(WORKERS, replace(WORKERS, name="actor")),)))
     assert not decided.admitted
     (waiting,) = decided.waiting

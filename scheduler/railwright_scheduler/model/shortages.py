@@ -41,6 +41,29 @@ class Shortage:
     nodes: int
 
 
+PODS = "pods"
+"""The resource of which each pod takes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointShortage:
+    """What ``roles`` request together of a resource, and the ``most`` that all nodes could give
+    them, empty and healthy."""
+
+    roles: tuple[str, ...]
+    resource: str
+    need: int
+    most: int
+
+    def sentence(self, constraints: TopologyConstraints) -> str:
+        """The shortage for a person, as a part of a sentence."""
+        need, most = (_amount(self.resource, value) for value in (self.need, self.most))
+        return (
+            f"roles {', '.join(self.roles)} need {need} beside each other{_on(constraints)}; the "
+            f"nodes hold at most {most} of these roles, even if all were free"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RailsShort:
     """Why nodes that are large enough do not have their rails aligned: miscabled rails, each
@@ -59,7 +82,9 @@ class NeverFits:
     alone), ``tolerated`` of the matched ones carry no lasting taint that the job does not tolerate,
     ``candidates`` of those are large enough and together meet the job's ``constraints``.
     ``shortages`` are the resources that fewer than ``need`` nodes have enough of; ``untolerated``
-    the taints that keep matched nodes away; ``rails`` are there where they must be aligned.
+    the taints that keep matched nodes away; ``rails`` are there where they must be aligned. If
+    ``together`` is set, each role fits by itself, and ``role`` is the first of those that do not
+    fit beside each other.
     """
 
     need: int
@@ -74,9 +99,12 @@ class NeverFits:
     constraints: TopologyConstraints = NO_CONSTRAINTS
     rails: RailsShort | None = None
     role: str = ""
+    together: JointShortage | None = None
 
     def sentence(self) -> str:
         """The reason for a person, on one line."""
+        if self.together is not None:
+            return self.together.sentence(self.constraints) + _outside(self)
         needs = _needs(self.need, self.per_node)
         return f"{_of_role(self.role)}{needs}{_on(self.constraints)}; {_never(self)}"
 
@@ -182,6 +210,10 @@ def _rails_short(rails: RailsShort | None) -> list[str]:
     if rails.unknown:
         found.append(f"rails of {text.count(rails.unknown, 'node')} are not known")
     return found
+
+
+def _amount(resource: str, value: int) -> str:
+    return text.count(value, "pod") if resource == PODS else text.amount(resource, value)
 
 
 def _at_most(short: Shortage) -> str:

@@ -9,7 +9,7 @@ later jobs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
@@ -57,6 +57,11 @@ class RoleDemand:
     signature: SchedulingSignature
     ways: Sequence[ResolvedConstraints]
     largest: ResolvedConstraints
+
+    @property
+    def any_rails(self) -> ResolvedConstraints:
+        """The constraints whatever the rail order."""
+        return replace(self.largest, rails=0)
 
     def taken(self, nodes: Ints) -> Taken:
         """The capacity that its pods take on these nodes."""

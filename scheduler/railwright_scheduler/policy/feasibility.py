@@ -31,8 +31,10 @@ from railwright_scheduler.model.snapshot import (
     Unavailable,
 )
 from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.policy import gang_bound
 from railwright_scheduler.policy.candidate import Candidate, RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.eligibility import Eligibility
+from railwright_scheduler.policy.gang_bound import JointBound
 
 Value = TypeVar("Value", str, int)
 
@@ -53,8 +55,9 @@ class Feasibility:
         self._signatures: dict[object, SchedulingSignature] = {}
         self._verdicts: dict[tuple[int, int, TopologyConstraints], NeverFits] = {}
         self._capacity: dict[tuple[int, ResolvedConstraints], int] = {}
+        self._bounds: dict[object, list[JointBound]] = {}
 
-    def check(self, candidate: Candidate, _: WorkBudget) -> Candidate:
+    def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
         """The candidate with the demand of each role."""
         roles = candidate.job.roles
         demands = [self._demand(*each) for each in zip(roles, candidate.ways, strict=True)]
@@ -64,7 +67,28 @@ class Feasibility:
             if self._capacity_of(demand.signature, demand.largest) < role.replicas:
                 never = self._never_fits(role, demand.signature, demand.largest)
                 return found.refused(replace(never, role=role.name) if len(roles) > 1 else never)
-        return found
+        together = self._never_together(demands, work)
+        return found if together is None else found.refused(together)
+
+    def _never_together(self, demands: Sequence[RoleDemand], work: WorkBudget) -> NeverFits | None:
+        """Why the roles, each of which fits by itself, do not fit beside each other on the cluster,
+        empty and healthy; None if that is not known."""
+        pods = sum(demand.role.replicas for demand in demands)
+        if all(self._capacity_of(each.signature, each.largest) >= pods for each in demands):
+            return None
+        key = tuple(
+            (each.signature.index, each.any_rails, each.role.shares_topology) for each in demands
+        )
+        if key not in self._bounds:
+            self._bounds[key] = gang_bound.joint_bounds(self._cluster, demands, work)
+        roles = [each.role for each in demands]
+        found = (bound.shortage(roles) for bound in self._bounds[key])
+        short = next((each for each in found if each is not None), None)
+        if short is None:
+            return None
+        first = next(each for each in demands if each.role.name == short.roles[0])
+        never = self._explain_never(first.role, first.signature, first.largest)
+        return replace(never, role=first.role.name, together=short)
 
     def _demand(self, role: Role, ways: Sequence[ResolvedConstraints]) -> RoleDemand:
         signature = self._signature(role)

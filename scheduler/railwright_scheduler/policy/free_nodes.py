@@ -86,12 +86,23 @@ class FreeNodes:
                 self._allowed[key] = allowed
         return allowed
 
+    def available(
+        self,
+        signature: SchedulingSignature,
+        limits: ResolvedConstraints,
+        taken: Sequence[Taken] = (),
+    ) -> Mask:
+        """As ``allowed``, whether nodes are reserved or not."""
+        available = self._available_to(signature)
+        if taken:
+            available = available & self._capacity.holds(signature.rows, signature.need, taken)
+        return self._cluster.meant(available, limits)
+
     def could_start_on(self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]) -> bool:
         """Whether each role could have its nodes now, beside the others."""
         taken: list[Taken] = []
         for demand, its in zip(demands, nodes, strict=True):
-            anywhere = replace(demand.largest, rails=0)
-            if not self.allowed(demand.signature, anywhere, taken)[its].all():
+            if not self.allowed(demand.signature, demand.any_rails, taken)[its].all():
                 return False
             taken.append(demand.taken(its))
         return True
@@ -163,6 +174,30 @@ class FreeNodes:
         position = self._first_position(signature, limits) if free >= role.replicas else None
         if position is None:
             return self.shortage(job, demand)
+        return self._blocked(position, need=role.replicas, free=free)
+
+    def are_reserved(self, demands: Sequence[RoleDemand]) -> bool:
+        """Whether jobs ahead have reserved nodes that one of these roles could have now."""
+        free = (self.available(each.signature, each.any_rails) for each in demands)
+        return any(self._reservations.first_position(nodes) is not None for nodes in free)
+
+    def blocked(
+        self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]
+    ) -> BlockedByReservation | None:
+        """What keeps a gang from these nodes of each role, which are free; None if nothing does."""
+        blocked, taken = np.zeros(len(self._cluster.nodes), dtype=np.bool_), list[Taken]()
+        for demand, its in zip(demands, nodes, strict=True):
+            allowed = self.allowed(demand.signature, demand.any_rails, taken)
+            blocked[its[~allowed[its]]] = True
+            taken.append(demand.taken(its))
+        position = self._reservations.first_position(blocked)
+        if position is None:
+            return None
+        free = [self.available(each.signature, each.any_rails) for each in demands]
+        need = len(np.unique(np.concatenate(list(nodes))))
+        return self._blocked(position, need=need, free=int(np.logical_or.reduce(free).sum()))
+
+    def _blocked(self, position: int, *, need: int, free: int) -> BlockedByReservation:
         waiting = self._reservations.waiting
         first, first_free = waiting[position]
         return BlockedByReservation(
@@ -170,7 +205,7 @@ class FreeNodes:
             first=f"{first.namespace}/{first.name}",
             first_need=first.num_pods,
             first_free=first_free,
-            need=role.replicas,
+            need=need,
             free=free,
         )
 
@@ -180,7 +215,7 @@ class FreeNodes:
         """The position of the first job whose reservation blocks a node for this signature."""
         key = signature.index, limits
         if key not in self._first:
-            available = self._cluster.meant(self._available_to(signature), limits)
+            available = self.available(signature, limits)
             beside = self.allowed(signature, limits)
             self._first[key] = self._reservations.first_position(available & ~beside)
         return self._first[key]
@@ -197,7 +232,7 @@ class FreeNodes:
         """How many of those one gang could have."""
         key = (signature.index, limits)
         if key not in self._free:
-            available = self._cluster.meant(self._available_to(signature), limits)
+            available = self.available(signature, limits)
             self._free[key] = placement.capacity(self._cluster.domains, available, limits)
         return self._free[key]
 

@@ -9,7 +9,7 @@ is known what the ranks do, there are several gangs to choose from, and ``ranks`
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,11 +19,17 @@ from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PlacementScore
-from railwright_scheduler.model.reasons import MappingPending
+from railwright_scheduler.model.reasons import BlockedByReservation, MappingPending
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Node
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy import ranks
-from railwright_scheduler.policy.candidate import Candidate, Effect, RoleDemand
+from railwright_scheduler.policy.candidate import (
+    Candidate,
+    Effect,
+    RoleDemand,
+    SchedulingSignature,
+)
 from railwright_scheduler.policy.free_nodes import FreeNodes
 from railwright_scheduler.policy.gang_search import GangSearch, Trial, UnplacedRole
 from railwright_scheduler.policy.mappings import Mappings, RequestedMapping, Unmapped, place
@@ -32,6 +38,10 @@ from railwright_scheduler.policy.selection import NodeSelector
 
 Gang = tuple[Ints, ...]
 """The nodes (columns) of each role, in the order of its pods."""
+
+Among = Callable[[SchedulingSignature, ResolvedConstraints, Sequence[Taken]], Mask]
+"""The nodes that a role may have under these constraints, beside what other roles of its gang
+take."""
 
 
 class GangPlacer:
@@ -61,9 +71,8 @@ class GangPlacer:
             if isinstance(found, UnplacedRole):
                 reserved = self._reservations.choose(job, demands, work)
                 if not reserved or not self._free_nodes.could_start_on(demands, reserved):
-                    short = self._free_nodes.shortage(job, demands[found.number])
-                    short = replace(short, free=found.free, is_beside_roles=True)
-                    return candidate._replace(reserved=reserved).refused(short, Effect.RESERVES)
+                    reason = self._why_not(candidate, found, work)
+                    return candidate._replace(reserved=reserved).refused(reason, Effect.RESERVES)
                 found = [reserved]
             gangs = found
         return self._mapped(candidate, gangs, requested, is_cut=work.is_cut)
@@ -81,13 +90,7 @@ class GangPlacer:
             choices = self._selector.choices(demands[0].role, allowed, limits[0], work)
             return [(nodes,) for nodes in choices]
 
-        def allowed_of(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
-            return self._free_nodes.allowed(demands[number].signature, its, taken)
-
-        def select(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
-            return self._selector.select(demands[number].role, near, its, work)
-
-        search = GangSearch(self._cluster, demands, allowed_of, select, work, is_start=True)
+        search = self._search(demands, self._free_nodes.allowed, work, is_start=True)
         found = search.find(limits)
         if isinstance(found, UnplacedRole):
             return found
@@ -95,6 +98,33 @@ class GangPlacer:
         # The ranks of the role that trains may be better off in more domains.
         others = self._choices(search, replace(trial, subset=None), demands, work)
         return [nodes, *(gang for gang in others if not _is_same(gang, nodes))]
+
+    def _search(
+        self, demands: Sequence[RoleDemand], among: Among, work: WorkBudget, *, is_start: bool
+    ) -> GangSearch:
+        """A search for the nodes of a gang ``among`` those that each role may have."""
+
+        def allowed(number: int, its: ResolvedConstraints, taken: Sequence[Taken]) -> Mask:
+            return among(demands[number].signature, its, taken)
+
+        def select(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
+            return self._selector.select(demands[number].role, near, its, work)
+
+        return GangSearch(self._cluster, demands, allowed, select, work, is_start=is_start)
+
+    def _why_not(
+        self, candidate: Candidate, unplaced: UnplacedRole, work: WorkBudget
+    ) -> BlockedByReservation | NotEnoughNodes:
+        """Why the gang does not start, each role of which could by itself."""
+        demands, free_nodes = candidate.demands, self._free_nodes
+        if free_nodes.are_reserved(demands):
+            search = self._search(demands, free_nodes.available, work, is_start=False)
+            found = search.find(candidate.limits)
+            blocked = isinstance(found, tuple) and free_nodes.blocked(demands, found[1])
+            if blocked:
+                return blocked
+        short = free_nodes.shortage(candidate.job, demands[unplaced.number])
+        return replace(short, free=unplaced.free, is_beside_roles=True)
 
     def _choices(
         self, search: GangSearch, trial: Trial, demands: Sequence[RoleDemand], work: WorkBudget
