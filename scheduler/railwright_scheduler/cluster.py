@@ -212,6 +212,11 @@ class Capacity:
         """The same, minus all reservations."""
         return self._beside.holds_after(rows, need, taken)
 
+    def short_of(self, nodes: Ints, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
+        """Whether each of these nodes (columns) has less than ``need[i]`` left of the resource in
+        row ``rows[i]``, minus all reservations, and minus what is ``taken``."""
+        return self._beside.short_of(nodes, rows, need, taken)
+
     def could_hold(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
         """The same, where all pods of jobs had ended."""
         return self._reservable.holds_after(rows, need, taken)
@@ -288,6 +293,16 @@ class _Remaining:
         mask = mask.copy()
         mask[nodes] &= _hold(left[rows], need)
         return mask
+
+    def short_of(self, nodes: Ints, rows: Ints, need: Ints, taken: Sequence[Taken]) -> Mask:
+        """Which of these nodes (columns) have less left of each resource, minus ``taken``."""
+        amounts = self.amounts
+        if taken:
+            amounts = amounts.copy()
+        for each in taken:
+            amounts[each.rows[:, np.newaxis], each.nodes] -= each.need[:, np.newaxis]
+        short: Mask = amounts[rows[:, np.newaxis], nodes] < need[:, np.newaxis]
+        return short
 
 
 def _hold(amounts: Ints, need: Ints) -> Mask:

@@ -117,8 +117,8 @@ class BlockedByReservation:
     """The job fits on the free nodes, but waiting jobs ahead of it have reserved some of them.
 
     ``position`` counts from 1 among the waiting jobs that can run; ``first`` is namespace/name of
-    the first of them that reserved a node that this job could use. It needs ``first_need`` nodes,
-    and ``first_free`` are available to it.
+    the first of them that reserved what this job lacks on a free node. It reserved ``first_need``
+    nodes, and ``first_free`` are available to it.
     """
 
     position: int

@@ -27,6 +27,7 @@ from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
 _NEVER = np.iinfo(np.int64).max
+_NO_NODES = np.zeros(0, dtype=np.int64)
 
 WAYS_MAX = 4
 """Rail orders that are evaluated for a start: those in which a job has the most free nodes. Each
@@ -107,9 +108,19 @@ class FreeNodes:
             taken.append(demand.taken(its))
         return True
 
-    def count(self, candidate: Candidate) -> int:
-        """How many nodes the job could have without the reservations of others."""
-        return sum(self._free_for(each.signature, each.largest) for each in candidate.demands)
+    def count(self, candidate: Candidate, reserved: Sequence[Ints]) -> int:
+        """How many nodes the job could have without the reservations of others; of several roles,
+        how many of the ``reserved`` ones."""
+        demands = candidate.demands
+        if len(demands) == 1:
+            return self._free_for(demands[0].signature, demands[0].largest)
+        busy, taken = [_NO_NODES], list[Taken]()
+        for demand, its in zip(demands, reserved, strict=False):
+            available = self.available(demand.signature, demand.any_rails, taken)
+            busy.append(its[~available[its]])
+            taken.append(demand.taken(its))
+        nodes = np.unique(np.concatenate([_NO_NODES, *reserved]))
+        return len(np.setdiff1d(nodes, np.concatenate(busy)))
 
     def shortage(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
         """What this role of the job lacks."""
@@ -179,23 +190,24 @@ class FreeNodes:
     def are_reserved(self, demands: Sequence[RoleDemand]) -> bool:
         """Whether jobs ahead have reserved nodes that one of these roles could have now."""
         free = (self.available(each.signature, each.any_rails) for each in demands)
-        return any(self._reservations.first_position(nodes) is not None for nodes in free)
+        return any(map(self._reservations.are_on, free))
 
     def blocked(
         self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]
     ) -> BlockedByReservation | None:
         """What keeps a gang from these nodes of each role, which are free; None if nothing does."""
-        blocked, taken = np.zeros(len(self._cluster.nodes), dtype=np.bool_), list[Taken]()
+        positions, taken = list[int](), list[Taken]()
         for demand, its in zip(demands, nodes, strict=True):
-            allowed = self.allowed(demand.signature, demand.any_rails, taken)
-            blocked[its[~allowed[its]]] = True
+            blocked = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
+            blocked[its] = ~self.allowed(demand.signature, demand.any_rails, taken)[its]
+            position = self._reservations.first_position(demand.signature, blocked, taken)
+            positions += [] if position is None else [position]
             taken.append(demand.taken(its))
-        position = self._reservations.first_position(blocked)
-        if position is None:
+        if not positions:
             return None
         free = [self.available(each.signature, each.any_rails) for each in demands]
         need = len(np.unique(np.concatenate(list(nodes))))
-        return self._blocked(position, need=need, free=int(np.logical_or.reduce(free).sum()))
+        return self._blocked(min(positions), need=need, free=int(np.logical_or.reduce(free).sum()))
 
     def _blocked(self, position: int, *, need: int, free: int) -> BlockedByReservation:
         waiting = self._reservations.waiting
@@ -203,7 +215,7 @@ class FreeNodes:
         return BlockedByReservation(
             position=len(waiting) + 1,
             first=f"{first.namespace}/{first.name}",
-            first_need=first.num_pods,
+            first_need=len({*self._reservations.by_job[first.uid]}),
             first_free=first_free,
             need=need,
             free=free,
@@ -217,7 +229,7 @@ class FreeNodes:
         if key not in self._first:
             available = self.available(signature, limits)
             beside = self.allowed(signature, limits)
-            self._first[key] = self._reservations.first_position(available & ~beside)
+            self._first[key] = self._reservations.first_position(signature, available & ~beside)
         return self._first[key]
 
     def _available_to(self, signature: SchedulingSignature) -> Mask:

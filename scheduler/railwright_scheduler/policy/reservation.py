@@ -25,7 +25,7 @@ from railwright_scheduler.model.reasons import BlockedByReservation, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Role
 from railwright_scheduler.placement import ResolvedConstraints
-from railwright_scheduler.policy.candidate import RoleDemand
+from railwright_scheduler.policy.candidate import RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
 RowAmounts = Sequence[tuple[int, int]]
@@ -74,7 +74,7 @@ class Reservations:
         )
         self._nothing = np.zeros(len(cluster.nodes), dtype=np.bool_)
         self.waiting: list[tuple[Job, int]] = []
-        self._first = np.full(len(cluster.nodes), _UNRESERVED, dtype=np.int64)
+        self._first = np.full(cluster.allocatable.shape, _UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
         self._unsettled: list[tuple[Sequence[int], RowAmounts, int]] = []
         self.by_job: dict[str, tuple[str, ...]] = {}
@@ -211,8 +211,10 @@ class Reservations:
         if not nodes:
             return
         for demand, its in zip(demands, nodes, strict=True):
-            self._capacity.reserve(its, demand.signature.rows, demand.signature.need)
-            self._first[its] = np.minimum(self._first[its], position)
+            rows, need = demand.signature.rows, demand.signature.need
+            self._capacity.reserve(its, rows, need)
+            reserved = rows[:, np.newaxis], its
+            self._first[reserved] = np.minimum(self._first[reserved], position)
         columns = np.concatenate(nodes).tolist()
         self.by_job[job.uid] = tuple(map(self._node_names.__getitem__, columns))
 
@@ -233,7 +235,7 @@ class Reservations:
             amounts = [
                 (rows[resource], min(amount, NODE_AMOUNT_MAX + 1))
                 for resource, amount in role.per_pod.items()
-                if resource in rows
+                if amount and resource in rows
             ]
             self._unsettled.append((columns, amounts, position))
         self.by_job[job.uid] = self.previous[job.uid]
@@ -249,24 +251,34 @@ class Reservations:
     def settle(self) -> bool:
         """Reserve what was kept, all at once: there may be tens of thousands. Returns whether there
         was any."""
-        pairs = [
-            (column, row, amount)
-            for columns, amounts, _ in self._unsettled
+        kept = [
+            (column, row, amount, position)
+            for columns, amounts, position in self._unsettled
             for column in columns
             for row, amount in amounts
         ]
-        if pairs:
-            self._capacity.reserve_each(*np.array(pairs, dtype=np.int64).T)
-        for columns, _, position in self._unsettled:
-            for column in columns:
-                self._first[column] = min(self._first[column], position)
+        if kept:
+            columns, rows, amounts, positions = np.array(kept, dtype=np.int64).T
+            self._capacity.reserve_each(columns, rows, amounts)
+            np.minimum.at(self._first, (rows, columns), positions)
         self._unsettled.clear()
-        return bool(pairs)
+        return bool(kept)
 
-    def first_position(self, nodes: Mask) -> int | None:
-        """The position of the first job with a reservation on any of these nodes."""
-        first = int(self._first[nodes].min(initial=_UNRESERVED))
+    def first_position(
+        self, signature: SchedulingSignature, nodes: Mask, taken: Sequence[Taken] = ()
+    ) -> int | None:
+        """The position of the first job that has reserved a resource of which one of these nodes
+        has too little left for this signature, beside what is ``taken``."""
+        columns = np.flatnonzero(nodes)
+        short = self._capacity.short_of(columns, signature.rows, signature.need, taken)
+        first = int(
+            self._first[signature.rows[:, np.newaxis], columns][short].min(initial=_UNRESERVED)
+        )
         return None if first == _UNRESERVED else first
+
+    def are_on(self, nodes: Mask) -> bool:
+        """Whether jobs have reserved something on one of these nodes."""
+        return bool((self._first[:, nodes] != _UNRESERVED).any())
 
     def _eligible(
         self, demand: RoleDemand, limits: ResolvedConstraints, taken: Sequence[Taken] = ()

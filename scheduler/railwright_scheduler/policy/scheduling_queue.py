@@ -109,7 +109,7 @@ class SchedulingQueue:
         nodes = candidate.reserved
         if nodes is None:
             nodes = self._reservations.choose(job, candidate.demands, work, returns=returns)
-        free = self._free_nodes.count(candidate)
+        free = self._free_nodes.count(candidate, nodes)
         return Verdict(candidate, work.spent, work.searched, nodes, free)
 
     def apply(self, verdict: Verdict) -> None:
