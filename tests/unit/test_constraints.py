@@ -295,7 +295,7 @@ def test_unaligned_rails_are_named_with_count_of_nodes() -> None:
     busy = RAILS.replace("n3    r1    8 ", "n3    r1    0/8 ")
     assert placed("rails=aligned", 3, racks=busy) == (
         "a waits, NotEnoughNodes: needs 3 nodes with 8 nvidia.com/gpu each, all rails aligned; at "
-        "most 2 available together, 3 if all were free; best rack r1 has 4; miscabled: "
+        "most 2 available together, 3 if all were free; best rack r1 has 2; miscabled: "
         "rail 0 on 1 node, rail 2 on 2 nodes; rails of 1 node are not known; 1 busy"
     )
 

@@ -191,17 +191,24 @@ class Feasibility:
 
 
 def not_enough_nodes(
-    cluster: Cluster, signature: SchedulingSignature, available: Mask, limits: ResolvedConstraints
+    cluster: Cluster,
+    signature: SchedulingSignature,
+    available: Mask,
+    limits: ResolvedConstraints,
+    *,
+    largest: ResolvedConstraints,
 ) -> NotEnoughNodes:
-    """What keeps the candidates of a signature from taking more pods, given those available now."""
-    level, domain, free = _best_domain(cluster, available)
+    """What keeps the candidates of a signature from taking more pods, given those available now:
+    under these constraints, and under the ones with the ``largest`` capacity if all were free."""
+    usable = cluster.meant(available, limits)
+    level, domain, free = _best_domain(cluster, usable)
     return NotEnoughNodes(
         need=0,
         per_node=signature.per_node,
         candidates=placement.capacity(
-            cluster.domains, cluster.meant(signature.candidates, limits), limits
+            cluster.domains, cluster.meant(signature.candidates, largest), largest
         ),
-        free=placement.capacity(cluster.domains, cluster.meant(available, limits), limits),
+        free=placement.capacity(cluster.domains, usable, limits),
         best_level=level,
         best_domain=domain,
         best_free=free,

@@ -54,6 +54,7 @@ class FreeNodes:
         self._available: dict[int, Mask] = {}
         self._allowed: dict[tuple[int, ResolvedConstraints], Mask] = {}
         self._missing: dict[tuple[int, ResolvedConstraints], NotEnoughNodes] = {}
+        self._most_free: dict[tuple[int, ResolvedConstraints], ResolvedConstraints] = {}
         self._free: dict[tuple[int, ResolvedConstraints], int] = {}
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
         self._first: dict[tuple[int, ResolvedConstraints], int | None] = {}
@@ -113,7 +114,7 @@ class FreeNodes:
         how many of the ``reserved`` ones."""
         demands = candidate.demands
         if len(demands) == 1:
-            return self._free_for(demands[0].signature, demands[0].largest)
+            return self._free_for(demands[0].signature, self._most_free_way(demands[0]))
         busy, taken = [_NO_NODES], list[Taken]()
         for demand, its in zip(demands, reserved, strict=False):
             available = self.available(demand.signature, demand.any_rails, taken)
@@ -124,9 +125,8 @@ class FreeNodes:
 
     def shortage(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
         """What this role of the job lacks."""
-        available = self._available_to(demand.signature)
         return replace(
-            self._not_enough(demand.signature, available, demand.largest),
+            self._not_enough(demand, self._most_free_way(demand)),
             need=demand.role.replicas,
             constraints=demand.role.constraints,
             role=demand.role.name if len(job.roles) > 1 else "",
@@ -140,6 +140,7 @@ class FreeNodes:
             self._available.clear()
             self._free.clear()
             self._missing.clear()
+            self._most_free.clear()
 
     def _startable_way(self, demand: RoleDemand, work: WorkBudget) -> ResolvedConstraints | None:
         """The constraints under which the role, by itself, could start now; None if under none."""
@@ -180,7 +181,7 @@ class FreeNodes:
 
     def _why_not(self, job: Job, demand: RoleDemand) -> NotEnoughNodes | BlockedByReservation:
         """Why this role of the job cannot start, by itself."""
-        role, signature, limits = demand.role, demand.signature, demand.largest
+        role, signature, limits = demand.role, demand.signature, self._most_free_way(demand)
         free = self._free_for(signature, limits)
         position = self._first_position(signature, limits) if free >= role.replicas else None
         if position is None:
@@ -232,6 +233,18 @@ class FreeNodes:
             self._first[key] = self._reservations.first_position(signature, available & ~beside)
         return self._first[key]
 
+    def _most_free_way(self, demand: RoleDemand) -> ResolvedConstraints:
+        """Of the constraints that the role may start under those under which it could have the most
+        nodes now, reserved or not."""
+        if len(demand.ways) == 1:
+            return demand.largest
+        key = demand.signature.index, demand.any_rails
+        if key not in self._most_free:
+            free = self._cluster.by_rails(self.available(demand.signature, demand.any_rails))
+            ways = sorted(demand.ways, key=lambda way: -int(free[way.rails]))[:WAYS_CHECKED_MAX]
+            self._most_free[key] = max(ways, key=lambda way: self._free_for(demand.signature, way))
+        return self._most_free[key]
+
     def _available_to(self, signature: SchedulingSignature) -> Mask:
         """The nodes that could take a pod of this signature now, reserved or not."""
         available = self._available.get(signature.index)
@@ -248,12 +261,13 @@ class FreeNodes:
             self._free[key] = placement.capacity(self._cluster.domains, available, limits)
         return self._free[key]
 
-    def _not_enough(
-        self, signature: SchedulingSignature, available: Mask, limits: ResolvedConstraints
-    ) -> NotEnoughNodes:
-        """What the signature lacks, until the next job starts."""
-        missing = self._missing.get((signature.index, limits))
+    def _not_enough(self, demand: RoleDemand, limits: ResolvedConstraints) -> NotEnoughNodes:
+        """What the role lacks under these constraints, until the next job starts."""
+        signature, largest = demand.signature, demand.largest
+        missing = self._missing.get((signature.index, largest))
         if missing is None:
-            missing = feasibility.not_enough_nodes(self._cluster, signature, available, limits)
-            self._missing[signature.index, limits] = missing
+            missing = feasibility.not_enough_nodes(
+                self._cluster, signature, self._available_to(signature), limits, largest=largest
+            )
+            self._missing[signature.index, largest] = missing
         return missing
