@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures import world
+from fixtures import GPU, cluster, job, node, world
 from railwright_scheduler import (
     BindingBacklog,
     BlockedByReservation,
@@ -114,6 +114,23 @@ def test_too_few_free_nodes_come_with_best_rack_and_causes() -> None:
     """) == (
         "needs 4 nodes with 8 nvidia.com/gpu each; 3/6 nodes available; "
         "best rack b0/rack-a has 2; 1 cordoned, 1 tainted, 1 busy"
+    )
+
+
+def test_nodes_too_small_beside_foreign_pods_are_not_busy() -> None:
+    """Pods of a DaemonSet do not end: also a node that a job uses too is not free for it later."""
+    amounts = {"cpu": 8_000, GPU: 8, "pods": 110}
+    small = {"cpu": 500}
+    machines = [
+        node("n0", allocatable=amounts, used=small, foreign=small),
+        node("n1", allocatable=amounts, used={"cpu": 500, GPU: 8}, foreign=small),
+        node("n2", allocatable=amounts, used={GPU: 8}),
+        node("n3", allocatable=amounts),
+    ]
+    asked = job(replicas=2, per_pod={"cpu": 8_000, GPU: 8})
+    (wait,) = decide(cluster(*machines, jobs=(asked,))).waiting
+    assert wait.reason.sentence().endswith(
+        "1/4 nodes available; 2 too small beside pods of no TrainingJob, 1 busy"
     )
 
 

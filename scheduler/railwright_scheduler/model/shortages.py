@@ -28,6 +28,7 @@ class ExclusionCause(StrEnum):
     LOST = "lost"
     DOUBLE_BOOKED = "double-booked"
     TAINTED = "tainted"
+    FOREIGN_PODS = "too small beside pods of no TrainingJob"
     BUSY = "busy"
 
 

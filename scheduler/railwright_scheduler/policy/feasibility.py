@@ -200,15 +200,15 @@ def not_enough_nodes(
 ) -> NotEnoughNodes:
     """What keeps the candidates of a signature from taking more pods, given those available now:
     under these constraints, and under the ones with the ``largest`` capacity if all were free."""
-    usable = cluster.meant(available, limits)
-    level, domain, free = _best_domain(cluster, usable)
+    meant = cluster.meant(available, limits)
+    level, domain, free = _best_domain(cluster, meant)
     return NotEnoughNodes(
         need=0,
         per_node=signature.per_node,
         candidates=placement.capacity(
             cluster.domains, cluster.meant(signature.candidates, largest), largest
         ),
-        free=placement.capacity(cluster.domains, usable, limits),
+        free=placement.capacity(cluster.domains, meant, limits),
         best_level=level,
         best_domain=domain,
         best_free=free,
@@ -258,7 +258,11 @@ def _excluded(
     closed = cluster.unavailable[signature.candidates & ~signature.open]
     found = np.bincount(closed, minlength=len(CAUSES)).tolist()
     counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
-    counts[ExclusionCause.BUSY] = int(np.count_nonzero(signature.open & ~available))
+    lacking = signature.open & ~available
+    left = cluster.allocatable[signature.rows] - cluster.foreign[signature.rows]
+    small = lacking & np.any(left < signature.need[:, np.newaxis], axis=0)
+    counts[ExclusionCause.FOREIGN_PODS] = int(np.count_nonzero(small))
+    counts[ExclusionCause.BUSY] = int(np.count_nonzero(lacking & ~small))
     return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)
 
 
