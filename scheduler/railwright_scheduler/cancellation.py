@@ -14,6 +14,10 @@ _SPEC_CHANGED = Cause(
 _CHANGED = Cause(
     CauseCode.SUSPENDED, "the job is not as it was when its gang was chosen; it starts as it is now"
 )
+_UNREADABLE = Cause(
+    CauseCode.COMMIT_REFUSED,
+    "the job's spec cannot be read any more, or is too large to create its pods from",
+)
 
 
 def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cause | None:
@@ -22,9 +26,9 @@ def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cau
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    # A job that cannot be read any more has no hash: its spec may have changed.
-    unknown = bool(entry.spec_hash) and not seen.spec_hash
-    if unknown or _differ(entry.spec_hash, seen.spec_hash):
+    if entry.spec_hash and not seen.spec_hash:
+        return exceeds_deadline(seen, now_s=now_s) or _UNREADABLE
+    if _differ(entry.spec_hash, seen.spec_hash):
         return _CHANGED
     return exceeds_deadline(seen, now_s=now_s)
 

@@ -16,6 +16,7 @@ from railwright_scheduler.cluster_state import ObservedJob
         (seen(spec_hash="2-same"), None),
         (seen(spec_hash="2-same", suspend=True), CauseCode.SUSPENDED),
         (seen(spec_hash="2-other"), CauseCode.SUSPENDED),
+        (seen(spec_hash=""), CauseCode.COMMIT_REFUSED),
         (None, CauseCode.JOB_DELETED),
     ],
 )

@@ -97,6 +97,30 @@ def test_commit_is_cancelled_at_the_deadline() -> None:
     assert taken.records["a"].phase is Phase.FAILED
 
 
+def test_unreadable_spec_does_not_restart_the_deadline() -> None:
+    """The job has no hash until its spec can be read again: no pod is made from it meanwhile."""
+    under_way = (entry(2, spec_hash="3-a"),)
+    taken = planned(RECOVERING, DUE_S - 1, entries=under_way, line="n0 -", spec_hash="")
+    now = taken.records["a"]
+    assert revoked(taken) == [(2, CauseCode.COMMIT_REFUSED)]
+    assert (now.phase, now.started_s, now.failures) == (Phase.QUEUED, STARTED_S, 0)
+    late = planned(RECOVERING, DUE_S, entries=under_way, line="n0 -", spec_hash="")
+    assert revoked(late) == [(2, CauseCode.DEADLINE_EXCEEDED)]
+
+
+def test_running_job_with_unreadable_spec_keeps_its_start() -> None:
+    before = replace(RUNNING, spec_hash="3-a")
+    now = planned(before, DUE_S - 1, spec_hash="").records["a"]
+    assert (now.phase, now.started_s) == (Phase.RUNNING, STARTED_S)
+
+
+def test_attempt_ended_as_of_a_deleted_job_keeps_the_start() -> None:
+    """A new leader that cannot read the job takes it for a deleted one, until it can."""
+    gone = (entry(2, cause=Cause(CauseCode.JOB_DELETED, "the job was deleted")),)
+    now = planned(RECOVERING, DUE_S - 1, entries=gone).records["a"]
+    assert (now.phase, now.started_s) == (Phase.QUEUED, STARTED_S)
+
+
 @pytest.mark.parametrize("phase", [Phase.RECOVERING, Phase.QUEUED])
 def test_waiting_job_fails_at_its_deadline(phase: Phase) -> None:
     """By an attempt without pods in the ledger, which every leader reads before it begins one."""

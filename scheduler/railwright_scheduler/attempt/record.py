@@ -281,5 +281,6 @@ def _ended(record: JobRecord, attempt: int, cause: Cause, phase: Phase) -> JobRe
         nodes=(),
         spec_hash="",
         last_termination=cause,
-        started_s=None if phase is Phase.SUSPENDED else record.started_s,
+        # A leader that cannot read a job ends its attempt as that of a deleted one.
+        started_s=None if cause.code is CauseCode.SUSPENDED else record.started_s,
     )
