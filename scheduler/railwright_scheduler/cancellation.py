@@ -26,11 +26,11 @@ def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cau
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    if entry.spec_hash and not seen.spec_hash:
-        return exceeds_deadline(seen, now_s=now_s) or _UNREADABLE
     if _differ(entry.spec_hash, seen.spec_hash):
         return _CHANGED
-    return exceeds_deadline(seen, now_s=now_s)
+    # A job that cannot be read any more has no hash: its spec may have changed.
+    is_unreadable = bool(entry.spec_hash) and not seen.spec_hash
+    return exceeds_deadline(seen, now_s=now_s) or (_UNREADABLE if is_unreadable else None)
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:

@@ -80,8 +80,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "jobs behind take what a job that is not evaluated has reserved",
         "policy/reservation.py",
-        "        if pairs:\n",
-        "        if pairs and not pairs:\n",
+        "        if kept:\n",
+        "        if kept and not kept:\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
@@ -114,8 +114,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a suspended commit goes on",
         "cancellation.py",
-        "    if seen.suspend:\n        return _SUSPENDED\n    # A job",
-        "    # A job",
+        "    if seen.suspend:\n        return _SUSPENDED\n    if _differ(",
+        "    if _differ(",
         "tests/unit/test_cancellation.py::test_commit_is_cancelled_by_its_job",
         package=SCHEDULER,
     ),

@@ -56,8 +56,8 @@ HUNTS = (
     of_scheduler(
         "the commit of a changed job goes on",
         "cancellation.py",
-        "if unknown or _differ(entry.spec_hash, seen.spec_hash):",
-        "if unknown:",
+        "if _differ(entry.spec_hash, seen.spec_hash):",
+        "if not entry.spec_hash:",
         "changes",
         1004,
     ),
