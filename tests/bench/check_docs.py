@@ -224,13 +224,27 @@ def _adapted(scene: Scene, text: str) -> str:
         "../.venv/bin/python": PYTHON,
         # The state of the testbed is in the real home.
         ".venv/bin/python -m rail": f"HOME={Path.home()} {PYTHON} -m rail",
-        "-node node-a2": f"-node node-a2 --name {NAME}",
         "$PWD": str(tree.ROOT),
         "gpu-01": "node-a1",
     }
+    if "-node node-a2" in text:
+        changes["node-a2"] = f"{_victim(scene)} --name {NAME}"
     for written, here in changes.items():
         text = text.replace(written, here)
     return text
+
+
+def _victim(scene: Scene) -> str:
+    """The node that was killed, if there is one; else a node of the job on the page."""
+    nodes = json.loads(scene.kubectl("get", "nodes", "-o=json"))["items"]
+    for node in nodes:
+        ready = [each for each in node["status"]["conditions"] if each["type"] == "Ready"]
+        if ready[0]["status"] != "True":
+            return str(node["metadata"]["name"])
+    pods = json.loads(scene.kubectl("get", "pods", "-o=json"))["items"]
+    running = (each for each in pods if each["status"]["phase"] == "Running")
+    its = (each for each in running if each["metadata"]["name"].startswith("fsdp-worker-1-"))
+    return next((str(pod["spec"]["nodeName"]) for pod in its), "node-a2")
 
 
 def _until_trains(scene: Scene, namespace: str = "default") -> None:

@@ -57,6 +57,22 @@ def test_optimizer_without_a_model_is_refused(tmp_path: Path) -> None:
         Checkpointer(tmp_path, optimizer=optimizer, net=model)
 
 
+@pytest.mark.parametrize("given", [{"net": 1}, ["net"], [None]])
+def test_what_is_no_optimizer_is_refused(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected a torch\.optim\.Optimizer"):
+        Checkpointer(tmp_path, torch.nn.Linear(2, 2), given)
+
+
+def test_folder_stays_the_same_in_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoints = Checkpointer("checkpoints", optimizer=None)
+    monkeypatch.chdir("/")
+    checkpoints.save(1)
+    assert steps(tmp_path / "checkpoints") == ["step-1"]
+
+
 def test_rank_that_does_not_know_the_others_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

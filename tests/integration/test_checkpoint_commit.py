@@ -220,6 +220,29 @@ def test_attempt_goes_back_to_its_own_checkpoint(
     assert (heartbeat.committed, heartbeat.resumed_from) == (Checkpoint(2, 30), None)
 
 
+@pytest.mark.parametrize("earlier", [(Checkpoint(1, 9),), ()])
+def test_attempt_whose_checkpoints_are_damaged_saves_again(
+    state: reporting.LauncherState,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    earlier: tuple[Checkpoint, ...],
+) -> None:
+    saved(tmp_path, 9)
+    in_attempt(monkeypatch, 2, earlier)
+    run = Run(tmp_path, seed=0)
+    for step in (10, 20):
+        run.checkpoints.save(step)
+        next(volume(tmp_path).checkpoint(Checkpoint(2, step)).glob("__0_*")).write_bytes(b"")
+    assert run.checkpoints.load(after=20) == 0
+    assert volume(tmp_path).steps(2) == [20, 10]
+    assert run.checkpoints.load() == (9 if earlier else 0)
+    assert volume(tmp_path).steps(2) == []
+    for step in (10, 20):
+        run.checkpoints.save(step)
+        assert verified(volume(tmp_path), Checkpoint(2, step))
+    assert state.next_heartbeat().committed == Checkpoint(2, 20)
+
+
 def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
     """A state that `load` would refuse is refused by `save` already."""
 

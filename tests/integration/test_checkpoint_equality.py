@@ -49,4 +49,22 @@ def test_a_checkpoint_loads_on_another_number_of_ranks(
 def test_error_of_one_rank_is_raised_on_all(tmp_path: Path) -> None:
     """The others would wait for it in torch's collectives for half an hour."""
     seen, _ = tiny_training.ranks_running("failing", tmp_path, world_size=2)
-    assert seen == ["RuntimeError: rank 1: ValueError: no place", "OSError: rank 1: no space"]
+    assert seen == [
+        "RuntimeError: rank 1: ValueError: no place",
+        "OSError: rank 1: no space",
+        "RuntimeError: rank 1: SystemExit: 3",
+        "ValueError: step: seen 1 on rank 0 and 2 on rank 1",
+        "OSError: rank 0: /own-0/local/attempt-1/default/step-1 has no __1_0.distcp and 1 more "
+        "that other ranks have written: is it on a volume that all ranks share?",
+    ]
+
+
+def test_older_fsdp_goes_on_alike(tmp_path: Path) -> None:
+    equal, _ = tiny_training.ranks_running("flat parameters", tmp_path, world_size=2)
+    assert equal == [True] * 4
+
+
+def test_buffers_are_those_of_rank_0(tmp_path: Path) -> None:
+    """DistributedDataParallel goes on with these; torch saves those of any rank."""
+    (saved, loaded), _ = tiny_training.ranks_running("buffers", tmp_path, world_size=2)
+    assert loaded == saved != 0

@@ -13,9 +13,9 @@ import operator
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from railwright import channel, environment, manifest, progress, protocol
 
@@ -53,7 +53,7 @@ class Checkpointer:
         self,
         directory: str | os.PathLike[str],
         model: torch.nn.Module | None = None,
-        optimizer: Optimizers = (),
+        optimizer: Optimizers | None = (),
         *,
         keep: int = KEEP,
         group: str | None = None,
@@ -64,11 +64,17 @@ class Checkpointer:
         self._own = environment.group_of(os.environ)
         self._resume = _resume()
         self._volume = manifest.Volume(
-            Path(directory) / os.environ.get(environment.JOB_UID, LOCAL_JOB),
+            # A script may change its working directory.
+            Path(directory).absolute() / os.environ.get(environment.JOB_UID, LOCAL_JOB),
             self._own if group is None else _valid_group(group, self._resume),
         )
         # An iterator would be used up by the first save.
-        self._optimizer = optimizer if hasattr(optimizer, "state_dict") else tuple(optimizer)
+        single = hasattr(optimizer, "state_dict")
+        its: tuple[Any, ...] = (optimizer,) if single else tuple(optimizer or ())  # type: ignore[arg-type]
+        for each in its:
+            if not hasattr(each, "param_groups"):
+                raise TypeError(f"optimizer: seen {type(each)}, expected a torch.optim.Optimizer")
+        self._optimizer = its
         if self._optimizer != () and model is None:
             raise ValueError(
                 "optimizer: its state is saved by the names of a model: pass model too"
@@ -85,10 +91,13 @@ class Checkpointer:
 
         Only checkpoints of a later step than ``after`` count, so that a script that follows another
         group loads each once. Random numbers of another group are not taken over. A torn checkpoint
-        is skipped and logged. Raises torch's errors when model or optimiser differ from the saved
-        ones, and an error on all ranks when a file holds anything but tensors and plain values: no
-        code in it is run. Raises RuntimeError before torch.distributed is initialized, if there
-        are several ranks; each may read the checkpoints of another group alone.
+        is skipped and logged. What an attempt itself saved after the checkpoint is removed.
+
+        Raises torch's errors on all ranks when the checkpoint lacks what model or optimiser have;
+        what only the checkpoint has is left out. Raises an error on all ranks when a file holds
+        anything but tensors and plain values: no code in it is run. Raises RuntimeError before
+        torch.distributed is initialized, if there are several ranks; each may read the checkpoints
+        of another group alone.
         """
         from railwright import collectives
 
@@ -97,6 +106,7 @@ class Checkpointer:
         while True:
             contents = self._newest_whole(after)
             if contents is None:
+                self._go_back(None, after)
                 return 0
             checkpoint = protocol.Checkpoint(contents.attempt, contents.step)
             try:
@@ -106,7 +116,8 @@ class Checkpointer:
                     raise
                 _say(f"{self._name(checkpoint)} was removed while it was loaded")
                 continue
-            self._goes_on(checkpoint, contents.world_size)
+            self._go_back(checkpoint, after)
+            self._say_where(checkpoint, contents.world_size)
             return checkpoint.step
 
     def _restore(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
@@ -124,22 +135,28 @@ class Checkpointer:
             )
         )
 
-    def _goes_on(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
-        """Log and report where training goes on from. What this attempt saved after that is
-        removed: the same steps come again."""
+    def _go_back(self, checkpoint: protocol.Checkpoint | None, after: int) -> None:
+        """Forget what this attempt saved after the checkpoint: the same steps come again."""
         from railwright import collectives
 
-        is_back = not self._follows and checkpoint.attempt == self._attempt
-        if is_back:
-            self._saved_step = checkpoint.step
+        attempt, saved = self._attempt, self._saved_step
+        if self._follows or attempt is None or saved is None or saved <= after:
+            return
+        is_own = checkpoint is not None and checkpoint.attempt == attempt
+        self._saved_step = checkpoint.step if checkpoint is not None and is_own else None
+        if collectives.rank() == 0:
+            manifest.remove_later(self._volume, attempt, after=self._saved_step or after)
+
+    def _say_where(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
+        """Log and report where training goes on."""
+        from railwright import collectives
+
         if collectives.rank() > 0:
             return
         if self._follows:
             _say(f"loaded {self._name(checkpoint)}")
             return
-        if is_back:
-            manifest.remove_later(self._volume, checkpoint)
-        else:
+        if checkpoint.attempt != self._attempt:
             channel.ask(channel.Request(resumed_from=checkpoint))
         _say(f"resumed from {self._name(checkpoint)}")
         if saved_world_size != collectives.world_size():
@@ -148,7 +165,7 @@ class Checkpointer:
                 "new ranks have fresh random numbers"
             )
 
-    def save(self, step: int) -> None:
+    def save(self, step: SupportsIndex) -> None:
         """Saves all ranks' state after this step, and returns when it counts.
 
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
@@ -158,43 +175,40 @@ class Checkpointer:
         """
         from railwright import collectives
 
-        # Also a number of numpy's, or a tensor of one.
-        step = operator.index(step)
-        if not 0 <= step <= protocol.STEP_MAX:
-            raise ValueError(f"step: seen {step}, expected 0 to {protocol.STEP_MAX}")
         if self._follows:
             raise RuntimeError(
                 f"these are the checkpoints of group {self._volume.group}, which only its ranks "
                 f"save: save those of group {self._own} with another Checkpointer, without group="
             )
-        if step == self._saved_step or environment.PRE_RUN in os.environ:
+        if environment.PRE_RUN in os.environ:
             return
         collectives.demand_all_ranks()
+        number = _same_on_all(collectives.from_all(lambda: _valid_step(step)))
+        if number == self._saved_step:
+            return
         began_s = time.monotonic()
         with progress.phase(protocol.Phase.CHECKPOINTING):
-            self._attempt = collectives.from_rank_zero(lambda: self._begin(step))
-            checkpoint = protocol.Checkpoint(self._attempt, step)
-            files = self._write(self._volume.checkpoint(checkpoint))
-            permission = collectives.from_rank_zero(
-                lambda: self._commit(checkpoint, files, began_s)
-            )
+            self._attempt = collectives.from_rank_zero(lambda: self._begin(number))
+            permission = self._write(protocol.Checkpoint(self._attempt, number), began_s)
         if not permission.granted:
             raise AttemptRevoked(permission.reason)
-        self._saved_step = step
+        self._saved_step = number
 
-    def _write(self, folder: Path) -> list[list[manifest.File]]:
-        """The files of each rank. After an error they are removed: the disk may be full."""
+    def _write(self, checkpoint: protocol.Checkpoint, began_s: float) -> channel.Permission:
+        """Write and commit. After an error what was written is removed: the disk may be full."""
         from railwright import collectives, training_state
 
+        folder = self._volume.checkpoint(checkpoint)
         try:
             training_state.save_shards(folder, self._model, self._optimizer)
-            return collectives.from_all(
+            files = collectives.from_all(
                 lambda: manifest.described(
                     folder, training_state.save_rank(folder, collectives.rank(), self._others)
                 )
             )
+            return collectives.from_rank_zero(lambda: self._commit(checkpoint, files, began_s))
         except Exception:
-            if collectives.rank() == 0:
+            if collectives.rank() == 0 and not self._volume.is_complete(checkpoint):
                 manifest.remove(folder)
             raise
 
@@ -315,6 +329,7 @@ class Checkpointer:
             files=tuple(file for of_rank in files for file in of_rank),
         )
         folder = self._volume.checkpoint(checkpoint)
+        manifest.demand_all(folder, contents.files)
         manifest.prepare(folder, contents)
         permission = channel.ask(channel.Request(commit_step=checkpoint.step))
         if not permission.granted:
@@ -340,6 +355,22 @@ class Checkpointer:
 
     def _name(self, checkpoint: protocol.Checkpoint) -> str:
         return f"attempt-{checkpoint.attempt}/{self._volume.group}/step-{checkpoint.step}"
+
+
+def _valid_step(step: SupportsIndex) -> int:
+    """The step, also from a number of numpy's or a tensor of one. Raises TypeError, ValueError."""
+    number = operator.index(step)
+    if not 0 <= number <= protocol.STEP_MAX:
+        raise ValueError(f"step: seen {number}, expected 0 to {protocol.STEP_MAX}")
+    return number
+
+
+def _same_on_all(steps: Sequence[int]) -> int:
+    """Raises ValueError if ranks name different steps."""
+    for rank, step in enumerate(steps):
+        if step != steps[0]:
+            raise ValueError(f"step: seen {steps[0]} on rank 0 and {step} on rank {rank}")
+    return steps[0]
 
 
 def _resume() -> environment.Resume | None:

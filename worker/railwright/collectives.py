@@ -63,8 +63,8 @@ def _shared(
             outcome = _Outcome(work())
     except OSError as error:
         outcome = _Outcome(error=f"rank {rank()}: {error}", is_os_error=True)
-    except Exception as error:
-        # The others wait for an outcome.
+    except BaseException as error:
+        # The others wait for an outcome, also of a rank that exits.
         exchange(_Outcome(error=f"rank {rank()}: {type(error).__name__}: {error}"))
         raise
     return [_value(each) for each in exchange(outcome)]

@@ -191,11 +191,26 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
             remove(volume.checkpoint(one))
 
 
-def remove_later(volume: Volume, checkpoint: protocol.Checkpoint) -> None:
-    """Remove what the same attempt saved after this checkpoint. Failures are logged."""
-    for step in volume.steps(checkpoint.attempt):
-        if step > checkpoint.step:
-            remove(volume.checkpoint(protocol.Checkpoint(checkpoint.attempt, step)))
+def remove_later(volume: Volume, attempt: int, *, after: int) -> None:
+    """Remove what the attempt saved after this step. Failures are logged."""
+    for step in volume.steps(attempt):
+        if step > after:
+            remove(volume.checkpoint(protocol.Checkpoint(attempt, step)))
+
+
+def demand_all(folder: Path, files: Iterable[File]) -> None:
+    """Raise OSError if files that ranks have written are not in this folder, as if each rank wrote
+    to a volume of its own."""
+    listed = {entry.name for entry in folder.iterdir()}
+    # A listing of a network file system may be old.
+    lost = [
+        each.name for each in files if each.name not in listed and not (folder / each.name).exists()
+    ]
+    if lost:
+        raise OSError(
+            f"{folder} has no {lost[0]} and {len(lost) - 1} more that other ranks have written: "
+            "is it on a volume that all ranks share?"
+        )
 
 
 def remove(folder: Path) -> None:

@@ -40,10 +40,20 @@ def without_initialization(optimizers: Optimizers) -> Iterator[None]:
             parameter.grad = None
 
 
+def is_partial(optimizers: Optimizers) -> bool:
+    """Whether a parameter has no state. Some optimizers make all states when they are constructed,
+    and then never again."""
+    return any(
+        parameter not in optimizer.state
+        for optimizer in optimizers
+        for parameter in _parameters(optimizer)
+    )
+
+
 @contextlib.contextmanager
-def complete(optimizers: Optimizers) -> Iterator[None]:
-    """Let torch make a new state for each parameter, also for one that is frozen now and was not
-    when it was saved. Drops the gradients."""
+def complete(optimizers: Optimizers, *, anew: bool) -> Iterator[None]:
+    """Let torch make a state for each parameter, also for one that is frozen now and was not when
+    it was saved. All are made ``anew`` if on any rank one is missing. Drops the gradients."""
     frozen = [
         parameter
         for optimizer in optimizers
@@ -51,8 +61,7 @@ def complete(optimizers: Optimizers) -> Iterator[None]:
         if not parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
     ]
     for optimizer in optimizers:
-        # Some make it when they are constructed, and then never again.
-        if any(parameter not in optimizer.state for parameter in _parameters(optimizer)):
+        if anew:
             optimizer.state.clear()
         optimizer.zero_grad()
     for parameter in frozen:

@@ -49,6 +49,12 @@ class SavePlanner(default_planner.DefaultSavePlanner):
 class LoadPlanner(default_planner.DefaultLoadPlanner):
     """Plans as torch does, and reads plain values as such."""
 
+    def create_local_plan(self) -> planner.LoadPlan:
+        """Without torch's guess that a checkpoint is of torch 2.3 if it has keys that this rank
+        lacks, as a rank without a shard of some parameter does."""
+        assert self.metadata is not None, "torch sets it up before it plans"
+        return default_planner.create_default_local_load_plan(self.state_dict, self.metadata)
+
     def load_bytes(self, read_item: planner.ReadItem, value: io.BytesIO) -> None:
         """Raises as ``load``."""
         buffer = io.BytesIO()

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import operator
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +36,8 @@ from torch.distributed.checkpoint.storage import WriteResult
 from railwright import collectives, manifest, optimizer_state, plain_values, shard_metadata
 
 _OPTIMIZER = "optimizer"
+_WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module)\.")
+"""What torch leaves out of the names of a wrapped model."""
 
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
 
@@ -61,6 +64,10 @@ def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
     state: list[dict[str, Any]] = []
     with optimizer_state.without_initialization(_each(optimizers)):
         collectives.from_all(lambda: state.append(_shards(model, optimizers)))
+    # Else torch takes each from another rank.
+    for name in collectives.from_rank_zero(lambda: _buffers(model, state[0]["model"])):
+        if collectives.rank() > 0:
+            state[0]["model"].pop(name, None)
     with _like_a_script():
         state_dict_saver.save(state[0], storage_writer=writer, planner=plain_values.SavePlanner())
 
@@ -75,10 +82,14 @@ def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
     if model is None:
         return
     read: list[Metadata] = []
-    # A rank that cannot read it must not leave the others in torch's collectives.
+    # What one rank cannot do must not leave the others in torch's collectives.
     collectives.from_all(lambda: read.append(shard_metadata.read(folder)))
-    with optimizer_state.complete(_each(optimizers)):
-        state = _shards(model, optimizers)
+    its = _each(optimizers)
+    is_partial = any(collectives.from_all(lambda: optimizer_state.is_partial(its)))
+    with optimizer_state.complete(its, anew=is_partial):
+        made: list[dict[str, Any]] = []
+        collectives.from_all(lambda: made.append(_shards(model, optimizers)))
+        (state,) = made
         optimizer_state.drop_unsaved(state[_OPTIMIZER], read[0], prefix=_OPTIMIZER)
         with _like_a_script():
             state_dict_loader.load(
@@ -86,8 +97,12 @@ def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
                 storage_reader=shard_metadata.Reader(folder, read[0]),
                 planner=plain_values.LoadPlanner(),
             )
-        sharded.set_model_state_dict(model, state["model"])
-        optimizer_state.put_back(model, _each(optimizers), state[_OPTIMIZER])
+
+        def put_back() -> None:
+            sharded.set_model_state_dict(model, state["model"])
+            optimizer_state.put_back(model, its, state[_OPTIMIZER])
+
+        collectives.from_all(put_back)
 
 
 def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[str]:
@@ -139,6 +154,13 @@ def _rank_file(rank: int) -> str:
 def _shards(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
     model_state, optimizer_states = sharded.get_state_dict(model, optimizers)
     return {"model": model_state, _OPTIMIZER: optimizer_states}
+
+
+def _buffers(model: torch.nn.Module, state: Mapping[str, Any]) -> list[str]:
+    """The buffers that are not sharded: of such as each rank has, DistributedDataParallel goes on
+    with those of rank 0."""
+    names = [_WRAPPERS.sub("", name) for name, _ in model.named_buffers()]
+    return [name for name in names if type(state.get(name)) is torch.Tensor]
 
 
 class _Writer(filesystem.FileSystemWriter):
