@@ -64,6 +64,11 @@ def test_older_fsdp_goes_on_alike(tmp_path: Path) -> None:
     assert equal == [True] * 4
 
 
+def test_stages_of_a_pipeline_go_on_alike(tmp_path: Path) -> None:
+    equal, _ = tiny_training.ranks_running("pipeline", tmp_path, world_size=2)
+    assert equal == [True, True]
+
+
 def test_buffers_are_those_of_rank_0(tmp_path: Path) -> None:
     """DistributedDataParallel goes on with these; torch saves those of any rank."""
     (saved, loaded), _ = tiny_training.ranks_running("buffers", tmp_path, world_size=2)

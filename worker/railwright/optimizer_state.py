@@ -1,99 +1,224 @@
-"""The state of optimizers as it is: nothing for a parameter that never had a gradient.
+"""Optimizers in a checkpoint, by the names of their parameters.
 
-torch's distributed state dicts first give every parameter a state, by a step with zero gradients.
-A first step that was already counted changes what Adam does next. And a checkpoint has no state of
-an unused layer, or of an expert without tokens, which torch then misses when it loads.
-``training_state`` calls this.
+    optimizer.state.<parameter>.…      what an optimizer holds of a parameter, however nested
+    optimizer.groups.<parameter>.…     the options of the group that begins with this parameter, and
+                                       the names of all of it
+
+What is read back follows from the checkpoint. torch's own functions read into the state of a new
+optimizer, which they make by a step with zero gradients: they miss what a step does not make, as
+the state of an unused layer, and leave out what it does not make either. They also number the
+groups, so that those of one stage of a pipeline replace those of another. ``training_state`` calls
+this; the older FSDP is a matter of ``flat_parameters``.
 """
 
 from __future__ import annotations
 
-import bisect
-import contextlib
-from collections.abc import Iterator, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import state_dict as sharded
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.tensor import DTensor
+
+from railwright import shard_metadata
 
 Optimizers = Sequence[torch.optim.Optimizer]
+Path = tuple[str | int, ...]
 
-_STATE = "state"
+KEY = "optimizer"
+_STATE, _GROUPS, _PARAMS = "state", "groups", "params"
+_WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module)\.")
+"""What torch leaves out of the names of a wrapped model."""
+
+_NUMBER = re.compile(r"int:(-?\d+)")
+"""A key of a dict that is a number: torch writes keys as text."""
 
 
-@contextlib.contextmanager
-def without_initialization(optimizers: Optimizers) -> Iterator[None]:
-    """Keep torch from making states. It makes none where any parameter has a gradient."""
-    given = []
+def name_of(wrapped: str) -> str:
+    """The name that a parameter or buffer of a wrapped model has in checkpoints."""
+    return _WRAPPERS.sub("", wrapped)
+
+
+def collect(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+    """What to save of the optimizers. Raises ValueError where that is not only of parameters of the
+    model."""
+    names, state, groups = _names(model), dict[str, Any](), list[dict[str, Any]]()
     for optimizer in optimizers:
-        parameters = [each for each in _parameters(optimizer) if each.requires_grad]
-        has_gradient = any(each.grad is not None for each in parameters)
-        if parameters and not has_gradient and not optimizer.state:
-            least = min(parameters, key=torch.Tensor.numel)
-            least.grad = torch.zeros_like(least)
-            given.append(least)
-    try:
-        yield
-    finally:
-        for parameter in given:
-            parameter.grad = None
+        raw, own = optimizer.state_dict(), _in_order(optimizer, names)
+        if raw.keys() - {_STATE, "param_groups"} or not all(
+            isinstance(each, int) for each in raw[_STATE]
+        ):
+            raise ValueError(
+                f"optimizer: the state_dict of {type(optimizer).__name__} has more than states of "
+                "parameters and groups: save that as an object of its own"
+            )
+        state |= {own[number]: _with_text_keys(its) for number, its in raw[_STATE].items()}
+        groups += [
+            {**group, _PARAMS: [own[number] for number in group[_PARAMS]]}
+            for group in raw["param_groups"]
+        ]
+    return {_STATE: state, _GROUPS: named_groups(groups)}
 
 
-def is_partial(optimizers: Optimizers) -> bool:
-    """Whether a parameter has no state. Some optimizers make all states when they are constructed,
-    and then never again."""
-    return any(
-        parameter not in optimizer.state
+def named_groups(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The groups by the names of their first parameters; a group without parameters is dropped."""
+    return {group[_PARAMS][0]: group for group in groups if group[_PARAMS]}
+
+
+def placeholders(
+    model: torch.nn.Module, optimizers: Optimizers, saved: Metadata
+) -> dict[str, torch.Tensor | None]:
+    """What to read of the checkpoint for these optimizers: its keys, with tensors to read into.
+    Raises ``MetadataError``."""
+    names = _names(model)
+    its = {
+        names.get(id(parameter), ""): parameter
         for optimizer in optimizers
         for parameter in _parameters(optimizer)
-    )
+    }
+    found: dict[str, torch.Tensor | None] = {}
+    for key, (_, section, name, *_) in _paths(saved).items() if optimizers else ():
+        if section == _GROUPS or name in its:
+            entry = saved.state_dict_metadata[key]
+            found[key] = _placeholder(entry, its.get(str(name)))
+    return found
 
 
-@contextlib.contextmanager
-def complete(optimizers: Optimizers, *, anew: bool) -> Iterator[None]:
-    """Let torch make a state for each parameter, also for one that is frozen now and was not when
-    it was saved. All are made ``anew`` if on any rank one is missing. Drops the gradients."""
-    frozen = [
-        parameter
-        for optimizer in optimizers
-        for parameter in _parameters(optimizer)
-        if not parameter.requires_grad and (parameter.is_floating_point() or parameter.is_complex())
-    ]
+def put_back(
+    model: torch.nn.Module, optimizers: Optimizers, saved: Metadata, values: Mapping[str, Any]
+) -> None:
+    """Load what was read into the optimizers. Raises RuntimeError where they are others than those
+    that were saved."""
+    paths, root, names = _paths(saved), dict[str, Any](), _names(model)
+    for key, value in values.items():
+        if key in paths:
+            _insert(root, paths[key][1:], value)
+    group_of = {name: each for each in root.get(_GROUPS, {}).values() for name in each[_PARAMS]}
     for optimizer in optimizers:
-        if anew:
-            optimizer.state.clear()
-        optimizer.zero_grad()
-    for parameter in frozen:
-        parameter.requires_grad_(True)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
+        own = _in_order(optimizer, names)
+        states = root.get(_STATE, {})
+        state = {
+            at: _with_number_keys(states[name]) for at, name in enumerate(own) if name in states
+        }
+        groups, first = [], 0
+        for group in optimizer.param_groups:
+            end = first + len(group[_PARAMS])
+            options = _options(group, own[first:end], group_of)
+            groups.append({**options, _PARAMS: list(range(first, end))})
+            first = end
+        optimizer.load_state_dict({_STATE: state, "param_groups": groups})
 
 
-def drop_unsaved(state: dict[str, Any], saved: Metadata, *, prefix: str) -> None:
-    """Drop the states of parameters of which the checkpoint has nothing."""
-    names = sorted(saved.state_dict_metadata)
-    for parameter in list(state.get(_STATE, ())):
-        key = f"{prefix}.{_STATE}.{parameter}."
-        first = bisect.bisect_left(names, key)
-        if not (first < len(names) and names[first].startswith(key)):
-            del state[_STATE][parameter]
+def _options(
+    group: Mapping[str, Any], names: Sequence[str], group_of: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The saved options of the group of these parameters."""
+    if not names:
+        return group
+    found = [group_of.get(name) for name in names]
+    for name, each in zip(names, found, strict=True):
+        if each is None:
+            raise RuntimeError(f"Missing key: the checkpoint has no optimizer of {name}")
+        if each is not found[0]:
+            raise RuntimeError(f"{name} and {names[0]} were in different groups of the optimizer")
+    options = found[0]
+    assert options is not None, "each was found"
+    if missing := sorted(group.keys() - options.keys()):
+        raise RuntimeError(f"Missing key: the saved optimizer of {names[0]} has no {missing[0]}")
+    return options
 
 
-def put_back(model: torch.nn.Module, optimizers: Optimizers, state: dict[str, Any]) -> None:
-    """Load the state into the optimizers; parameters without one have none then."""
-    if not optimizers:
-        return
-    # torch takes a state without parameters for one of a single optimizer.
-    named = {**state, _STATE: {**state[_STATE], "": {}}}
-    sharded.set_optimizer_state_dict(
-        model, optimizers, named, options=sharded.StateDictOptions(strict=False)
-    )
+def _names(model: torch.nn.Module) -> dict[int, str]:
+    return {id(parameter): name_of(name) for name, parameter in model.named_parameters()}
+
+
+def _in_order(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:
+    """The names of its parameters, as its own state_dict numbers them."""
+    found = [names.get(id(parameter)) for parameter in _parameters(optimizer)]
+    for number, name in enumerate(found):
+        if name is None:
+            raise ValueError(f"optimizer: its parameter {number} is none of the model's")
+    return [name for name in found if name is not None]
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
-        yield from group["params"]
+        yield from group[_PARAMS]
+
+
+def _placeholder(entry: object, parameter: torch.Tensor | None) -> torch.Tensor | None:
+    """A tensor to read into, sharded as the parameter if it has the same shape; None for what is no
+    tensor."""
+    if not isinstance(entry, TensorStorageMetadata):
+        return None
+    dtype = entry.properties.dtype
+    if parameter is None or parameter.shape != entry.size:
+        return torch.empty(entry.size, dtype=dtype)
+    whole = parameter if isinstance(parameter, DTensor) else parameter.data
+    return torch.empty_like(whole, dtype=dtype, requires_grad=False)
+
+
+def _paths(saved: Metadata) -> dict[str, Path]:
+    """The path of each key below ``optimizer``. Raises ``MetadataError``."""
+    data = saved.planner_data if isinstance(saved.planner_data, dict) else {}
+    found = {}
+    for key in saved.state_dict_metadata:
+        path = data.get(key)
+        if not key.startswith(f"{KEY}."):
+            continue
+        if (
+            not isinstance(path, tuple)
+            or len(path) < 4
+            or not all(
+                isinstance(part, str) or (type(part) is int and 0 <= part < len(data))
+                for part in path
+            )
+        ):
+            raise shard_metadata.MetadataError(f"{key!r} has no path")
+        found[key] = path
+    return found
+
+
+def _insert(root: dict[str, Any], path: Path, value: Any) -> None:
+    """Put the value at its path; numbers in it are places in lists."""
+    node: Any = root
+    for part, following in itertools.pairwise(path):
+        child = _get(node, part)
+        if child is None:
+            child = [] if isinstance(following, int) else {}
+            _set(node, part, child)
+        node = child
+    _set(node, path[-1], value)
+
+
+def _get(node: Any, part: str | int) -> Any:
+    if isinstance(part, int):
+        return node[part] if part < len(node) else None
+    return node.get(part)
+
+
+def _set(node: Any, part: str | int, value: Any) -> None:
+    if isinstance(part, int):
+        node.extend([None] * (part + 1 - len(node)))
+    node[part] = value
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            f"int:{key}" if isinstance(key, int) else key: _with_text_keys(each)
+            for key, each in value.items()
+        }
+    return [_with_text_keys(each) for each in value] if isinstance(value, list) else value
+
+
+def _with_number_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        matches = {key: _NUMBER.fullmatch(key) if isinstance(key, str) else None for key in value}
+        return {
+            int(match[1]) if (match := matches[key]) else key: _with_number_keys(each)
+            for key, each in value.items()
+        }
+    return [_with_number_keys(each) for each in value] if isinstance(value, list) else value

@@ -15,12 +15,11 @@ import contextlib
 import hashlib
 import operator
 import random
-import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch.distributed.checkpoint import (
@@ -30,14 +29,19 @@ from torch.distributed.checkpoint import (
 )
 from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.storage import WriteResult
 
-from railwright import collectives, manifest, optimizer_state, plain_values, shard_metadata
+from railwright import (
+    collectives,
+    flat_parameters,
+    manifest,
+    optimizer_state,
+    plain_values,
+    shard_metadata,
+)
+from railwright.optimizer_state import KEY
 
-_OPTIMIZER = "optimizer"
-_WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module)\.")
-"""What torch leaves out of the names of a wrapped model."""
+Value = TypeVar("Value")
 
 Optimizers = torch.optim.Optimizer | Iterable[torch.optim.Optimizer]
 
@@ -60,49 +64,49 @@ def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
     """
     if model is None:
         return
+    its, kind = _each(optimizers), _kind(model)
     writer = _Writer(folder, sync_files=True)
-    state: list[dict[str, Any]] = []
-    with optimizer_state.without_initialization(_each(optimizers)):
-        collectives.from_all(lambda: state.append(_shards(model, optimizers)))
+
+    def collect() -> dict[str, Any]:
+        return {"model": sharded.get_model_state_dict(model), KEY: kind.collect(model, its)}
+
+    state = _on_all_ranks(collect)
     # Else torch takes each from another rank.
-    for name in collectives.from_rank_zero(lambda: _buffers(model, state[0]["model"])):
+    for name in collectives.from_rank_zero(lambda: _buffers(model, state["model"])):
         if collectives.rank() > 0:
-            state[0]["model"].pop(name, None)
+            state["model"].pop(name, None)
     with _like_a_script():
-        state_dict_saver.save(state[0], storage_writer=writer, planner=plain_values.SavePlanner())
+        state_dict_saver.save(state, storage_writer=writer, planner=plain_values.SavePlanner())
 
 
 def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
-    """Puts back model and optimiser; all ranks must call it. Gradients of the optimiser's
-    parameters are gone then.
+    """Puts back model and optimiser; all ranks must call it.
 
     Raises OSError, ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not
-    write, and torch's errors where model or optimiser differ from the saved ones.
+    write, and RuntimeError where model or optimiser differ from the saved ones.
     """
     if model is None:
         return
-    read: list[Metadata] = []
-    # What one rank cannot do must not leave the others in torch's collectives.
-    collectives.from_all(lambda: read.append(shard_metadata.read(folder)))
-    its = _each(optimizers)
-    is_partial = any(collectives.from_all(lambda: optimizer_state.is_partial(its)))
-    with optimizer_state.complete(its, anew=is_partial):
-        made: list[dict[str, Any]] = []
-        collectives.from_all(lambda: made.append(_shards(model, optimizers)))
-        (state,) = made
-        optimizer_state.drop_unsaved(state[_OPTIMIZER], read[0], prefix=_OPTIMIZER)
-        with _like_a_script():
-            state_dict_loader.load(
-                state,
-                storage_reader=shard_metadata.Reader(folder, read[0]),
-                planner=plain_values.LoadPlanner(),
-            )
+    its, kind = _each(optimizers), _kind(model)
+    saved = _on_all_ranks(lambda: shard_metadata.read(folder))
+    state = _on_all_ranks(
+        lambda: {
+            "model": sharded.get_model_state_dict(model),
+            **kind.placeholders(model, its, saved),
+        }
+    )
+    with _like_a_script():
+        state_dict_loader.load(
+            state,
+            storage_reader=shard_metadata.Reader(folder, saved),
+            planner=plain_values.LoadPlanner(),
+        )
 
-        def put_back() -> None:
-            sharded.set_model_state_dict(model, state["model"])
-            optimizer_state.put_back(model, its, state[_OPTIMIZER])
+    def put_back() -> None:
+        sharded.set_model_state_dict(model, state["model"])
+        kind.put_back(model, its, saved, state)
 
-        collectives.from_all(put_back)
+    _on_all_ranks(put_back)
 
 
 def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[str]:
@@ -151,15 +155,10 @@ def _rank_file(rank: int) -> str:
     return f"rank-{rank}.pt"
 
 
-def _shards(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
-    model_state, optimizer_states = sharded.get_state_dict(model, optimizers)
-    return {"model": model_state, _OPTIMIZER: optimizer_states}
-
-
 def _buffers(model: torch.nn.Module, state: Mapping[str, Any]) -> list[str]:
     """The buffers that are not sharded: of such as each rank has, DistributedDataParallel goes on
     with those of rank 0."""
-    names = [_WRAPPERS.sub("", name) for name, _ in model.named_buffers()]
+    names = [optimizer_state.name_of(name) for name, _ in model.named_buffers()]
     return [name for name in names if type(state.get(name)) is torch.Tensor]
 
 
@@ -174,6 +173,18 @@ class _Writer(filesystem.FileSystemWriter):
             if isinstance(error.__context__, OSError):
                 raise OSError(*error.__context__.args) from error
             raise
+
+
+def _kind(model: torch.nn.Module) -> Any:
+    return flat_parameters if flat_parameters.are_used(model) else optimizer_state
+
+
+def _on_all_ranks(work: Callable[[], Value]) -> Value:
+    """What ``work`` returns here. What one rank cannot do must not leave the others in torch's
+    collectives."""
+    value: list[Value] = []
+    collectives.from_all(lambda: value.append(work()))
+    return value[0]
 
 
 def _each(optimizers: Optimizers) -> tuple[torch.optim.Optimizer, ...]:
