@@ -230,7 +230,7 @@ bench-scale: binaries ## memory, restart and idle load at 5,000 nodes and 50,000
 	@cd tests && ../$(PYTHON) -m bench.bench_scale
 
 .PHONY: check-docs
-check-docs: binaries ## every command and YAML block of the pages, on real nodes; about 10 minutes, needs root
+check-docs: binaries ## every command and YAML block of the pages, on real nodes; about 15 minutes, needs root
 	@cd tests && ../$(PYTHON) -m bench.check_docs
 
 .PHONY: bench-cli
