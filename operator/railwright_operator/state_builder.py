@@ -47,7 +47,7 @@ from railwright_scheduler.cluster_state import (
 )
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.evidence import ObservedRank
-from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused
+from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused, Unreadable
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
 from railwright_watch.cluster_objects import SiteObject
@@ -275,6 +275,7 @@ class StateBuilder:
             bound_age_s=bound_age_s,
             ended_age_s=self._ages.of("ended", uid, record.ended),
             held=cached.too_large
+            or self._unreadable(cached)
             or self.site.missing_class(spec.priority_class_name)
             or self.site.missing_runtime_class(_runtime_classes(cached))
             or core.refused
@@ -294,6 +295,10 @@ class StateBuilder:
             return planned.get(cached.uid, "")
         found = self.jobs.placement(cached.raw, cached.record.attempt)
         return found.topology_hash if found else ""
+
+    def _unreadable(self, cached: CachedJob) -> Unreadable | None:
+        why = self.jobs.why_unreadable(cached.uid)
+        return None if why is None else Unreadable(why)
 
     def _taken_names(self, cached: CachedJob) -> PodNamesTaken | None:
         """Why no pod of the next attempt can be created yet: after a deletion and a new apply, pods

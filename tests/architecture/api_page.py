@@ -15,7 +15,6 @@ from railwright_api import names, training_job
 from railwright_api.kinds import DEFINITIONS
 from railwright_api.schema import Definition, Json
 from railwright_operator.report import status
-from railwright_operator.report.kept_status import UNREADABLE
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -162,7 +161,7 @@ def _closed_sets() -> Iterator[str]:
     rows = [
         ("`status.phase`", PHASES, Phase),
         ("type of `status.conditions[]`", CONDITIONS, conditions),
-        ("`status.reason` of a job that waits", WAITS, (status.QUEUED, UNREADABLE, *reasons.CODES)),
+        ("`status.reason` of a job that waits", WAITS, (status.QUEUED, *reasons.CODES)),
         ("`status.reason` of a job that starts", STARTS, sorted(status.START_STEPS)),
         ("reason of the condition `Healthy`", ILL, status.UNHEALTHY),
         ("`status.lastTermination.cause`", ENDED, CauseCode),

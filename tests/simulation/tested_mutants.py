@@ -277,7 +277,7 @@ TESTED_MUTANTS = (
         "state_builder.py",
         "held=cached.too_large\n            or ",
         "held=",
-        "tests/unit/test_state_builder.py::test_job_that_is_too_large_waits",
+        "tests/unit/test_held_jobs.py::test_job_that_is_too_large_waits",
     ),
     Mutant(
         "a job that cannot be observed stops the cycle",

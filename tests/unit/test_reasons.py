@@ -31,6 +31,7 @@ from railwright_scheduler.model.reasons import (
     HELD_REASONS,
     WAITING_REASONS,
     MappingPending,
+    Unreadable,
 )
 
 
@@ -58,6 +59,7 @@ def test_the_codes_are_a_closed_set() -> None:
         LedgerFull(need=1, size=2, free=1, limit=2),
         InternalError("ValueError: no"),
         TooLarge(2, 1, "spec", 2),
+        Unreadable("the job cannot be read: 'many' is no amount"),
     ]
     assert sorted(map(code, reasons)) == list(CODES)
 

@@ -18,7 +18,6 @@ from railwright_operator.machines import Machines
 from railwright_operator.state_builder import FORGET_S
 from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch import node_leases, records
-from railwright_operator.watch.job_objects import SPEC_BYTES_MAX
 from railwright_operator.write.executor import UNDER_WAY_MAX
 from railwright_process.messages import RefusedError
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing
@@ -33,7 +32,7 @@ from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.evidence import SILENT_S
 from railwright_scheduler.model.profile import Profile
-from railwright_scheduler.model.reasons import PodNamesTaken, QueueNotFound, TooLarge
+from railwright_scheduler.model.reasons import PodNamesTaken, QueueNotFound
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_topology.fabric import Fabric
 from railwright_topology.interconnect import Interconnect
@@ -107,15 +106,6 @@ def test_names_of_the_next_attempt_hold_no_running_job() -> None:
     assert seen.world().jobs[0].held is None
     seen.record(Phase.QUEUED, attempt=1)
     assert seen.world().jobs[0].held == PodNamesTaken(2, 1, "job-worker-1-2")
-
-
-def test_job_that_is_too_large_waits() -> None:
-    seen = Watched(phase=Phase.QUEUED)
-    raw = observing.raw_job(9, 2, {"phase": "Queued"})
-    raw["metadata"] |= {"uid": "large", "name": "large"}
-    raw["spec"]["roles"][0]["template"]["spec"]["hostname"] = "x" * SPEC_BYTES_MAX
-    seen.jobs.absorb(raw)
-    assert isinstance(seen.run_cycle().waits["large"], TooLarge)
 
 
 def test_job_that_cannot_be_observed_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.model.reasons import Unreadable
 
-UNREADABLE = "Unreadable"
+UNREADABLE = Unreadable.__name__
 
 
 def observed(before: Mapping[str, Any], *, generation: int) -> dict[str, Any]:

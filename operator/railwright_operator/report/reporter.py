@@ -36,7 +36,7 @@ from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
-from railwright_operator.watch.jobs import CachedJob, Jobs, Unreadable
+from railwright_operator.watch.jobs import CachedJob, Jobs, UnreadableJob
 from railwright_operator.watch.owned import ProfileRecord
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
@@ -265,7 +265,7 @@ class Reporter:
         if profile:
             await self.store_profile(cached, given.record.attempt, profile)
 
-    def _unreadable(self, found: Unreadable) -> StatusWrite | None:
+    def _unreadable(self, found: UnreadableJob) -> StatusWrite | None:
         """Publish once why the job cannot be read."""
         before = found.raw.get("status") or {}
         generation = found.raw["metadata"]["generation"]
@@ -277,7 +277,7 @@ class Reporter:
         self._written_s[found.uid] = self.clock()
         return self._write_unreadable(found, patch)
 
-    async def _write_unreadable(self, found: Unreadable, patch: status.Status) -> None:
+    async def _write_unreadable(self, found: UnreadableJob, patch: status.Status) -> None:
         if await self._write(found.raw, patch):
             job = found.raw["metadata"]
             self.events.add(JobEvent(job, kept_status.UNREADABLE, found.why, warning=True))

@@ -104,7 +104,7 @@ class CachedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableJob:
     """A job, or a new version of one, that cannot be read, and the reason for its user."""
 
     raw: Raw
@@ -138,7 +138,7 @@ class Jobs:
         each of its pods."""
         self._render = render
         self._cached: dict[str, CachedJob] = {}
-        self._unreadable: dict[str, Unreadable] = {}
+        self._unreadable: dict[str, UnreadableJob] = {}
         self._profiles = OwnedObjects[ProfileRecord]()
         self._placements = OwnedObjects[PlacementRecord]()
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
@@ -271,7 +271,7 @@ class Jobs:
         jobs = self._cached.values()
         return [job for job in jobs if "deletionTimestamp" not in job.raw["metadata"]]
 
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableJob, ...]:
         """Every job whose newest version cannot be read and that is not being deleted."""
         return tuple(
             found
@@ -286,7 +286,7 @@ class Jobs:
 
     def _set_aside(self, found: JobObject, held: CachedJob | None, why: str) -> None:
         uid = found.uid
-        self._unreadable[uid] = Unreadable(found.raw, why)
+        self._unreadable[uid] = UnreadableJob(found.raw, why)
         if held is not None:
             # The new spec may differ: no more pods of the attempt may be made from the old one.
             kept = replace(held, object=found, record=self._record_or(found.raw, held.record))

@@ -236,6 +236,18 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The operator cannot read the job's newest spec, for the reason ``why``. It gives this
+    reason."""
+
+    why: str
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
 class NotEvaluated:
     """No cycle has evaluated the job yet: it is at this ``position`` of the queue, from 1, and one
     cycle evaluates only so many jobs (``queue_window``)."""
@@ -266,6 +278,7 @@ Reason = (
     | BindingBacklog
     | LedgerFull
     | TooLarge
+    | Unreadable
 )
 
 CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
@@ -288,6 +301,7 @@ HELD_REASONS = (
     PodNamesTaken,
     InternalError,
     TooLarge,
+    Unreadable,
 )
 """Reasons that keep a job out of the queue; none of them is one to be in it."""
 
