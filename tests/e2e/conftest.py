@@ -25,7 +25,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     missing = missing_for_real_nodes()
     assert not missing, f"real nodes are impossible here: {missing}"
     with Testbed.start(name="e2e") as bed:
-        deployment.load(bed, tmp_path_factory.mktemp("images"))
+        deployment.load_everywhere(bed, tmp_path_factory.mktemp("images"))
         deployment.install(bed.control_plane)
         yield bed
         recorded.demand_sound_history(bed.control_plane)
