@@ -67,7 +67,8 @@ def test_pods_of_others_take_their_room(site: Site) -> None:
         floor.create(_stranger(other, gpus=1))
         job.until_said("0/2 nodes available")
         holder.delete()
-        assert "1 busy" in job.until_said("1/2 nodes available")["message"]
+        message = job.until_said("1/2 nodes available")["message"]
+        assert "1 too small beside pods of no TrainingJob" in message
         # A pod of no job may never end: the job reserves nothing that such a pod holds.
         job.until_older()
         part = floor.apply("part", nodes=2, gpus=7)
