@@ -220,6 +220,19 @@ def test_attempt_goes_back_to_its_own_checkpoint(
     assert (heartbeat.committed, heartbeat.resumed_from) == (Checkpoint(2, 30), None)
 
 
+def test_attempt_goes_back_to_step_0(
+    state: reporting.LauncherState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_attempt(monkeypatch, 2, ())
+    run = Run(tmp_path, seed=0)
+    for step in (0, 10):
+        run.checkpoints.save(step)
+    next(volume(tmp_path).checkpoint(Checkpoint(2, 10)).glob("__0_*")).write_bytes(b"")
+    assert run.checkpoints.load() == 0
+    assert volume(tmp_path).steps(2) == [0]
+    assert state.next_heartbeat().committed == Checkpoint(2, 10)
+
+
 @pytest.mark.parametrize("earlier", [(Checkpoint(1, 9),), ()])
 def test_attempt_whose_checkpoints_are_damaged_saves_again(
     state: reporting.LauncherState,

@@ -49,7 +49,7 @@ def with_momentum_later(parameters: Iterator[nn.Parameter]) -> optim.Optimizer:
 
 OPTIMIZERS: dict[str, Make] = {
     "AdamW": lambda parameters: optim.AdamW(parameters, lr=0.1),
-    "AdamW, rate of numpy": lambda parameters: optim.AdamW(parameters, lr=float(np.float64(0.1))),
+    "AdamW, rate of numpy": lambda parameters: optim.AdamW(parameters, lr=np.float64(0.1)),
     "AdamW, rate is a tensor": lambda parameters: optim.AdamW(parameters, lr=torch.tensor(0.1)),
     "Adam, amsgrad": lambda parameters: optim.Adam(parameters, lr=0.1, amsgrad=True),
     "SGD": lambda parameters: optim.SGD(parameters, lr=0.1),
@@ -149,7 +149,7 @@ def test_optimizer_that_needs_a_closure_is_restored(tmp_path: Path) -> None:
             torch.autograd.backward(value)
             return value
 
-        training.optimizers[0].step(loss)  # type: ignore[arg-type]
+        training.optimizers[0].step(loss)
 
     step(first)
     Checkpointer(tmp_path, first.model, first.optimizers).save(1)
@@ -157,6 +157,15 @@ def test_optimizer_that_needs_a_closure_is_restored(tmp_path: Path) -> None:
     step(first)
     step(second)
     assert second.contents() == first.contents()
+
+
+def test_state_may_be_a_tensor_itself(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    first, second = (optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
+    first.state[model.weight] = torch.ones(2, 2)
+    Checkpointer(tmp_path, model, first).save(1)
+    Checkpointer(tmp_path, model, second).load()
+    assert torch.equal(second.state[model.weight], torch.ones(2, 2))
 
 
 def test_optimizer_of_something_else_is_refused(tmp_path: Path) -> None:

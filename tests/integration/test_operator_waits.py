@@ -50,14 +50,27 @@ def test_waiting_jobs_state_need_free_and_jobs_ahead(floor: Floor) -> None:
     floor.apply("holder", nodes=2).until_bound()
     large = floor.apply("large", nodes=4)
     # What the first cycle sees of new nodes and pods may be less.
-    large.until_said(
+    _until_waits(
+        large,
+        "NotEnoughNodes",
         "needs 4 nodes with 8 nvidia.com/gpu each; 2/4 nodes available; "
-        f"best railwright.dev/rack {floor.name}-rack-1 has 2; 2 busy"
+        f"best railwright.dev/rack {floor.name}-rack-1 has 2; 2 busy",
     )
     large.until_older()
-    floor.apply("small", nodes=1).until_said(
+    _until_waits(
+        floor.apply("small", nodes=1),
+        "BlockedByReservation",
         f"needs 1 node and 2 are available, but {floor.name}/large is ahead "
-        "and reserved some of them: it needs 4 nodes and has 2 available; position 2 in the queue"
+        "and reserved some of them: it needs 4 nodes and has 2 available; position 2 in the queue",
+    )
+
+
+def _until_waits(job: Job, reason: str, message: str) -> None:
+    """Wait until these are the reason and the whole message of its status."""
+    job.until(
+        lambda status: (status.get("reason"), status.get("message")) == (reason, message),
+        message,
+        deadline_s=20.0,
     )
 
 

@@ -200,6 +200,6 @@ def test_a_launcher_that_is_gone_stops_nothing(
     railwright.report(1, 0.5)
     railwright.report(2, 0.5)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("railwright: progress does not reach the launcher: [Errno 2]")
+    assert line.startswith("railwright: progress does not reach the launcher: No such file")
     permission = channel.ask(channel.Request(commit_step=1))
     assert (permission.granted, permission.confirmed) == (True, False)

@@ -73,7 +73,7 @@ class Permission:
 
 def send(report: Report, *, timeout_s: float = 0.0) -> bool:
     """Send a report; return whether it was sent. Waits this long for a full socket; never
-    raises. The first reason but a full socket is printed: a rank of another user than the launcher
+    raises. Each reason but a full socket is printed once: a rank of another user than the launcher
     would otherwise make no progress that anybody sees."""
     folder = os.environ.get(environment.CHANNEL)
     if folder is None:
@@ -86,8 +86,10 @@ def send(report: Report, *, timeout_s: float = 0.0) -> bool:
             outlet.send(protocol.encode(report))
     except (BlockingIOError, TimeoutError):
         return False
-    except (OSError, protocol.ProtocolError) as error:
-        _print_once(f"railwright: progress does not reach the launcher: {error}")
+    except OSError as error:
+        _print_once(f"railwright: progress does not reach the launcher: {error.strerror}")
+        return False
+    except protocol.ProtocolError:
         return False
     return True
 

@@ -142,10 +142,10 @@ class Checkpointer:
         attempt, saved = self._attempt, self._saved_step
         if self._follows or attempt is None or saved is None or saved <= after:
             return
-        is_own = checkpoint is not None and checkpoint.attempt == attempt
-        self._saved_step = checkpoint.step if checkpoint is not None and is_own else None
+        own = checkpoint if checkpoint is not None and checkpoint.attempt == attempt else None
+        self._saved_step = None if own is None else own.step
         if collectives.rank() == 0:
-            manifest.remove_later(self._volume, attempt, after=self._saved_step or after)
+            manifest.remove_later(self._volume, attempt, after=after if own is None else own.step)
 
     def _say_where(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
         """Log and report where training goes on."""

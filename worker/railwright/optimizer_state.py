@@ -170,7 +170,7 @@ def _paths(saved: Metadata) -> dict[str, Path]:
             continue
         if (
             not isinstance(path, tuple)
-            or len(path) < 4
+            or len(path) < 3
             or not all(
                 isinstance(part, str) or (type(part) is int and 0 <= part < len(data))
                 for part in path
@@ -216,9 +216,10 @@ def _with_text_keys(value: Any) -> Any:
 
 def _with_number_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
-        matches = {key: _NUMBER.fullmatch(key) if isinstance(key, str) else None for key in value}
-        return {
-            int(match[1]) if (match := matches[key]) else key: _with_number_keys(each)
-            for key, each in value.items()
-        }
+        return {_number_key(key): _with_number_keys(each) for key, each in value.items()}
     return [_with_number_keys(each) for each in value] if isinstance(value, list) else value
+
+
+def _number_key(key: str) -> str | int:
+    match = _NUMBER.fullmatch(key)
+    return key if match is None else int(match[1])

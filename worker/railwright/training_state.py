@@ -19,6 +19,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -64,18 +65,18 @@ def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
     """
     if model is None:
         return
-    its, kind = _each(optimizers), _kind(model)
+    its, layout = _each(optimizers), _layout(model)
     writer = _Writer(folder, sync_files=True)
 
     def collect() -> dict[str, Any]:
-        return {"model": sharded.get_model_state_dict(model), KEY: kind.collect(model, its)}
+        return {"model": sharded.get_model_state_dict(model), KEY: layout.collect(model, its)}
 
     state = _on_all_ranks(collect)
     # Else torch takes each from another rank.
     for name in collectives.from_rank_zero(lambda: _buffers(model, state["model"])):
         if collectives.rank() > 0:
             state["model"].pop(name, None)
-    with _like_a_script():
+    with _errors_as_exceptions():
         state_dict_saver.save(state, storage_writer=writer, planner=plain_values.SavePlanner())
 
 
@@ -87,15 +88,15 @@ def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
     """
     if model is None:
         return
-    its, kind = _each(optimizers), _kind(model)
+    its, layout = _each(optimizers), _layout(model)
     saved = _on_all_ranks(lambda: shard_metadata.read(folder))
     state = _on_all_ranks(
         lambda: {
             "model": sharded.get_model_state_dict(model),
-            **kind.placeholders(model, its, saved),
+            **layout.placeholders(model, its, saved),
         }
     )
-    with _like_a_script():
+    with _errors_as_exceptions():
         state_dict_loader.load(
             state,
             storage_reader=shard_metadata.Reader(folder, saved),
@@ -104,7 +105,7 @@ def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
 
     def put_back() -> None:
         sharded.set_model_state_dict(model, state["model"])
-        kind.put_back(model, its, saved, state)
+        layout.put_back(model, its, saved, state)
 
     _on_all_ranks(put_back)
 
@@ -175,7 +176,8 @@ class _Writer(filesystem.FileSystemWriter):
             raise
 
 
-def _kind(model: torch.nn.Module) -> Any:
+def _layout(model: torch.nn.Module) -> ModuleType:
+    """The module that collects and puts back what the optimizers of this model hold."""
     return flat_parameters if flat_parameters.are_used(model) else optimizer_state
 
 
@@ -192,7 +194,7 @@ def _each(optimizers: Optimizers) -> tuple[torch.optim.Optimizer, ...]:
 
 
 @contextlib.contextmanager
-def _like_a_script() -> Iterator[None]:
+def _errors_as_exceptions() -> Iterator[None]:
     """Errors as a script expects them, and no warning of torch that this process is alone. Raises
     the first rank's error: torch itself raises what is no Exception."""
     with warnings.catch_warnings():
