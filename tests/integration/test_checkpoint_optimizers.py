@@ -149,7 +149,7 @@ def test_optimizer_that_needs_a_closure_is_restored(tmp_path: Path) -> None:
             torch.autograd.backward(value)
             return value
 
-        training.optimizers[0].step(loss)
+        training.optimizers[0].step(loss)  # type: ignore[arg-type]
 
     step(first)
     Checkpointer(tmp_path, first.model, first.optimizers).save(1)
