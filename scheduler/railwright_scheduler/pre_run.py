@@ -12,13 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from railwright_scheduler.attempt.assessment import (
-    Assessment,
-    Ended,
-    Ongoing,
-    Succeeded,
-    has_reported,
-)
+from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL, Phase
@@ -126,6 +120,6 @@ def assess(seen: ObservedJob, verdict: Assessment) -> Assessment:
         return Ended(Cause(CauseCode.NOT_PROFILED, why))
     if isinstance(verdict, Succeeded):
         # The last recordings may still be in transit.
-        return Ongoing() if any(map(has_reported, seen.ranks)) else Ended(_OVER)
+        return Ongoing() if any(rank.responsive for rank in seen.ranks) else Ended(_OVER)
     late = isinstance(verdict, Ongoing) and seen.bound_age_s > RECORDS_S
     return Ended(_LATE) if late else verdict

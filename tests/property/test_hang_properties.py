@@ -20,7 +20,7 @@ from railwright import protocol, step_times
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.hang import StacksAwaited, Watch
-from railwright_scheduler.model.evidence import Activity
+from railwright_scheduler.model.evidence import Activity, ObservedRank
 
 BEAT_S = protocol.HEARTBEAT_INTERVAL_S
 RANKS = 4
@@ -73,7 +73,7 @@ class Run:
         self.now_s = 0.0
         self.training_since_s = 0.0
         self.steps_s: list[float] = []
-        self.unreported: dict[int, hang.ObservedLauncher] = {}
+        self.unreported: dict[int, ObservedRank] = {}
         self.silent_since_s = 0.0
         self.number = 0
 
@@ -95,7 +95,7 @@ class Run:
         if silent is not None:
             last = self.nodes[silent].launcher(self.now_s)
             steps = None if forgets else last.steps
-            self.unreported[silent] = replace(last, responsive=False, steps=steps)
+            self.unreported[silent] = replace(last, silence_limit_s=0.0, steps=steps)
         if forgets:
             self.training_since_s = self.now_s
 
@@ -188,9 +188,7 @@ def test_job_of_silent_launchers_is_found_within_an_hour(
     last = [node.launcher(run.now_s) for node in run.nodes]
     for silent_s, hangs in ((hang.EVALUATING_S - BEAT_S, False), (hang.EVALUATING_S + 1, True)):
         its = [
-            replace(
-                each, responsive=False, steps=None if unknown else each.steps, silent_s=silent_s
-            )
+            replace(each, steps=None if unknown else each.steps, silent_s=silent_s)
             for each, unknown in zip(last, forgets, strict=True)
         ]
         found = hang.assess(its, Watch(asked_s=hang.STACKS_S))

@@ -21,7 +21,6 @@ from railwright_scheduler.attempt.hang import (
     SILENT_EXTRA_S,
     STACKS_S,
     STILL_S,
-    ObservedLauncher,
     StacksAwaited,
     Watch,
 )
@@ -32,13 +31,9 @@ KINDS = range(4)
 SAYS_NOTHING = ObservedSteps(still_s=100_000)
 
 
-def launchers(
-    *steps: ObservedSteps | None, unreported: tuple[int, ...] = ()
-) -> list[ObservedLauncher]:
+def launchers(*steps: ObservedSteps | None, unreported: tuple[int, ...] = ()) -> list[ObservedRank]:
     return [
-        ObservedLauncher(
-            node_rank, f"n{node_rank}", responsive=node_rank not in unreported, steps=its
-        )
+        rank(node_rank, steps=its, silent_s=None if node_rank in unreported else 0)
         for node_rank, its in enumerate(steps)
     ]
 
@@ -153,10 +148,8 @@ def test_rank_that_falls_silent_makes_no_other_suspected() -> None:
     assert hang.assess(launchers(training(), SAYS_NOTHING, unreported=(0,)), ASKED) is None
 
 
-def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> ObservedLauncher:
-    return ObservedLauncher(
-        node_rank, f"n{node_rank}", responsive=False, steps=steps, silent_s=silent_s
-    )
+def silent(steps: ObservedSteps | None, silent_s: float, node_rank: int = 0) -> ObservedRank:
+    return rank(node_rank, steps=steps, silent_s=silent_s)
 
 
 OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1:]
@@ -171,7 +164,7 @@ OTHERS_SAY_NOTHING = launchers(None, SAYS_NOTHING, SAYS_NOTHING, SAYS_NOTHING)[1
     [(None, EVALUATING_S), (300, 300 + SILENT_EXTRA_S), (10, 10 + SILENT_EXTRA_S)],
 )
 def test_silent_launcher_of_a_living_node_hangs(
-    others: list[ObservedLauncher],
+    others: list[ObservedRank],
     steps: ObservedSteps | None,
     still_s: float,
     timeout_s: int | None,
@@ -199,7 +192,7 @@ def test_silence_counts_from_the_last_heartbeat() -> None:
 
 def test_first_heartbeat_to_a_new_leader_keeps_the_attempt() -> None:
     """It has not reported steps yet."""
-    its = [silent(None, 2 * EVALUATING_S), ObservedLauncher(1, "n1", responsive=True, steps=None)]
+    its = [silent(None, 2 * EVALUATING_S), rank(1, steps=None)]
     assert hang.assess(its, ASKED) is None
 
 
@@ -292,12 +285,12 @@ def test_assessment_requests_stacks_then_ends_the_attempt() -> None:
     assert assess(hung, rank(1, done=True, steps=training(still_s=9_000))) == verdict
 
 
-class Counted(list[ObservedLauncher]):
+class Counted(list[ObservedRank]):
     """Launchers, and how often they are gone through."""
 
     reads = 0
 
-    def __iter__(self) -> Iterator[ObservedLauncher]:
+    def __iter__(self) -> Iterator[ObservedRank]:
         self.reads += 1
         return super().__iter__()
 

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.hang import UNWATCHED, ObservedLauncher, Watch
-from railwright_scheduler.attempt.starting import Starter
+from railwright_scheduler.attempt.hang import UNWATCHED, Watch
 from railwright_scheduler.model.evidence import (
     SILENT_S,
     Crash,
@@ -102,13 +101,14 @@ def assess(
     """
     if all(map(_is_well, ranks)):
         return Succeeded()
-    held = cut and not any(has_reported(rank) for rank, _ in _crashes(ranks))
+    held = cut and not any(rank.responsive for rank, _ in _crashes(ranks))
     suspected, first = _suspected(ranks), _first_crash(ranks)
     cause = _lost_or_gone(ranks, held=held) or _settled_crash(ranks, first, suspected, held=held)
     if cause is None and not (started or cut):
-        cause = starting.assess(_starters(ranks), age_s=age_s, timeout_s=start_timeout_s)
+        cause = starting.assess(ranks, age_s=age_s, timeout_s=start_timeout_s)
     trains = cause is None and started and first is None
-    hung = hang.assess(_launchers(ranks), watch, cut=cut) if trains else None
+    running = [rank for rank in ranks if rank.trains and not _is_over(rank)]
+    hung = hang.assess(running, watch, cut=cut) if trains else None
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
     named = tuple(rank.node_rank for rank in suspected)
@@ -145,21 +145,6 @@ def _late_s(ranks: Sequence[ObservedRank]) -> float:
     return max(rank.silence_limit_s for rank in ranks) - SILENT_S
 
 
-def _launchers(ranks: Sequence[ObservedRank]) -> list[ObservedLauncher]:
-    """The launchers whose ranks train and still run."""
-    return [
-        ObservedLauncher(
-            rank.node_rank,
-            rank.node,
-            responsive=has_reported(rank),
-            steps=rank.steps,
-            silent_s=rank.silent_s or 0,
-        )
-        for rank in ranks
-        if rank.trains and not _is_over(rank)
-    ]
-
-
 def _is_well(rank: ObservedRank) -> bool:
     """Ended well. Only the pod's own end proves it of a pod that is being taken away."""
     return rank.pod is PodState.SUCCEEDED or (rank.done and not _is_taken(rank))
@@ -174,11 +159,6 @@ def _is_over(rank: ObservedRank) -> bool:
     return rank.done or rank.pod in (PodState.SUCCEEDED, PodState.FAILED) or rank.crash is not None
 
 
-def has_reported(rank: ObservedRank) -> bool:
-    """Whether its launcher sent a message in the last seconds."""
-    return rank.silent_s is not None and rank.silent_s <= rank.silence_limit_s
-
-
 def is_quiet(rank: ObservedRank, *, for_s: float) -> bool:
     """Whether its launcher has been silent for longer than this, and is not done."""
     return not _is_over(rank) and rank.silent_s is not None and rank.silent_s > for_s
@@ -187,7 +167,7 @@ def is_quiet(rank: ObservedRank, *, for_s: float) -> bool:
 def looks_lost(rank: ObservedRank) -> bool:
     """Whether its launcher is silent, and its kubelet is too or its node is deleted. An unready
     node counts only if it was Ready at the launcher's last message."""
-    if _is_over(rank) or has_reported(rank):
+    if _is_over(rank) or rank.responsive:
         return False
     if rank.node_gone or rank.lease_stale or rank.unready_s is None:
         return rank.node_gone or rank.lease_stale
@@ -205,7 +185,7 @@ def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
 
 def _is_declared_lost(rank: ObservedRank) -> bool:
     """Whether the loss has more evidence than silence."""
-    return rank.out_of_service and not _is_over(rank) and not has_reported(rank)
+    return rank.out_of_service and not _is_over(rank) and not rank.responsive
 
 
 def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:
@@ -315,17 +295,3 @@ def _out_of_memory(crash: Crash) -> str:
         return "; the kernel killed it for memory, and its container has no limit"
     limit = f"{crash.memory_limit >> 20}Mi"
     return f"; the kernel killed it for memory, and the limit of its container is {limit}"
-
-
-def _starters(ranks: Sequence[ObservedRank]) -> list[Starter]:
-    return [
-        Starter(
-            rank.node_rank,
-            rank.node,
-            absent=rank.silent_s is None,
-            runs=rank.pod is PodState.RUNNING,
-            waiting=rank.waiting,
-            images=rank.images,
-        )
-        for rank in ranks
-    ]

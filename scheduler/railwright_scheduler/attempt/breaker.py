@@ -78,7 +78,7 @@ def assess(
     """
     alive, silent, quiet = set(renewing), set(), set()
     for rank in ranks:
-        if assessment.has_reported(rank) and not rank.unreported:
+        if rank.responsive and not rank.unreported:
             alive.add(rank.node)
         elif assessment.looks_lost(rank):
             silent.add(rank.node)

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.model.evidence import Activity, ObservedStack, ObservedSteps
+from railwright_scheduler.model.evidence import Activity, ObservedRank, ObservedStack, ObservedSteps
 
 STILL_S = 60.0
 """The least limit in training. Shorter pauses are common: a slow read, a garbage collection, a
@@ -72,24 +72,6 @@ PHASE_LIMITS_S = {
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedLauncher:
-    """A launcher whose ranks still run. ``responsive``: it is not silent. ``steps`` is None before
-    a report to this leader. ``silent_s``: since its last heartbeat, or since the start of this
-    leader."""
-
-    node_rank: int
-    node: str
-    responsive: bool
-    steps: ObservedSteps | None
-    silent_s: float = 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it reports the steps of its ranks."""
-        return self.responsive and self.steps is not None
-
-
-@dataclass(frozen=True, slots=True)
 class Watch:
     """The operator's own inputs of hang detection.
 
@@ -119,15 +101,16 @@ class _Standstill:
     time_s: float
     limit_s: float
     reason: str
-    lagging: ObservedLauncher | None = None
+    lagging: ObservedRank | None = None
     silent: bool = False
 
 
 def assess(
-    launchers: Sequence[ObservedLauncher], watch: Watch, *, cut: bool = False
+    launchers: Sequence[ObservedRank], watch: Watch, *, cut: bool = False
 ) -> Cause | StacksAwaited | None:
     """The cause if the attempt hangs; StacksAwaited until they come; None if it goes on.
 
+    ``launchers`` are those whose ranks still run, a row for each.
     ``cut``: the breaker is open, so silence alone ends nothing.
     """
     found = _standstill(launchers, watch) or (None if cut else _silence(launchers, watch))
@@ -145,7 +128,7 @@ def assess(
     return _cause(launchers, found)
 
 
-def _standstill(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill | None:
+def _standstill(launchers: Sequence[ObservedRank], watch: Watch) -> _Standstill | None:
     reported = _reporting(launchers, watch)
     if not reported:
         return None
@@ -166,7 +149,7 @@ def _standstill(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standst
     return None
 
 
-def _silence(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill | None:
+def _silence(launchers: Sequence[ObservedRank], watch: Watch) -> _Standstill | None:
     """The standstill that silent launchers prove while no responsive launcher reports steps. The
     first heartbeats to a new leader have no steps."""
     if _reporting(launchers, watch) or any(
@@ -181,16 +164,16 @@ def _silence(launchers: Sequence[ObservedLauncher], watch: Watch) -> _Standstill
     return _Standstill(time_s, limit_s, reason, silent=True) if time_s > limit_s else None
 
 
-def _unheard_s(launcher: ObservedLauncher) -> float:
+def _unheard_s(launcher: ObservedRank) -> float:
     """For how long no step of its ranks was reported. Where they report none, for how long it has
     been silent: it may be about to report their first."""
     reports = launcher.steps is not None and _reports_steps(launcher.steps)
-    return launcher.silent_s + (launcher.steps.still_s if launcher.steps and reports else 0)
+    return (launcher.silent_s or 0) + (launcher.steps.still_s if launcher.steps and reports else 0)
 
 
 def _reporting(
-    launchers: Sequence[ObservedLauncher], watch: Watch
-) -> list[tuple[ObservedLauncher, ObservedSteps]]:
+    launchers: Sequence[ObservedRank], watch: Watch
+) -> list[tuple[ObservedRank, ObservedSteps]]:
     """The responsive launchers whose ranks report steps. If no rank of the attempt does, all of
     them if the user set a limit: they have made no step since the start."""
     responsive = [
@@ -221,9 +204,9 @@ class _Limit:
 
 
 def _limit(
-    launchers: Sequence[ObservedLauncher], reported: Sequence[ObservedSteps], watch: Watch
+    launchers: Sequence[ObservedRank], reported: Sequence[ObservedSteps], watch: Watch
 ) -> _Limit:
-    silent = any(not launcher.is_known for launcher in launchers)
+    silent = any(not each.responsive or each.steps is None for each in launchers)
     if watch.timeout_s is not None:
         return _Limit(
             (watch.timeout_s + (SILENT_EXTRA_S if silent else 0), "progressTimeoutSeconds")
@@ -245,7 +228,7 @@ def _reports_steps(steps: ObservedSteps) -> bool:
     return steps.reporting > 0 or steps.activity is not Activity.STARTING
 
 
-def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
+def _cause(launchers: Sequence[ObservedRank], found: _Standstill) -> Cause:
     silent = [
         (rank, f"rank {rank} on {launcher.node} did not answer, {stack.text}")
         for launcher, stack in _stacks(launchers)
@@ -275,13 +258,13 @@ def _cause(launchers: Sequence[ObservedLauncher], found: _Standstill) -> Cause:
     )
 
 
-def _where(launchers: Sequence[ObservedLauncher]) -> str:
+def _where(launchers: Sequence[ObservedRank]) -> str:
     """The newest step, for a cause that names no rank."""
     newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
     return f": all ranks that report are at step {newest}"
 
 
-def _behind(launchers: Sequence[ObservedLauncher], found: _Standstill) -> list[tuple[int, str]]:
+def _behind(launchers: Sequence[ObservedRank], found: _Standstill) -> list[tuple[int, str]]:
     """The ranks at the lowest step of all, if others are further."""
     reported = [
         (launcher, launcher.steps)
@@ -311,7 +294,7 @@ def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     return list(first.items())
 
 
-def _stacks(launchers: Sequence[ObservedLauncher]) -> list[tuple[ObservedLauncher, ObservedStack]]:
+def _stacks(launchers: Sequence[ObservedRank]) -> list[tuple[ObservedRank, ObservedStack]]:
     return [
         (launcher, stack)
         for launcher in launchers
@@ -320,7 +303,7 @@ def _stacks(launchers: Sequence[ObservedLauncher]) -> list[tuple[ObservedLaunche
     ]
 
 
-def _last_lines(launchers: Sequence[ObservedLauncher]) -> str:
+def _last_lines(launchers: Sequence[ObservedRank]) -> str:
     """One line for each distinct stack of all nodes, that of the fewest ranks first; together
     within STACKS_LENGTH_MAX."""
     groups: dict[tuple[bool, str], list[ObservedStack]] = {}

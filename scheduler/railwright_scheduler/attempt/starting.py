@@ -13,10 +13,9 @@ missing launchers all run: they register until a message arrives, so the network
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.model.evidence import ObservedImages
+from railwright_scheduler.model.evidence import ObservedRank, PodState
 
 START_TIMEOUT_S = 600.0
 """The longest from the last binding, or from the last image pull, until all ranks are at the
@@ -36,55 +35,42 @@ IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff")
 RANKS_NAMED_MAX = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Starter:
-    """A node rank before the barrier. ``absent``: its launcher sent no message; ``runs``: its pod
-    runs, by its kubelet."""
-
-    node_rank: int
-    node: str
-    absent: bool
-    runs: bool
-    waiting: str
-    images: ObservedImages
-
-
-def assess(starters: Sequence[Starter], *, age_s: float, timeout_s: float) -> Cause | None:
+def assess(ranks: Sequence[ObservedRank], *, age_s: float, timeout_s: float) -> Cause | None:
     """Why the attempt does not start, if it is to end.
 
     ``age_s`` counts from its binding, ``timeout_s`` from there or from the last image pull.
     """
-    for starter in starters:
-        if (starter.images.missing_s or 0) > IMAGE_MISSING_S:
+    for rank in ranks:
+        if (rank.images.missing_s or 0) > IMAGE_MISSING_S:
             return Cause(
                 CauseCode.IMAGE_NOT_FOUND,
-                f"node rank {starter.node_rank} on {starter.node}: {starter.waiting}",
-                node=starter.node,
+                f"node rank {rank.node_rank} on {rank.node}: {rank.waiting}",
+                node=rank.node,
             )
-    pulled = (starter.images.pulled_s for starter in starters)
+    pulled = (rank.images.pulled_s for rank in ranks)
     since_s = min([age_s, *(pulled_s for pulled_s in pulled if pulled_s is not None)])
-    return _timed_out(starters, timeout_s) if since_s > timeout_s else None
+    return _timed_out(ranks, timeout_s) if since_s > timeout_s else None
 
 
-def _timed_out(starters: Sequence[Starter], timeout_s: float) -> Cause:
-    absent = [starter for starter in starters if starter.absent]
+def _timed_out(ranks: Sequence[ObservedRank], timeout_s: float) -> Cause:
+    absent = [rank for rank in ranks if rank.silent_s is None]
     code, waiting = _obstacle(absent)
-    named = ", ".join(str(starter.node_rank) for starter in absent[:RANKS_NAMED_MAX])
+    named = ", ".join(str(rank.node_rank) for rank in absent[:RANKS_NAMED_MAX])
     cut_off: tuple[str, ...] = ()
-    if absent and all(each.runs and not each.waiting for each in absent):
+    if absent and all(rank.pod is PodState.RUNNING and not rank.waiting for rank in absent):
         code = CauseCode.LAUNCHER_UNHEARD
         waiting = "their launchers run, and the operator received no message from them"
         # If others sent messages, these nodes may be the cause: the next attempt avoids them.
-        cut_off = tuple(each.node for each in absent) if len(absent) < len(starters) else ()
+        cut_off = tuple(each.node for each in absent) if len(absent) < len(ranks) else ()
     return Cause(
         code,
-        f"{len(absent)} of {len(starters)} node ranks never reached the barrier in "
+        f"{len(absent)} of {len(ranks)} node ranks never reached the barrier in "
         f"{timeout_s:.0f} s: {named}" + (f" ({waiting})" if waiting else ""),
         nodes=cut_off,
     )
 
 
-def _obstacle(absent: Sequence[Starter]) -> tuple[CauseCode, str]:
+def _obstacle(absent: Sequence[ObservedRank]) -> tuple[CauseCode, str]:
     """The cause that the kubelets of absent launchers report, and what their pods wait for."""
     unpulled = next((each for each in absent if _is_unpulled(each)), None)
     if unpulled is not None:
@@ -93,5 +79,5 @@ def _obstacle(absent: Sequence[Starter]) -> tuple[CauseCode, str]:
     return CauseCode.START_TIMED_OUT, next((each.waiting for each in absent if each.waiting), "")
 
 
-def _is_unpulled(starter: Starter) -> bool:
-    return starter.waiting.startswith(IMAGE_REASONS) or starter.images.pulling != ""
+def _is_unpulled(rank: ObservedRank) -> bool:
+    return rank.waiting.startswith(IMAGE_REASONS) or rank.images.pulling != ""

@@ -153,3 +153,8 @@ class ObservedRank:
     trains: bool = True
     role: str = ""
     images: ObservedImages = NO_REPORT
+
+    @property
+    def responsive(self) -> bool:
+        """Whether its launcher sent a message in the last seconds."""
+        return self.silent_s is not None and self.silent_s <= self.silence_limit_s
