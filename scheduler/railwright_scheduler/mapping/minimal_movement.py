@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from railwright_scheduler.arrays import Ints
 
 
 def minimize_movement(order: Ints, before: Ints, domains: Ints, kinds: Sequence[Hashable]) -> Ints:

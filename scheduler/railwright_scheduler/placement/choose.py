@@ -19,16 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import UNLIMITED, WorkBudget
 from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints
 from railwright_scheduler.placement.constraints import caps as limit_caps
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.placement.split import Supply, filled, split
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.placement.domains import Domains
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 UNLIMITED = 2**31
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN, Node
 
 _Step = tuple[bool, str, str]
@@ -35,30 +35,30 @@ class Domains:
     the first node of each domain, and the number of nodes at its end.
     """
 
-    bounds: tuple[NDArray[np.int64], ...]
-    of_node: tuple[NDArray[np.int64], ...]
+    bounds: tuple[Ints, ...]
+    of_node: tuple[Ints, ...]
 
     @property
     def finest(self) -> int:
         """The last level of the tree: 0 where no two nodes share anything but the cluster."""
         return len(self.bounds) - 1
 
-    def total(self, amounts: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+    def total(self, amounts: Ints, level: int) -> Ints:
         """Sum a number per node over each domain of a level."""
-        sums: NDArray[np.int64] = np.add.reduceat(amounts, self.bounds[level][:-1])
+        sums: Ints = np.add.reduceat(amounts, self.bounds[level][:-1])
         return sums
 
-    def finest_bounds(self, level: int) -> NDArray[np.int64]:
+    def finest_bounds(self, level: int) -> Ints:
         """The first finest domain inside each domain of a level, and their number at its end."""
-        bounds: NDArray[np.int64] = np.searchsorted(self.bounds[-1], self.bounds[level])
+        bounds: Ints = np.searchsorted(self.bounds[-1], self.bounds[level])
         return bounds
 
-    def inner_bounds(self, level: int) -> NDArray[np.int64]:
+    def inner_bounds(self, level: int) -> Ints:
         """The first domain of the next level inside each of one, and their number at its end."""
-        bounds: NDArray[np.int64] = np.searchsorted(self.bounds[level + 1], self.bounds[level])
+        bounds: Ints = np.searchsorted(self.bounds[level + 1], self.bounds[level])
         return bounds
 
-    def spans(self, nodes: NDArray[np.int64]) -> tuple[int, ...]:
+    def spans(self, nodes: Ints) -> tuple[int, ...]:
         """Count the domains that these nodes (ascending) use at each level, coarsest first."""
         return tuple(
             1 + int(np.count_nonzero(np.diff(domain[nodes]))) for domain in self.of_node[1:]
@@ -94,8 +94,8 @@ def largest_share(nodes: Iterable[Node], level: int) -> int:
 def of(nodes: Sequence[Node], levels: int) -> Domains:
     """Build the tree over nodes in topology order, each with ``levels`` domains."""
     paths = [_path(node) for node in nodes]
-    bounds: list[NDArray[np.int64]] = []
-    of_node: list[NDArray[np.int64]] = []
+    bounds: list[Ints] = []
+    of_node: list[Ints] = []
     for depth in range(levels + 1):
         opens = np.array(
             [i == 0 or path[:depth] != paths[i - 1][:depth] for i, path in enumerate(paths)],

@@ -25,12 +25,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, SORTED, WorkBudget
 from railwright_scheduler.placement.domains import Domains
-
-Ints = NDArray[np.int64]
 
 _INT64_SAFE = 2**61
 _CELLS_AT_ONCE = 2**15
@@ -205,11 +203,11 @@ def _children(supply: Supply, level: int, index: int) -> list[int]:
     return children
 
 
-def _single(supply: Supply, level: int, finest: Ints) -> NDArray[np.bool_]:
+def _single(supply: Supply, level: int, finest: Ints) -> Mask:
     """Which of these finest domains hold the only eligible node of their ancestor at ``level``."""
     first_node = supply.domains.bounds[-1][finest]
     ancestor = supply.domains.of_node[level][first_node]
-    single: NDArray[np.bool_] = (supply.caps[-1][finest] == 1) & (supply.caps[level][ancestor] == 1)
+    single: Mask = (supply.caps[-1][finest] == 1) & (supply.caps[level][ancestor] == 1)
     return single
 
 
