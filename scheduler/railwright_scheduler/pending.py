@@ -45,7 +45,7 @@ def pending_attempt(
     the cycle began, ``entries`` those that are left."""
     if needs_attempt(seen, entries, state.attempts, alive):
         return PendingAttempt(next_attempt(seen, before), returns=False, held=seen.held)
-    if awaits_own_pods(seen, entries, state.attempts, alive):
+    if awaits_own_pods(seen, entries):
         return PendingAttempt(next_attempt(seen, before), returns=True, held=None)
     return None
 
@@ -67,9 +67,7 @@ def needs_attempt(
     If an attempt is over on the record and still committing in this ledger, another leader ended
     it: the next write of the ledger finds that out.
     """
-    if not is_idle(seen):
-        return False
-    if seen.ended_age_s < seen.record.backoff_s:
+    if not is_idle(seen) or seen.ended_age_s < seen.record.backoff_s:
         return False
     for entry in entries:
         pods = attempts.get(entry.key, ObservedAttempt()).pods
@@ -82,20 +80,13 @@ def needs_attempt(
     return True
 
 
-def awaits_own_pods(
-    seen: ObservedJob,
-    entries: Sequence[Entry],
-    attempts: Mapping[AttemptKey, ObservedAttempt],
-    alive: frozenset[str],
-) -> bool:
-    """Whether the job starts again, and only waits for its own pods to end."""
+def awaits_own_pods(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
+    """Whether the job, which needs no attempt yet, starts again once its own pods have ended."""
     causes = [entry.cause for entry in entries if entry.cause is not None]
-    if len(causes) < len(entries) or seen.suspend:
+    if seen.suspend or not entries or len(causes) < len(entries):
         return False
-    if not entries or entries[-1].attempt < seen.record.attempt:
-        return False  # It runs again, or did: the pods that are left are on a dead node.
-    moved = any(cause.code in AWAITS_PODS for cause in causes[-1:])
-    return moved and not needs_attempt(seen, entries, attempts, alive)
+    # If it runs again, or did, the pods that are left are on a dead node.
+    return causes[-1].code in AWAITS_PODS and entries[-1].attempt >= seen.record.attempt
 
 
 def next_attempt(seen: ObservedJob, entries: Sequence[Entry]) -> Job:

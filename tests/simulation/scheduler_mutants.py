@@ -56,8 +56,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a job that was moved keeps nodes while it runs again",
         "pending.py",
-        "    if not entries or entries[-1].attempt < seen.record.attempt:\n",
-        "    if not entries:\n",
+        " and entries[-1].attempt >= seen.record.attempt\n",
+        "\n",
         "tests/unit/test_migration.py::test_moved_job_that_ran_again_reserves_nothing",
         package=SCHEDULER,
     ),
