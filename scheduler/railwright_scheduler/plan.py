@@ -89,23 +89,18 @@ def plan(state: ClusterState, isolation: Isolation | None = None) -> Plan:
     """Plan one scheduling cycle. Pure, but see ``link_traffic``: the same state gives the same
     plan, in any order of its parts. Total: a job whose handling raises is a fault of
     ``isolation``."""
-    isolation = Isolation() if isolation is None else isolation
-    return _Cycle(
-        state, isolation, live_invariants.double_bookings(state.nodes, state.attempts)
-    ).plan()
+    return _Cycle(state, Isolation() if isolation is None else isolation).plan()
 
 
 class _Cycle:
     """The parts of one cycle, each of which uses the results of those before it. ``before`` are the
     ledger's entries at the begin of the cycle, by job; those that leave it have the last nodes."""
 
-    def __init__(
-        self, state: ClusterState, isolation: Isolation, bookings: tuple[DoubleBooking, ...]
-    ) -> None:
+    def __init__(self, state: ClusterState, isolation: Isolation) -> None:
         self.state = state
         self.isolation = isolation
-        self.bookings = bookings
-        self.double_booked = frozenset(booking.node for booking in bookings)
+        self.bookings = live_invariants.double_bookings(state.nodes, state.attempts)
+        self.double_booked = frozenset(booking.node for booking in self.bookings)
         self.before = ledgers.by_job(state.ledger.entries)
         self.jobs = _jobs(state, self.before, isolation)
         self.live_nodes = pending.live_nodes(state.nodes)

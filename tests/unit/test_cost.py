@@ -14,12 +14,14 @@ from railwright_scheduler.cost import collectives, hardware, kernels, step, tran
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import (
     A100,
+    CAST_ISSUED_S,
     COLLECTIVE_BLOCKS,
     COLLECTIVE_S,
     DGX_A100,
     DGX_H100,
     H100,
-    ISSUE,
+    ISSUE_CLOCK,
+    ISSUED_S,
     LAUNCH_S,
     NETWORK_STEP_S,
     NVLINK_STEP_S,
@@ -276,7 +278,7 @@ def test_experts_multiply_each_token_as_often_as_it_chose() -> None:
 def test_a_host_that_issues_many_small_kernels_decides() -> None:
     split = Parallelism(data=8, expert=8)
     found = dict(step.predict(MIXTURE, split, MIXED, DGX_H100).parts)
-    layer_s = ISSUE.alone * ISSUE.clock / DGX_H100.host.clock
+    layer_s = ISSUED_S * ISSUE_CLOCK / DGX_H100.host.clock
     layers = ("matrix products", "attention", "memory", "expert", "host")
     assert sum(found[part] for part in layers) == pytest.approx(8 * 16 * layer_s)
 
@@ -286,7 +288,7 @@ def test_fp8_conversion_takes_three_kernels_per_expert() -> None:
     split = Parallelism(data=8, expert=8)
     narrow = replace(MIXED, precision=Precision.FP8)
     found = dict(step.predict(MIXTURE, split, narrow, DGX_H100).parts)
-    layer_s = (ISSUE.alone + 4 * (8 + 1) * 3 * ISSUE.cast) * ISSUE.clock / DGX_H100.host.clock
+    layer_s = (ISSUED_S + 4 * (8 + 1) * 3 * CAST_ISSUED_S) * ISSUE_CLOCK / DGX_H100.host.clock
     layers = ("matrix products", "attention", "memory", "expert", "host")
     assert sum(found[part] for part in layers) == pytest.approx(8 * 16 * layer_s)
 
@@ -295,7 +297,7 @@ def test_a_host_is_not_ahead_of_a_pass_forward() -> None:
     # Over both passes the device takes longer, but in the one forward it waits.
     split, mixed = Parallelism(data=8, expert=8), replace(MIXED, micro_batch=11, global_batch=88)
     found = dict(step.predict(MIXTURE, split, mixed, DGX_H100).parts)
-    issued_s = 16 * ISSUE.alone * ISSUE.clock / DGX_H100.host.clock
+    issued_s = 16 * ISSUED_S * ISSUE_CLOCK / DGX_H100.host.clock
     waited = ("matrix products", "attention", "memory", "expert")
     assert sum(found[part] for part in waited) > issued_s
     assert 0 < found["host"] < issued_s / 2

@@ -155,18 +155,6 @@ class Machine:
         return replace(self, network=slower)
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """How long a host of ``clock`` takes to issue all kernels of one layer of experts in 16 bits,
-    forward and backward: one by one, or with another micro-batch's ``beside``; and each ``cast``
-    to 8 bits."""
-
-    alone: float
-    beside: float
-    cast: float
-    clock: float
-
-
 def hops(tiers: int) -> int:
     """Switches between two hosts that meet in so many tiers: up, across the highest, and down."""
     return 2 * tiers - 1
@@ -201,14 +189,13 @@ MEMORY_TRIP_S = 466.3 / 1.41e9
 # NVIDIA-NeMo/Megatron-Bridge, pull request 1760: Qwen3-235B on DGX B200, 12 layers a rank, bound by
 # the host: 16.0 s a step one by one, 17.2 s beside another micro-batch; 20.1 s in MXFP8, which
 # casts with one kernel what goes into each product and comes back, of 16 experts and of attention.
-_BESIDE_S, _BESIDE_CAST_S = 17.2 / 129.75 / 12, 20.1 / 131.5 / 12
-
-ISSUE = Issue(
-    alone=16.0 / 129.75 / 12,
-    beside=_BESIDE_S,
-    cast=(_BESIDE_CAST_S - _BESIDE_S) / (4 * (16 + 1)),
-    clock=4.0e9,  # Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200
-)
+ISSUED_S, ISSUED_BESIDE_S = 16.0 / 129.75 / 12, 17.2 / 129.75 / 12
+"""How long a host of ``ISSUE_CLOCK`` takes to issue all kernels of one layer of experts in 16 bits,
+forward and backward: one by one, and with another micro-batch's beside."""
+CAST_ISSUED_S = (20.1 / 131.5 / 12 - ISSUED_BESIDE_S) / (4 * (16 + 1))
+"""And each cast to 8 bits."""
+ISSUE_CLOCK = 4.0e9
+"""Intel ARK: Xeon Platinum 8570, max turbo, of DGX B200."""
 
 _COPIED = 0.84
 """Share of the bandwidth on NVIDIA's data sheets that copies reach: GPUInspector.jl, 1,219 of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from railwright_scheduler.communication import parameters, replicas
-from railwright_scheduler.cost import kernels, transformer
-from railwright_scheduler.cost.hardware import ISSUE, Device, Machine
+from railwright_scheduler.cost import hardware, kernels, transformer
+from railwright_scheduler.cost.hardware import Device, Machine
 from railwright_scheduler.cost.kernels import Pass, Product
 from railwright_scheduler.model.workload import (
     Optimizer,
@@ -130,10 +130,11 @@ def _issued_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: M
     """
     if not model.experts:
         return 0.0
-    layer_s: float = ISSUE.beside if recipe.overlap_experts else ISSUE.alone
+    layer_s = hardware.ISSUED_BESIDE_S if recipe.overlap_experts else hardware.ISSUED_S
     if recipe.precision is Precision.FP8:
-        layer_s += CASTS * (model.experts // split.expert + 1) * CAST_KERNELS * ISSUE.cast
-    return parameters.layers(model, split) * layer_s * ISSUE.clock / machine.host.clock
+        kernels_a_layer = CASTS * (model.experts // split.expert + 1) * CAST_KERNELS
+        layer_s += kernels_a_layer * hardware.CAST_ISSUED_S
+    return parameters.layers(model, split) * layer_s * hardware.ISSUE_CLOCK / machine.host.clock
 
 
 def _output_s(model: Transformer, split: Parallelism, recipe: Recipe, machine: Machine) -> float:
