@@ -37,29 +37,9 @@ class _Result(Generic[R]):
     is_over: bool = False
 
 
-class _Results(Generic[R]):
-    """The least recently used ones leave first."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max, self._bytes = bytes_max, 0
-        self._kept: OrderedDict[Hashable, _Result[R]] = OrderedDict()
-
-    def get(self, key: Hashable) -> _Result[R] | None:
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
-
-    def keep(self, key: Hashable, result: _Result[R]) -> None:
-        self._kept[key] = result
-        self._bytes += result.size
-        while self._bytes > self._bytes_max:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.size
-
-
 class Remembered(Generic[P, R]):
-    """A function whose results are cached by the ``key`` of its arguments."""
+    """A function whose results are cached by the ``key`` of its arguments; the least recently used
+    ones leave first."""
 
     def __init__(
         self,
@@ -68,7 +48,8 @@ class Remembered(Generic[P, R]):
         function: Callable[Concatenate[WorkBudget, P], R],
     ) -> None:
         self._key, self._function = key, function
-        self._results: _Results[R] = _Results(bytes_max)
+        self._bytes_left = bytes_max
+        self._kept: OrderedDict[Hashable, _Result[R]] = OrderedDict()
 
     def __call__(self, work: WorkBudget, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's result, which takes no more than what is left of ``work``."""
@@ -82,12 +63,16 @@ class Remembered(Generic[P, R]):
         """
         its = self._key(*args, **kwargs)
         asked = (its.value, work.left)
-        result = self._results.get(asked)
+        result = self._kept.pop(asked, None)
         if result is None:
             if work.left > new.left:
                 raise OverBudgetError
             result = self._computed(new, its.size, WorkBudget(work.left), *args, **kwargs)
-            self._results.keep(asked, result)
+            self._bytes_left -= its.size
+        self._kept[asked] = result
+        while self._bytes_left < 0:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes_left += oldest.size
         work.spend(result.work)
         if result.is_over:
             raise OverBudgetError
