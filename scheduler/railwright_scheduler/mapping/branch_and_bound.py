@@ -36,64 +36,46 @@ def cheapest(
 
     After ``extensions`` partial layouts it is the best one found. Raises OverBudgetError.
     """
-    search = _Search(matrix, places, below, extensions, work)
-    search.extend([], 0.0)
-    if not search.best:
-        return None
-    found = np.empty(matrix.ranks, dtype=np.int64)
-    found[search.line] = search.best
-    return found
+    weight = np.zeros((matrix.ranks, matrix.ranks))
+    weight[matrix.a, matrix.b] = weight[matrix.b, matrix.a] = matrix.weight
+    line = _connected(weight)
+    ordered = weight[np.ix_(line, line)]
+    distance = places.table(np.arange(places.count))
+    apart = distance[~np.eye(places.count, dtype=bool)]
+    later = np.tril(ordered).sum(axis=1)[::-1].cumsum()[::-1]
+    rest = [*((float(apart.min()) if len(apart) else 0.0) * later).tolist(), 0.0]
+    weights: list[list[float]] = ordered.tolist()
+    rows: list[list[float]] = distance.tolist()
+    nearest: list[int] = places.domains[0].tolist()
+    best: list[int] = []
+    least, left = below, extensions
 
-
-class _Search:
-    """``line`` are the units in the order in which they are placed."""
-
-    def __init__(
-        self,
-        matrix: TrafficMatrix,
-        places: Places,
-        below: float,
-        extensions: int,
-        work: WorkBudget,
-    ) -> None:
-        weight = np.zeros((matrix.ranks, matrix.ranks))
-        np.add.at(weight, (matrix.a, matrix.b), matrix.weight)
-        weight += weight.T
-        self.line = _connected(weight)
-        self.best: list[int] = []
-        self._least = below
-        self._left, self._work = extensions, work
-        self._nearest: list[int] = places.domains[0].tolist()
-        distance = places.table(np.arange(places.count))
-        self._distance: list[list[float]] = distance.tolist()
-        ordered = weight[np.ix_(self.line, self.line)]
-        self._weight: list[list[float]] = ordered.tolist()
-        apart = distance[~np.eye(places.count, dtype=bool)]
-        between = float(apart.min()) if len(apart) else 0.0
-        later = np.tril(ordered).sum(axis=1)[::-1].cumsum()[::-1]
-        self._rest = [*(between * later).tolist(), 0.0]
-
-    def extend(self, placed: list[int], spent: float) -> None:
+    def extend(placed: list[int], spent: float) -> None:
         """Try all that the first units at these places can become, if it may be cheaper."""
+        nonlocal best, least, left
         unit = len(placed)
-        if unit == len(self._weight):
-            self._least, self.best = spent, placed
+        if unit == len(weights):
+            best, least = placed, spent
             return
-        weights, rest = self._weight[unit], self._rest[unit + 1]
         tried: dict[int, tuple[float, int]] = {}
-        for place, domain in enumerate(self._nearest):
+        for place, domain in enumerate(nearest):
             if domain not in tried and place not in placed:
-                row = self._distance[place]
-                more = sum(
-                    weight * row[other] for weight, other in zip(weights, placed, strict=False)
-                )
+                pairs = zip(weights[unit], placed, strict=False)
+                more = sum(exchanged * rows[place][other] for exchanged, other in pairs)
                 tried[domain] = spent + more, place
         for costs, place in sorted(tried.values()):
-            if costs + rest >= self._least * LESS or self._left <= 0:
+            if costs + rest[unit + 1] >= least * LESS or left <= 0:
                 return
-            self._left -= 1
-            self._work.spend(EXTENSION)
-            self.extend([*placed, place], costs)
+            left -= 1
+            work.spend(EXTENSION)
+            extend([*placed, place], costs)
+
+    extend([], 0.0)
+    if not best:
+        return None
+    found = np.empty(matrix.ranks, dtype=np.int64)
+    found[line] = best
+    return found
 
 
 def _connected(weight: Floats) -> Ints:
