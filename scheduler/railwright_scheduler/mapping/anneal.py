@@ -10,8 +10,6 @@ of evaluations is bounded, not the time, so that the result is the same on any m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from railwright_scheduler.arrays import Floats, Ints
@@ -30,34 +28,31 @@ STRAY = 0.1
 """So often is a rank drawn to any domain at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cooling:
-    """The temperature at first and in the end, and the number of evaluated pairs."""
-
-    hot: float
-    cold: float
-    pairs: int
+HOT, COLD = 0.7, 0.05
+"""Times the heat, at first and in the end: a good start is not to be molten, only its faults."""
 
 
 def annealed(
     matrix: TrafficMatrix,
     places: Places,
     starts: list[Ints],
-    cooling: Cooling,
+    heat: float,
+    pairs: int,
     budget: WorkBudget = UNLIMITED,
 ) -> list[Ints]:
-    """Where each start leads to: the place of each rank. It may be worse than the start. Raises
-    OverBudgetError."""
+    """Where each start leads to in so many evaluated pairs: the place of each rank. It may be worse
+    than the start. ``heat`` is what small changes cost. Raises OverBudgetError."""
     domains = int(places.domains[0].max()) + 1
     budget.spend(CALL + 5 * ELEMENT * (matrix.table + domains**2))
     work = _Annealing(matrix, places, starts)
     batch = max(1, matrix.ranks // TOUCHED)
-    steps = cooling.pairs // (batch * len(starts))
-    factor = (cooling.cold / cooling.hot) ** (1.0 / max(1, steps - 1))
+    steps = pairs // (batch * len(starts))
+    hot, cold = HOT * heat, COLD * heat
+    factor = (cold / hot) ** (1.0 / max(1, steps - 1))
     considered = batch * len(starts) * work.width
     for step in range(steps):
         budget.spend(STEP + 4 * ELEMENT * considered)
-        work.step(batch, cooling.hot * factor**step)
+        work.step(batch, hot * factor**step)
     return work.where()
 
 

@@ -17,7 +17,7 @@ from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.mapping import blocks, branch_and_bound
-from railwright_scheduler.mapping.anneal import Cooling, annealed
+from railwright_scheduler.mapping.anneal import annealed
 from railwright_scheduler.mapping.blocks import Blocks, Rooms
 from railwright_scheduler.mapping.initial_orders import initial_orders
 from railwright_scheduler.mapping.problem import Places, cost
@@ -39,10 +39,6 @@ PAIRS_AN_EXTENSION = 30
 
 INITIAL = 4
 """Initial orders that are made better, the best ones."""
-
-HOT, COLD = 0.7, 0.05
-"""Times what the lightest exchanges cost more one tier further away: a good start is not to be
-molten, only its faults."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,8 +137,8 @@ class _Search:
             where = [each.where for each in found if each.blocks is its]
             step = _step(its.matrix, self._rooms.places)
             if step > 0.0:
-                cooling = Cooling(HOT * step, COLD * step, pairs * len(where) // len(found))
-                orders = annealed(its.matrix, self._rooms.places, where, cooling, self._work)
+                share = pairs * len(where) // len(found)
+                orders = annealed(its.matrix, self._rooms.places, where, step, share, self._work)
                 better += [self._layout(its, each) for each in orders]
         return min([*found, *better], key=_cost)
 
