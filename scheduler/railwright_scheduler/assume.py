@@ -16,6 +16,7 @@ from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
+from railwright_scheduler.usage import add_amounts
 
 
 def unbound_pods(entry: Entry, pods: Sequence[Pod]) -> list[int]:
@@ -31,9 +32,7 @@ def add_assumed(assumed: dict[str, dict[str, int]], entry: Entry, pods: Iterable
     """Add what these pods of the entry request to the amounts assumed on each node."""
     amounts = entry.amounts
     for number in pods:
-        total = assumed.setdefault(entry.nodes[number], {})
-        for resource, amount in amounts[number].items():
-            total[resource] = total.get(resource, 0) + amount
+        add_amounts(assumed.setdefault(entry.nodes[number], {}), [amounts[number]])
 
 
 def subtract_assumed(

@@ -18,6 +18,7 @@ from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, TopologyConstraints
 from railwright_scheduler.placement import ResolvedConstraints, domains
 from railwright_scheduler.policy import constraints, eligibility
+from railwright_scheduler.usage import add_amounts
 
 InvalidNodes = Mapping[str, str]
 """Nodes that cannot take their rank any more, each with why: "is cordoned"."""
@@ -139,8 +140,7 @@ def _invalid_nodes(
         why = _why(nodes.get(name), amounts[pod], total, demands[pod] if demands else None)
         if why:
             found.setdefault(name, why)
-        for resource, amount in amounts[pod].items():
-            total[resource] = total.get(resource, 0) + amount
+        add_amounts(total, [amounts[pod]])
     return found
 
 

@@ -29,6 +29,7 @@ COLLECTIVES: Mapping[Operation, Collective] = MappingProxyType(
         Operation.SCATTER: Collective.ALL_GATHER,
         Operation.REDUCE: Collective.REDUCE_SCATTER,
         Operation.GATHER: Collective.REDUCE_SCATTER,
+        Operation.SEND: Collective.SEND,
     }
 )
 
@@ -51,11 +52,7 @@ class RecordedGroups(Grid):
 def communicators(profile: Profile) -> tuple[Communicator, ...]:
     """The communicators that were recorded, one for each kind of groups, and one for each distance
     over which ranks of a kind sent."""
-    found = [
-        (rows, transfers)
-        for kind in profile.kinds
-        for rows, transfers in (*_collectives(kind, profile.steps), *_sends(kind, profile.steps))
-    ]
+    found = [each for kind in profile.kinds for each in _groups(kind, profile.steps)]
     line = ((Axis.RANK, profile.ranks),)
     return tuple(
         Communicator(f"recorded {number}", RecordedGroups(line, rows), (Axis.RANK,), transfers)
@@ -71,23 +68,19 @@ def distances(kind: GroupProfile) -> frozenset[int]:
     return frozenset(abs(seen.hop) for seen in kind.seen if seen.operation is Operation.SEND)
 
 
-def _collectives(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
-    transfers = tuple(
-        _transfer(seen, COLLECTIVES[seen.operation], steps)
-        for seen in kind.seen
-        if seen.operation is not Operation.SEND and seen.size
-    )
-    if transfers:
-        yield kind.groups, transfers
-
-
-def _sends(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
-    """Pairs of ranks that are as far apart in their group as a sender and its receiver."""
-    by_distance: dict[int, list[Transfer]] = defaultdict(list)
+def _groups(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
+    """Its groups with their collectives, and pairs of ranks that are as far apart in their group as
+    a sender and its receiver, with what these sent."""
+    collectives: list[Transfer] = []
+    sends: dict[int, list[Transfer]] = defaultdict(list)
     for seen in kind.seen:
-        if seen.operation is Operation.SEND and seen.size:
-            by_distance[abs(seen.hop)].append(_transfer(seen, Collective.SEND, steps))
-    for distance, transfers in sorted(by_distance.items()):
+        if seen.size and seen.operation is Operation.SEND:
+            sends[abs(seen.hop)].append(_transfer(seen, steps))
+        elif seen.size:
+            collectives.append(_transfer(seen, steps))
+    if collectives:
+        yield kind.groups, tuple(collectives)
+    for distance, transfers in sorted(sends.items()):
         pairs = tuple(
             pair for group in kind.groups for pair in zip(group, group[distance:], strict=False)
         )
@@ -95,7 +88,8 @@ def _sends(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
             yield pairs, tuple(transfers)
 
 
-def _transfer(seen: CallRecord, collective: Collective, steps: int) -> Transfer:
+def _transfer(seen: CallRecord, steps: int) -> Transfer:
     count = max(1, round(seen.calls / steps))
     what = f"{seen.operation} of {seen.element}"
-    return Transfer(what, collective, round(seen.size / steps / count), count)
+    size = round(seen.size / steps / count)
+    return Transfer(what, COLLECTIVES[seen.operation], size, count)

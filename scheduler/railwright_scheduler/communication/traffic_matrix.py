@@ -185,7 +185,7 @@ def _pairs(traffic: Transfer, nodes: Ints, work: WorkBudget) -> Iterator[Pairs]:
         else:
             # The product has each pair of nodes twice, once for each direction.
             work.spend(PAIR * there.size * there.shape[1])
-            yield _product((there, count), (there, count), each)
+            yield _product(there, count, each)
     elif ranks > 1:
         work.spend(5 * CALL + 2 * PAIR * nodes.size)
         sent = np.float64(traffic.sent(ranks))
@@ -216,13 +216,11 @@ def _sampled(there: Ints, count: Floats, each: float) -> Iterator[Pairs]:
         yield there, np.roll(there, -stride, axis=1), each * count * (total - count) / len(strides)
 
 
-def _product(one: tuple[Ints, Floats], other: tuple[Ints, Floats], each: float) -> Pairs:
-    """All of one's ranks with all of the other's."""
-    (a, some), (b, others) = one, other
-    weight = each * some[:, :, np.newaxis] * others[:, np.newaxis, :]
-    whole = np.broadcast_arrays(a[:, :, np.newaxis], b[:, np.newaxis, :], weight)
-    first, second, flat = (part.reshape(len(a), -1) for part in whole)
-    return first, second, flat
+def _product(there: Ints, count: Floats, each: float) -> Pairs:
+    """All ranks of each group with all of them."""
+    weight = each * count[:, :, np.newaxis] * count[:, np.newaxis, :]
+    nodes = there.shape[1]
+    return np.repeat(there, nodes, axis=1), np.tile(there, nodes), weight.reshape(len(there), -1)
 
 
 def _to_each(traffic: Transfer, ranks: int, nodes: int) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -129,8 +129,7 @@ def _slowest(links: Sequence[LinkCost]) -> LinkCost:
 
 
 def _host(hosts: Sequence[Host]) -> Host:
-    facts = ((each.clock, each.memory, each.copy, each.load, each.store) for each in hosts)
-    return Host(*map(min, zip(*facts, strict=True)))
+    return Host(*map(min, zip(*map(astuple, hosts), strict=True)))
 
 
 def all_reduce_s(size: float, group: Group) -> float:
