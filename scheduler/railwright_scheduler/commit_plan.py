@@ -23,7 +23,6 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.snapshot import Job, Purpose
 from railwright_scheduler.placement import domains
 from railwright_scheduler.policy.admission import LedgerCapacity
-from railwright_scheduler.revalidation import InvalidNodes
 
 SIDECAR_S = 30.0
 """How long a finished job's pods may still run beside their ranks."""
@@ -66,7 +65,13 @@ class CommitPlan:
         )
         self._state = state
         self._nodes = {node.name: node for node in state.nodes} if state.ledger.entries else {}
-        self._invalid_nodes = _invalid_nodes(state, jobs, unbound, isolation, double_booked)
+        self._invalid_nodes = revalidation.invalid_nodes(
+            state.ledger.entries,
+            nodes=(assume.without_double_booked(node, double_booked) for node in state.nodes),
+            unbound=unbound,
+            jobs={uid: seen.job for uid, seen in jobs.items()},
+            isolation=isolation,
+        )
         self._budget = LedgerBudget(state.ledger.entries, hindered)
         # A walk over all nodes, for gangs with constraints only.
         self._finest = functools.cache(lambda: domains.finest_level(state.nodes, len(state.levels)))
@@ -192,24 +197,6 @@ def _unbound(state: ClusterState) -> dict[AttemptKey, list[int]]:
         entry.key: assume.unbound_pods(entry, state.attempts.get(entry.key, ObservedAttempt()).pods)
         for entry in state.ledger.entries
     }
-
-
-def _invalid_nodes(
-    state: ClusterState,
-    jobs: Mapping[str, ObservedJob],
-    unbound: Mapping[AttemptKey, Sequence[int]],
-    isolation: Isolation,
-    double_booked: Collection[str],
-) -> dict[AttemptKey, InvalidNodes]:
-    if not state.ledger.entries:
-        return {}
-    return revalidation.invalid_nodes(
-        state.ledger.entries,
-        nodes=(assume.without_double_booked(node, double_booked) for node in state.nodes),
-        unbound=unbound,
-        jobs={uid: seen.job for uid, seen in jobs.items()},
-        isolation=isolation,
-    )
 
 
 _OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")

@@ -27,7 +27,7 @@ ALL_VALID: InvalidNodes = MappingProxyType({})
 
 
 def invalid_nodes(
-    entries: Iterable[Entry],
+    entries: Sequence[Entry],
     *,
     nodes: Iterable[Node],
     unbound: Mapping[AttemptKey, Sequence[int]],
@@ -40,7 +40,7 @@ def invalid_nodes(
     do not fit on one node together, the earlier entry keeps its place. An entry whose check raises
     counts as valid: its capacity stays assumed.
     """
-    by_name = {node.name: node for node in nodes}
+    by_name = {node.name: node for node in nodes} if entries else {}
     assumed: dict[str, dict[str, int]] = {}
     found: dict[AttemptKey, InvalidNodes] = {}
     for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):

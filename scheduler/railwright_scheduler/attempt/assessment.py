@@ -31,12 +31,7 @@ from dataclasses import dataclass
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.hang import UNWATCHED, Watch
-from railwright_scheduler.model.evidence import (
-    SILENT_S,
-    Crash,
-    ObservedRank,
-    PodState,
-)
+from railwright_scheduler.model.evidence import SILENT_S, Crash, ObservedRank, PodState
 
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
@@ -112,7 +107,7 @@ def assess(
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
     named = tuple(rank.node_rank for rank in suspected)
-    held = held and _is_any_silent(ranks)
+    held = held and (bool(suspected) or any(map(looks_lost, ranks)))
     return Ongoing(named, wants_stacks=hung is not None, held=held)
 
 
@@ -188,10 +183,6 @@ def _is_declared_lost(rank: ObservedRank) -> bool:
     return rank.out_of_service and not _is_over(rank) and not rank.responsive
 
 
-def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:
-    return bool(_suspected(ranks)) or any(map(looks_lost, ranks))
-
-
 def _suspected(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
     """Launchers without a message for too long, or since the first crash."""
     first = _first_crash(ranks)
@@ -252,25 +243,15 @@ def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
 
 
 def _pod_gone(rank: ObservedRank) -> Cause:
+    pod, code = f"the pod of node rank {rank.node_rank}", CauseCode.POD_EVICTED
     if rank.evicted:
-        return Cause(
-            CauseCode.POD_EVICTED,
-            f"the pod of node rank {rank.node_rank} on {rank.node} was evicted: {rank.evicted}",
-            node=rank.node,
-        )
-    if rank.pod is PodState.FAILED and not rank.deleting:
+        message = f"{pod} on {rank.node} was evicted: {rank.evicted}"
+    elif rank.pod is PodState.FAILED and not rank.deleting:
         detail = f": {rank.waiting}" if rank.waiting else ""
-        return Cause(
-            CauseCode.POD_EVICTED,
-            f"the pod of node rank {rank.node_rank} failed on {rank.node} without an exit code"
-            + detail,
-            node=rank.node,
-        )
-    return Cause(
-        CauseCode.POD_DELETED,
-        f"the pod of node rank {rank.node_rank} on {rank.node} was deleted",
-        node=rank.node,
-    )
+        message = f"{pod} failed on {rank.node} without an exit code{detail}"
+    else:
+        code, message = CauseCode.POD_DELETED, f"{pod} on {rank.node} was deleted"
+    return Cause(code, message, node=rank.node)
 
 
 def _crashed(rank: ObservedRank, crash: Crash) -> Cause:

@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from railwright_scheduler.attempt import resume_points
-from railwright_scheduler.attempt.causes import (
-    FINAL_CAUSES,
-    HANGS_FREE,
-    NEVER_RAN,
-    PRE_RUN_RETRIED,
-    Cause,
-    CauseCode,
-)
+from railwright_scheduler.attempt import causes, resume_points
+from railwright_scheduler.attempt.causes import NEVER_RAN, Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase, move
@@ -216,11 +209,10 @@ def reported(record: JobRecord, reports: Iterable[GroupReport], layout: RankLayo
 
 
 def _began(record: JobRecord, entry: Entry) -> JobRecord:
-    queued = record.phase is Phase.SUSPENDED or (
-        record.phase is Phase.RECOVERING and entry.purpose is Purpose.PRE_RUN
-    )
-    source = move(record.phase, Phase.QUEUED) if queued else record.phase
     is_pre_run = entry.purpose is Purpose.PRE_RUN
+    recovers = record.phase is Phase.RECOVERING
+    queued = record.phase is Phase.SUSPENDED or (recovers and is_pre_run)
+    source = move(record.phase, Phase.QUEUED) if queued else record.phase
     return replace(
         record,
         phase=move(source, Phase.PROFILING if is_pre_run else Phase.STARTING),
@@ -234,7 +226,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, policy: FailurePolic
     if record.phase is Phase.PROFILING and cause.code is not CauseCode.DEADLINE_EXCEEDED:
         return _profiled(record, attempt, cause)
     hangs = record.hangs + (cause.code is CauseCode.HUNG)
-    counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > HANGS_FREE)
+    counted = cause.counted or (cause.code is CauseCode.HUNG and hangs > causes.HANGS_FREE)
     failures = record.failure_times_s
     if counted:
         failures = policy.with_failure(failures, cause.time_s)
@@ -242,7 +234,7 @@ def _revoked(record: JobRecord, attempt: int, cause: Cause, policy: FailurePolic
     ran = cause.code not in NEVER_RAN and not stopped
     if stopped:
         phase = Phase.SUSPENDED
-    elif cause.code in FINAL_CAUSES or (counted and policy.is_exceeded(failures)):
+    elif cause.code in causes.FINAL_CAUSES or (counted and policy.is_exceeded(failures)):
         phase = Phase.FAILED
     else:
         phase = Phase.RECOVERING if ran else Phase.QUEUED
@@ -268,7 +260,7 @@ def _profiled(record: JobRecord, attempt: int, cause: Cause) -> JobRecord:
     if stopped or cause.code is CauseCode.PROFILED:
         return now
     attempts = held.attempts + 1
-    is_last = cause.code not in PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX
+    is_last = cause.code not in causes.PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX
     why = f"the pre-run ended in attempt {attempt}: {cause.message}"
     return replace(now, pre_run=replace(held, attempts=attempts, given_up=why if is_last else ""))
 

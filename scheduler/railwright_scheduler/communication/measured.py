@@ -239,10 +239,9 @@ def _traffic(
             continue
         collective = recorded.COLLECTIVES[seen.operation]
         place = _best(there, (collective,))
-        count = max(1, round(seen.calls / profile.steps))
-        size = round(seen.size / profile.steps / count * _growth(place, seen, workload))
-        what = f"{seen.operation} of {seen.element}"
-        yield place, Transfer(what, collective, size, count, place.overlap(collective))
+        growth = _growth(place, seen, workload)
+        calls = recorded.transfer(seen, profile.steps, growth=growth)
+        yield place, replace(calls, overlap=place.overlap(collective))
     if sends:
         place = _best(there, (Collective.RING, Collective.SEND))
         virtual = workload.split.virtual if place.now.axes == (Axis.PIPELINE,) else 0

@@ -75,9 +75,9 @@ def _groups(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
     sends: dict[int, list[Transfer]] = defaultdict(list)
     for seen in kind.seen:
         if seen.size and seen.operation is Operation.SEND:
-            sends[abs(seen.hop)].append(_transfer(seen, steps))
+            sends[abs(seen.hop)].append(transfer(seen, steps))
         elif seen.size:
-            collectives.append(_transfer(seen, steps))
+            collectives.append(transfer(seen, steps))
     if collectives:
         yield kind.groups, tuple(collectives)
     for distance, transfers in sorted(sends.items()):
@@ -88,8 +88,9 @@ def _groups(kind: GroupProfile, steps: int) -> Iterator[_Groups]:
             yield pairs, tuple(transfers)
 
 
-def _transfer(seen: CallRecord, steps: int) -> Transfer:
+def transfer(seen: CallRecord, steps: int, *, growth: float = 1.0) -> Transfer:
+    """These calls in a step, with buffers that are so many times larger."""
     count = max(1, round(seen.calls / steps))
     what = f"{seen.operation} of {seen.element}"
-    size = round(seen.size / steps / count)
+    size = round(seen.size / steps / count * growth)
     return Transfer(what, COLLECTIVES[seen.operation], size, count)

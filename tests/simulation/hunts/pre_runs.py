@@ -42,8 +42,8 @@ HUNTS = (
     of_scheduler(
         "pre-runs follow for ever",
         "attempt/record.py",
-        "cause.code not in PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX",
-        "cause.code not in PRE_RUN_RETRIED",
+        "cause.code not in causes.PRE_RUN_RETRIED or attempts >= PRE_RUNS_MAX",
+        "cause.code not in causes.PRE_RUN_RETRIED",
         "pre-runs",
         1008,
     ),
