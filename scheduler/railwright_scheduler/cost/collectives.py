@@ -19,18 +19,8 @@ from railwright_scheduler.arrays import Ints
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.communication.grid import Axis, Grid, distinct_rows
 from railwright_scheduler.communication.traffic_matrix import ranks_on_nodes
-from railwright_scheduler.cost.hardware import (
-    COLLECTIVE_S,
-    LAUNCH_S,
-    SHARP_NVLINK_STEP_S,
-    SHARP_RANK_S,
-    TREE_NVLINK_STEP_S,
-    TREE_SHARE,
-    Algorithm,
-    Host,
-    LinkCost,
-    Machine,
-)
+from railwright_scheduler.cost import hardware
+from railwright_scheduler.cost.hardware import Algorithm, Host, LinkCost, Machine
 from railwright_scheduler.model.workload import Routing
 
 REMEMBERED = 64
@@ -116,7 +106,7 @@ def _network(machines: Sequence[Machine]) -> LinkCost:
     if len(makers) == 1 or all(each.device.direct for each in machines):
         return adapters
     bandwidth = min(adapters.bandwidth, *map(_through_host_bytes_per_s, machines))
-    return LinkCost(bandwidth, adapters.step_s + 2 * LAUNCH_S)
+    return LinkCost(bandwidth, adapters.step_s + 2 * hardware.LAUNCH_S)
 
 
 def _through_host_bytes_per_s(machine: Machine) -> float:
@@ -140,7 +130,7 @@ def all_reduce_s(size: float, group: Group) -> float:
 def reduce_scatter_s(size: float, group: Group) -> float:
     """Half of an all-reduce in a ring: each rank has its part of the sum. The other half, an
     all-gather, takes as long."""
-    return 0.0 if group.ranks == 1 else COLLECTIVE_S + _round_s(size, group)
+    return 0.0 if group.ranks == 1 else hardware.COLLECTIVE_S + _round_s(size, group)
 
 
 def all_to_all_s(size: float, group: Group) -> float:
@@ -158,7 +148,7 @@ def all_to_all_s(size: float, group: Group) -> float:
     messages_s = _messages_s(group)
     if Algorithm.PXN not in group.machine.algorithms:
         messages_s += (group.nodes - 1) * (group.per_node - 1) * group.machine.network.step_s
-    return COLLECTIVE_S + messages_s + moved_s
+    return hardware.COLLECTIVE_S + messages_s + moved_s
 
 
 def dispatch_s(size: float, routing: Routing, group: Group) -> float:
@@ -177,7 +167,7 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     moved_s = max(within / group.machine.all_to_all, beyond / group.machine.network.bandwidth)
     within_s = group.machine.intra_node.step_s
     awaited_s = within_s + group.machine.network.step_s if group.nodes > 1 else within_s
-    return 2 * awaited_s + LAUNCH_S + COLLECTIVE_S + _messages_s(group) + moved_s
+    return 2 * awaited_s + hardware.LAUNCH_S + hardware.COLLECTIVE_S + _messages_s(group) + moved_s
 
 
 def served_s(size: float, servers: int, group: Group) -> float:
@@ -197,7 +187,7 @@ def send_s(size: float, link: LinkCost) -> float:
 
 def _all_reduced_s(size: float, group: Group) -> Iterator[float]:
     """By each algorithm that the group's library and hardware have."""
-    yield COLLECTIVE_S + 2 * _round_s(size, group)
+    yield hardware.COLLECTIVE_S + 2 * _round_s(size, group)
     if Algorithm.TREE in group.machine.algorithms:
         yield _tree_s(size, group)
     if Algorithm.TWO_LEVEL in group.machine.algorithms and 1 < group.nodes < group.ranks:
@@ -210,9 +200,10 @@ def _all_reduced_s(size: float, group: Group) -> Iterator[float]:
 
 def _tree_s(size: float, group: Group) -> float:
     """Two trees of nodes, each for half of the bytes, in each node a chain: all go up and down."""
-    steps_s = (group.per_node - 1) * TREE_NVLINK_STEP_S
+    steps_s = (group.per_node - 1) * hardware.TREE_NVLINK_STEP_S
     steps_s += (group.nodes.bit_length() - 1) * group.machine.network.step_s
-    return COLLECTIVE_S + 2 * steps_s + 2 * size / (TREE_SHARE * _bandwidth(group))
+    moved_s = 2 * size / (hardware.TREE_SHARE * _bandwidth(group))
+    return hardware.COLLECTIVE_S + 2 * steps_s + moved_s
 
 
 def _two_level_s(size: float, group: Group) -> float:
@@ -228,7 +219,7 @@ def _summed_s(size: float, group: Group) -> float:
     beyond_s = size / (group.machine.network.bandwidth * group.per_node)
     if group.per_node == 1:
         return beyond_s
-    steps_s = 2 * (SHARP_NVLINK_STEP_S + (group.per_node - 1) * SHARP_RANK_S)
+    steps_s = 2 * (hardware.SHARP_NVLINK_STEP_S + (group.per_node - 1) * hardware.SHARP_RANK_S)
     return steps_s + max(_summed_inside_s(size, group), beyond_s)
 
 
