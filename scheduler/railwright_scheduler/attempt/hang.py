@@ -235,12 +235,13 @@ def _cause(launchers: Sequence[ObservedRank], found: _Standstill) -> Cause:
         if not stack.answered
         for rank in stack.ranks
     ]
-    behind = list(_behind(launchers, found))
-    named = _distinct([*silent, *behind])
+    named: dict[int, str] = {}
+    for rank, text in (*silent, *_behind(launchers, found)):
+        named.setdefault(rank, text)
     silent_ranks = [
         f"node rank {each.node_rank} on {each.node}" for each in launchers if not each.responsive
     ]
-    parts = [text for _, text in named[:RANKS_NAMED_MAX]]
+    parts = list(named.values())[:RANKS_NAMED_MAX]
     if len(named) > RANKS_NAMED_MAX:
         parts.append(f"{len(named) - RANKS_NAMED_MAX} more")
     if silent_ranks:
@@ -248,20 +249,14 @@ def _cause(launchers: Sequence[ObservedRank], found: _Standstill) -> Cause:
     who = "one rank has made no step" if found.lagging is not None else "no rank has made a step"
     if found.silent:
         who = "no step was reported"
-    where = _where(launchers) if not named else ""
-    detail = ": " + "; ".join(parts) if parts else where
+    newest = max((each.steps.newest for each in launchers if each.steps), default=0)
+    detail = "; ".join(parts) or f"all ranks that report are at step {newest}"
     return Cause(
         CauseCode.HUNG,
-        f"{who} for {found.time_s:.0f} s, limit {found.limit_s:.0f} s ({found.reason}){detail}",
-        rank=named[0][0] if named else None,
+        f"{who} for {found.time_s:.0f} s, limit {found.limit_s:.0f} s ({found.reason}): {detail}",
+        rank=next(iter(named), None),
         last_lines=_last_lines(launchers),
     )
-
-
-def _where(launchers: Sequence[ObservedRank]) -> str:
-    """The newest step, for a cause that names no rank."""
-    newest = max((launcher.steps.newest for launcher in launchers if launcher.steps), default=0)
-    return f": all ranks that report are at step {newest}"
 
 
 def _behind(launchers: Sequence[ObservedRank], found: _Standstill) -> list[tuple[int, str]]:
@@ -284,14 +279,6 @@ def _behind(launchers: Sequence[ObservedRank], found: _Standstill) -> list[tuple
         if steps.slowest == lowest
         for rank in steps.ranks
     ]
-
-
-def _distinct(named: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Each rank once, with its first text."""
-    first: dict[int, str] = {}
-    for rank, text in named:
-        first.setdefault(rank, text)
-    return list(first.items())
 
 
 def _stacks(launchers: Sequence[ObservedRank]) -> list[tuple[ObservedRank, ObservedStack]]:
