@@ -9,10 +9,8 @@ replicas, shards, context, tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,20 +28,6 @@ class Axis(StrEnum):
     REPLICA = "replica"
     PIPELINE = "pipeline"
     RANK = "rank"
-
-
-_DATA_FIRST = (Axis.TENSOR, Axis.CONTEXT, Axis.DATA, Axis.REPLICA, Axis.PIPELINE)
-_PIPELINE_FIRST = (Axis.TENSOR, Axis.CONTEXT, Axis.PIPELINE, Axis.DATA, Axis.REPLICA)
-
-ORDERS: Mapping[Framework, tuple[Axis, ...]] = MappingProxyType(
-    {
-        Framework.MEGATRON: _DATA_FIRST,
-        Framework.MEGATRON_PIPELINE_FIRST: _PIPELINE_FIRST,
-        Framework.DEEPSPEED: _DATA_FIRST,
-        Framework.TORCH: _DATA_FIRST,
-    }
-)
-"""The fastest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +78,7 @@ def dense(split: Parallelism, framework: Framework) -> Grid:
         Axis.REPLICA: split.replicas,
         Axis.PIPELINE: split.pipeline,
     }
-    return Grid(tuple((axis, sizes[axis]) for axis in ORDERS[framework]))
+    return Grid(tuple((axis, sizes[axis]) for axis in _axes(framework)))
 
 
 def experts(split: Parallelism, framework: Framework) -> Grid:
@@ -106,5 +90,12 @@ def experts(split: Parallelism, framework: Framework) -> Grid:
         Axis.REPLICA: split.replicas,
         Axis.PIPELINE: split.pipeline,
     }
-    rest = tuple((axis, sizes[axis]) for axis in ORDERS[framework] if axis in sizes)
+    rest = tuple((axis, sizes[axis]) for axis in _axes(framework) if axis in sizes)
     return Grid(((Axis.TENSOR, kept), (Axis.EXPERT, split.expert), *rest))
+
+
+def _axes(framework: Framework) -> tuple[Axis, ...]:
+    """What ranks of all layers but experts are numbered along, the fastest first."""
+    if framework is Framework.MEGATRON_PIPELINE_FIRST:
+        return Axis.TENSOR, Axis.CONTEXT, Axis.PIPELINE, Axis.DATA, Axis.REPLICA
+    return Axis.TENSOR, Axis.CONTEXT, Axis.DATA, Axis.REPLICA, Axis.PIPELINE
