@@ -117,28 +117,16 @@ def gang_findings(
 ) -> Iterator[str]:
     """What breaks I2 or I3 in one revision of our pods and the ledger. ``whole`` are the attempts
     that were completely bound at one time."""
-    yield from _whole_gangs(pods, ledger, whole)
-    yield from _one_attempt(pods, ledger)
-
-
-def _whole_gangs(
-    pods: Collection[PodFact], ledger: Ledger, whole: Collection[AttemptKey]
-) -> Iterator[str]:
-    in_flight = {entry.key for entry in ledger.entries}
-    for pod in pods:
-        if pod.live and pod.key not in in_flight and pod.key not in whole:
-            yield f"I2: {pod.name} runs, its gang was never whole and is not in the ledger"
-
-
-def _one_attempt(pods: Collection[PodFact], ledger: Ledger) -> Iterator[str]:
+    states = {entry.key: entry.state for entry in ledger.entries}
+    live = [pod for pod in pods if pod.live]
     newest: dict[str, int] = {}
-    for pod in pods:
-        if pod.live:
-            newest[pod.job_uid] = max(newest.get(pod.job_uid, 0), pod.attempt)
-    aborting = {e.key for e in ledger.entries if e.state is EntryState.ABORTING}
-    for pod in pods:
-        if pod.live and pod.attempt < newest[pod.job_uid]:
-            if pod.key not in aborting:
+    for pod in live:
+        newest[pod.job_uid] = max(newest.get(pod.job_uid, 0), pod.attempt)
+    for pod in live:
+        if pod.key not in states and pod.key not in whole:
+            yield f"I2: {pod.name} runs, its gang was never whole and is not in the ledger"
+        if pod.attempt < newest[pod.job_uid]:
+            if states.get(pod.key) is not EntryState.ABORTING:
                 yield f"I3: {pod.name} lives beside a newer attempt and is not being aborted"
             elif not pod.deleting:
                 yield f"I3: {pod.name} lives beside a newer attempt and was not told to go"
