@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fixtures.jobs import job, with_role
-from railwright_scheduler import Job, Node, Snapshot, decide
 from railwright_scheduler.model.node_affinity import (
     NodeAffinity,
     NodeRequirement,
     NodeSelectorTerm,
     SelectorOperator,
 )
-from railwright_scheduler.model.snapshot import SendingJob
+from railwright_scheduler.model.snapshot import Job, Node, SendingJob, Snapshot
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 GPU = "nvidia.com/gpu"

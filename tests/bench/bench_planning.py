@@ -20,10 +20,11 @@ from unittest import mock
 
 from fixtures import heavy_workloads
 from fixtures.jobs import with_role
-from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.mapping import gang_mapping
+from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.policy.decide import decide
 
 JOBS = int(os.environ.get("RAILWRIGHT_JOBS", "300"))
 NODES = (1, 2, 3, 9, 16, 31, 64, 97, 128, 256, 500, 512, 1_000, 1_024, 1_999, 2_048)

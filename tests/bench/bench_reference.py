@@ -21,10 +21,12 @@ from railwright_api import workload as api
 from railwright_cli import yaml_files
 from railwright_cli.explain import Case
 from railwright_conversion import workloads
-from railwright_scheduler import Snapshot, Unavailable, cluster, decide
+from railwright_scheduler import cluster
 from railwright_scheduler.cost import collectives
 from railwright_scheduler.cost.collectives import Group
 from railwright_scheduler.cost.hardware import DGX_A100, INFINIBAND_HDR, Machine, hops
+from railwright_scheduler.model.snapshot import Snapshot, Unavailable
+from railwright_scheduler.policy.decide import decide
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links

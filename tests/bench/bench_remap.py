@@ -28,11 +28,13 @@ from bench.step_cases import DEVICES, MACHINE
 from fixtures import shaped_network
 from fixtures.jobs import with_role
 from fixtures.shaped_network import ShapedNetwork, Speeds
-from railwright_scheduler import Snapshot, cluster, decide
+from railwright_scheduler import cluster
 from railwright_scheduler.communication import derive, traffic_matrix
 from railwright_scheduler.communication.graph import Communicator
 from railwright_scheduler.cost import contention, step
 from railwright_scheduler.cost.hardware import MACHINES
+from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.policy.decide import decide
 from railwright_testbed import waiting
 from railwright_testbed.processes import Process
 from railwright_topology.links import Links

@@ -9,10 +9,10 @@ import numpy as np
 
 from bench.step_cases import DEVICES, GPU, MACHINE
 from fixtures import jobs
-from railwright_scheduler import Job, Node
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import build_request
+from railwright_scheduler.model.snapshot import Job, Node
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fixtures.jobs import job
-from railwright_scheduler import Job, Node, Snapshot
+from railwright_scheduler.model.snapshot import Job, Node, Snapshot
 from railwright_scheduler.model.workload import (
     Attention,
     Framework,

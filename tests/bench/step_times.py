@@ -25,13 +25,15 @@ from bench.flows import Network, Tier
 from bench.step_cases import CASES, DEVICES, MACHINE, StepCase
 from bench.step_flows import Phase
 from fixtures.jobs import with_role
-from railwright_scheduler import Snapshot, cluster, decide
+from railwright_scheduler import cluster
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.cost.hardware import MACHINES, Machine
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import build_request
+from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.policy.decide import decide
 from railwright_testbed import requirements
 
 SEEDS = range(3)

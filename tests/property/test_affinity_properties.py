@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fixtures import cluster, job, node
 from railwright_conversion import node_affinities
-from railwright_scheduler import NeverFits, decide
+from railwright_scheduler.model.shortages import NeverFits
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.eligibility import Demands, Eligibility
 
 KEYS = st.sampled_from(["zone", "disk", "size"])

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fixtures import heavy_workloads
 from fixtures.examples import examples
-from railwright_scheduler import decide
 from railwright_scheduler.budget import PLANNING_WORK, WorkBudget
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.mapping import gang_mapping
+from railwright_scheduler.policy.decide import decide
 
 SEEDS = st.integers(0, 2**32 - 1)
 NODES = st.sampled_from([1, 2, 3, 9, 16, 31, 64, 97])

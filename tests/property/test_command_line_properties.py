@@ -23,8 +23,8 @@ from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ResourcePodSpec, used_devices
 from railwright_cli.jobs import ordered
 from railwright_cli.pods import place_of_rank
-from railwright_scheduler import Role as CoreRole
 from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.model.snapshot import Role as CoreRole
 from railwright_scheduler.policy import order
 from railwright_watch import amounts
 

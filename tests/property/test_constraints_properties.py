@@ -18,12 +18,17 @@ from fixtures import job, table
 from fixtures.examples import examples
 from fixtures.jobs import GPU, with_role
 from fixtures.strategies import gangs
-from railwright_scheduler import UNKNOWN_DOMAIN, Node, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import of
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.scale_up_domains import NO_SCALE_UP_DOMAIN
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.snapshot import (
+    UNKNOWN_DOMAIN,
+    Node,
+    Snapshot,
+    TierLimit,
+    TopologyConstraints,
+)
 from railwright_scheduler.placement import choose, split
 from railwright_scheduler.placement.constraints import (
     ANYWHERE,
@@ -33,6 +38,7 @@ from railwright_scheduler.placement.constraints import (
     capacity,
 )
 from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.source_reports import SCALE_UP
 

@@ -15,21 +15,11 @@ from hypothesis import strategies as st
 from fixtures import outcome, table, world
 from fixtures.jobs import with_role
 from fixtures.strategies import snapshots
-from railwright_scheduler import (
-    Admit,
-    BlockedByReservation,
-    Decisions,
-    Job,
-    NeverFits,
-    Node,
-    NotEnoughNodes,
-    QueueNotFound,
-    Snapshot,
-    Taint,
-    Toleration,
-    code,
-    decide,
-)
+from railwright_scheduler.model.decisions import Admit, Decisions
+from railwright_scheduler.model.reasons import BlockedByReservation, QueueNotFound, code
+from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
+from railwright_scheduler.model.snapshot import Job, Node, Snapshot, Taint, Toleration
+from railwright_scheduler.policy.decide import decide
 
 PASSING = "node.kubernetes.io/"
 
@@ -160,8 +150,8 @@ f     1      1    -    -       default  -         x
 
 def _decided_with(seed: str) -> str:
     program = (
-        "import sys; from fixtures import world; from railwright_scheduler import decide;"
-        "print(repr(decide(world(sys.stdin.read()))))"
+        "import sys; from fixtures import world; from railwright_scheduler.policy import decide;"
+        "print(repr(decide.decide(world(sys.stdin.read()))))"
     )
     environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(

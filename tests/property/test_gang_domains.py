@@ -8,7 +8,9 @@ from itertools import combinations
 from random import Random
 
 from fixtures import GPU, cluster, job, node, table
-from railwright_scheduler import Admit, Node, Role, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.snapshot import Node, Role, Snapshot, TopologyConstraints
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails
 
 LEVELS = ("spine", "block", "rack")

@@ -18,7 +18,6 @@ from hypothesis.strategies import DrawFn
 from fixtures import GPU, node
 from fixtures.attempts import FAILED, LOST, entry, rank, seen, world_of
 from fixtures.jobs import job
-from railwright_scheduler import Job, TopologyConstraints, decide
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry
@@ -28,9 +27,10 @@ from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.reasons import InternalError
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.snapshot import Job, TierLimit, TopologyConstraints
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.plan import Plan
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.queue_window import QueueWindow
 from railwright_topology.links import Links
 

@@ -11,10 +11,11 @@ from property.test_mapping_requests_properties import queues
 from property.test_ranks_properties import worlds
 from railwright_mapper import messages
 from railwright_mapper.messages import Reply
-from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, fits, map_ranks
 from railwright_scheduler.mapping.request import OrderRequest
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.mappings import Mappings
 
 

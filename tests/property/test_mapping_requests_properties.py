@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from fixtures import GPU
 from fixtures.jobs import job, node
 from property.test_ranks_properties import workloads, worlds
-from railwright_scheduler import Admit, Decisions, Snapshot, decide
 from railwright_scheduler.mapping.gang_mapping import map_ranks
+from railwright_scheduler.model.decisions import Admit, Decisions
 from railwright_scheduler.model.reasons import MappingPending
+from railwright_scheduler.model.snapshot import Snapshot
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.mappings import WAIT_S, Mappings, RequestedMapping, Unmapped
 from railwright_topology.links import Links
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from fixtures import GPU, cluster, job, node, outcome, table
 from fixtures.examples import examples
 from fixtures.strategies import gangs
-from railwright_scheduler import UNKNOWN_DOMAIN, Admit, Node, Snapshot, decide
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN, Node, Snapshot
 from railwright_scheduler.placement import domains
+from railwright_scheduler.policy.decide import decide
 
 
 @given(gangs())

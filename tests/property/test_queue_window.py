@@ -13,21 +13,19 @@ from hypothesis import strategies as st
 from fixtures import GPU, node
 from fixtures.jobs import job
 from fixtures.strategies import snapshots
-from railwright_scheduler import (
+from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model.decisions import Decisions
+from railwright_scheduler.model.reasons import (
     BindingBacklog,
     BlockedByReservation,
-    Decisions,
-    Job,
+    LedgerFull,
     NotEvaluated,
     Reason,
-    Snapshot,
 )
-from railwright_scheduler import decide as decide_unbounded
-from railwright_scheduler.isolation import Isolation, Stage
-from railwright_scheduler.model.reasons import LedgerFull
-from railwright_scheduler.model.snapshot import QueueRound
+from railwright_scheduler.model.snapshot import Job, QueueRound, Snapshot
 from railwright_scheduler.policy import order
 from railwright_scheduler.policy.admission import Admission, LedgerCapacity
+from railwright_scheduler.policy.decide import decide as decide_unbounded
 from railwright_scheduler.policy.queue_window import EvaluationWork, QueueWindow
 
 

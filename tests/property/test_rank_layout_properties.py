@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railwright_scheduler import Role
 from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.model.snapshot import Role
 
 _ROLES = st.lists(
     st.tuples(st.integers(1, 5), st.integers(1, 8), st.sampled_from(["", "x", "y"])),

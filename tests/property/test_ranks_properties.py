@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from fixtures import job, node
 from fixtures.examples import examples
 from fixtures.jobs import with_role
-from railwright_scheduler import Admit, Job, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.communication import derive, graph, traffic_matrix
 from railwright_scheduler.communication.grid import dense
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.snapshot import Job, Snapshot, TierLimit, TopologyConstraints
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -27,6 +27,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)

@@ -19,20 +19,20 @@ from fixtures import GPU, cluster, job, node, outcome, table
 from fixtures.attempts import entry
 from fixtures.examples import examples
 from fixtures.strategies import nodes
-from railwright_scheduler import (
-    Admit,
+from railwright_scheduler import revalidation
+from railwright_scheduler.attempt.ledger import EntryRole
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.shortages import NeverFits
+from railwright_scheduler.model.snapshot import (
     Job,
-    NeverFits,
     Node,
     Role,
     Snapshot,
+    TierLimit,
     TopologyConstraints,
-    decide,
-    revalidation,
 )
-from railwright_scheduler.attempt.ledger import EntryRole
-from railwright_scheduler.model.snapshot import TierLimit
 from railwright_scheduler.placement import domains
+from railwright_scheduler.policy.decide import decide
 
 LEVELS = ("block", "rack")
 _REQUESTS = ({GPU: 1}, {GPU: 4, "cpu": 8_000}, {GPU: 8}, {"cpu": 48_000}, {"cpu": 1_000, "pods": 1})

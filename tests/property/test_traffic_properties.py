@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
-from railwright_scheduler import Job, Snapshot, cluster, decide
+from railwright_scheduler import cluster
 from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import UplinkUse
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import Uses, build_request
-from railwright_scheduler.model.snapshot import SendingJob
+from railwright_scheduler.model.snapshot import Job, SendingJob, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -25,6 +25,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 PLAIN = Transformer(8, 1024, 16, 16, 64, 4096, 32_000)

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from fixtures import job, node
 from fixtures.examples import examples
-from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MACHINES, Machine
 from railwright_scheduler.cost.heterogeneous import GangModel
+from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.snapshot import Node, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -26,6 +27,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
 

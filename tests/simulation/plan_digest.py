@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from bench import bench_decide
-from railwright_scheduler import decide
 from railwright_scheduler import plan as scheduling
+from railwright_scheduler.policy.decide import decide
 from simulator.run import run
 
 SEEDS = 60

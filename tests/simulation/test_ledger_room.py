@@ -11,10 +11,12 @@ import pytest
 from fixtures.attempts import LOST, RUNNING, entry
 from history import invariants
 from history.invariants import Facts, ViolationError
-from railwright_scheduler import Admit, BindingBacklog, Job, LedgerFull
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull
+from railwright_scheduler.model.snapshot import Job
 from railwright_scheduler.policy.admission import Admission
 from simulator.run import run
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from railwright_scheduler import decide
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.queue_window import QueueWindow
 from simulator.run import run
 

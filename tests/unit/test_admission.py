@@ -9,21 +9,17 @@ import pytest
 
 from fixtures import cluster, job, node
 from fixtures.attempts import FAILED, entry, pods, seen, world_of
-from railwright_scheduler import (
-    BindingBacklog,
-    BlockedByReservation,
-    LedgerFull,
-    commit_plan,
-    decide,
-)
+from railwright_scheduler import commit_plan
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import ledger_budget
 from railwright_scheduler.attempt.ledger_budget import LEDGER_SIZE_MAX
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
+from railwright_scheduler.model.reasons import BindingBacklog, BlockedByReservation, LedgerFull
 from railwright_scheduler.plan import Plan
 from railwright_scheduler.policy import admission
 from railwright_scheduler.policy.admission import UNBOUND_MAX
 from railwright_scheduler.policy.candidate import Candidate
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.gang_placement import GangPlacer
 
 NAME_SIZE = 500

@@ -22,13 +22,14 @@ from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
-from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ending
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.live_invariants import DoubleBooking
+from railwright_scheduler.model.reasons import QueueNotFound, Reason
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan
 

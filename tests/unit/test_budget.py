@@ -11,7 +11,6 @@ import pytest
 from fixtures import job, node
 from fixtures import seen as profiles
 from railwright_operator.write import placement_score
-from railwright_scheduler import Snapshot, decide
 from railwright_scheduler import cluster as clusters
 from railwright_scheduler.budget import PLANNING_WORK, TRAFFIC_WORK, OverBudgetError, WorkBudget
 from railwright_scheduler.cost import transformer
@@ -19,7 +18,7 @@ from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import OrderRequest, build_request
 from railwright_scheduler.model.placement_score import PlacementScore
-from railwright_scheduler.model.snapshot import SendingJob
+from railwright_scheduler.model.snapshot import SendingJob, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -29,6 +28,7 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_scheduler.policy import link_traffic
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.remembered import Key, Remembered, remembered
 from railwright_topology.links import Links
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures import cluster, job, node, outcome, world
-from railwright_scheduler import TopologyConstraints, decide
+from railwright_scheduler.model.snapshot import TopologyConstraints
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -15,6 +15,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 from railwright_topology.source_reports import SCALE_UP
 

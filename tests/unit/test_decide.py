@@ -10,20 +10,17 @@ import pytest
 
 from fixtures import GPU, cluster, job, node, outcome, world
 from fixtures.jobs import with_role
-from railwright_scheduler import (
-    BlockedByReservation,
-    Decisions,
-    InternalError,
-    NeverFits,
-    NotEnoughNodes,
-    QueueNotFound,
+from railwright_scheduler.model.decisions import Decisions
+from railwright_scheduler.model.reasons import BlockedByReservation, InternalError, QueueNotFound
+from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
+from railwright_scheduler.model.snapshot import (
     Snapshot,
     Taint,
     Toleration,
+    TopologyConstraints,
     Unavailable,
-    decide,
 )
-from railwright_scheduler.model.snapshot import TopologyConstraints
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fixtures import GPU, cluster, job, node
-from railwright_scheduler import Job, Role, Snapshot, TopologyConstraints, decide
 from railwright_scheduler.model.scale_up_domains import resolve_domains
+from railwright_scheduler.model.snapshot import Job, Role, Snapshot, TopologyConstraints
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.source_reports import SCALE_UP
 
 ANYWHERE = TopologyConstraints()

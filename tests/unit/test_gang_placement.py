@@ -9,17 +9,11 @@ import pytest
 
 from fixtures import GPU, cluster, job, node
 from fixtures.trained_jobs import workload_of
-from railwright_scheduler import (
-    Job,
-    Node,
-    NotEnoughNodes,
-    Role,
-    TopologyConstraints,
-    decide,
-)
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.shortages import NotEnoughNodes
+from railwright_scheduler.model.snapshot import Job, Node, Role, TierLimit, TopologyConstraints
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.policy import gang_search, ranks
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.gang_search import GangSearch, Trial
 from railwright_topology.miscabling import Rails
 

@@ -7,16 +7,10 @@ from dataclasses import replace
 import pytest
 
 from fixtures import GPU, cluster, job, node
-from railwright_scheduler import (
-    BlockedByReservation,
-    Job,
-    NeverFits,
-    Node,
-    Reason,
-    Role,
-    TopologyConstraints,
-    decide,
-)
+from railwright_scheduler.model.reasons import BlockedByReservation, Reason
+from railwright_scheduler.model.shortages import NeverFits
+from railwright_scheduler.model.snapshot import Job, Node, Role, TopologyConstraints
+from railwright_scheduler.policy.decide import decide
 
 RACK = TopologyConstraints(required="rack")
 

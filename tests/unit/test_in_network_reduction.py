@@ -10,11 +10,12 @@ import pytest
 
 from fixtures import job, node
 from fixtures.clos import Clos, wiring
-from railwright_scheduler import Admit, Node, Snapshot, decide
 from railwright_scheduler.communication import derive
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.cost.in_network_reduction import NetworkReduction
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.snapshot import Node, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -22,6 +23,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology import fabric, networks
 from railwright_topology.links import Links
 from railwright_topology.networks import Network

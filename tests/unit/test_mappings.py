@@ -10,12 +10,15 @@ import pytest
 
 from fixtures import GPU, node
 from fixtures.jobs import job
-from railwright_scheduler import Decisions, Job, Node, Snapshot, decide, migration
+from railwright_scheduler import migration
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.mapping.gang_mapping import map_ranks
+from railwright_scheduler.model.decisions import Decisions
 from railwright_scheduler.model.reasons import LedgerFull, MappingPending
+from railwright_scheduler.model.snapshot import Job, Node, Snapshot
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy.admission import Admission, LedgerCapacity
+from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.mappings import (
     MIGRATION,
     WAIT_S,

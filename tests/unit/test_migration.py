@@ -11,7 +11,7 @@ from fixtures import GPU, job, node
 from fixtures import seen as profiles
 from fixtures.attempts import pods, rank, seen, world_of
 from fixtures.jobs import with_role
-from railwright_scheduler import Job, LedgerFull, Node, migration, pending
+from railwright_scheduler import migration, pending
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
@@ -19,8 +19,8 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob, Progress
-from railwright_scheduler.model.reasons import PriorityClassNotFound
-from railwright_scheduler.model.snapshot import Unavailable
+from railwright_scheduler.model.reasons import LedgerFull, PriorityClassNotFound
+from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy import ranks
 from railwright_topology.links import Links

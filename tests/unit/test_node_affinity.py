@@ -13,7 +13,6 @@ from fixtures.attempts import RUNNING, entry, pods, seen, world_of
 from fixtures.jobs import with_role
 from railwright_api.pod_template import PodSpec
 from railwright_conversion import node_affinities
-from railwright_scheduler import decide
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.node_affinity import (
@@ -23,6 +22,7 @@ from railwright_scheduler.model.node_affinity import (
     SelectorOperator,
 )
 from railwright_scheduler.plan import plan
+from railwright_scheduler.policy.decide import decide
 
 IN_A = NodeAffinity(
     (NodeSelectorTerm((NodeRequirement("zone", SelectorOperator.IN, frozenset("a")),)),)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from fixtures import GPU, attempts, cluster, job, node
 from fixtures.trained_jobs import workload_of
-from railwright_scheduler import decide, pending
+from railwright_scheduler import pending
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.workload import Parallelism
+from railwright_scheduler.policy.decide import decide
 
 NODES = 64
 

@@ -23,8 +23,8 @@ from railwright_cli.parts import FEW
 from railwright_cli.picture import WIDEST, Picture
 from railwright_cli.svg import words as escaped
 from railwright_operator.write import placement_score
-from railwright_scheduler import Node, Snapshot, decide
 from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
+from railwright_scheduler.model.snapshot import Node, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -32,6 +32,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology import fabric
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fixtures import GPU, cluster, job, node, world
-from railwright_scheduler import Admit, Node, Snapshot, decide
+from railwright_scheduler.model.decisions import Admit
+from railwright_scheduler.model.snapshot import Node, Snapshot
+from railwright_scheduler.policy.decide import decide
 
 
 @pytest.mark.parametrize(

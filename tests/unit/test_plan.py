@@ -23,7 +23,7 @@ from fixtures.attempts import (
     world_of,
 )
 from fixtures.jobs import with_role
-from railwright_scheduler import BindingBacklog, NotEnoughNodes, commit_plan
+from railwright_scheduler import commit_plan
 from railwright_scheduler.attempt.assessment import Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
@@ -34,6 +34,8 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX
 from railwright_scheduler.cluster_state import ObservedAttempt, ObservedJob
 from railwright_scheduler.model.evidence import Crash, PodState
+from railwright_scheduler.model.reasons import BindingBacklog
+from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan, plan
 from railwright_scheduler.policy import admission
@@ -303,8 +305,7 @@ def large(name: str, num_nodes: int, **changes: Any) -> ObservedJob:
 def test_gangs_start_while_pods_in_flight_are_few() -> None:
     size = admission.UNBOUND_MAX // 2
     hall = tuple(node(f"n{i:05}") for i in range(4 * size))
-    jobs = [large(name, size) for name in "abc"]
-    jobs.append(large("d", 1))
+    jobs = [*(large(name, size) for name in "abc"), large("d", 1)]
     taken = plan(world_of(*jobs, nodes=hall))
     assert [each.job_uid for each in taken.ledger.entries] == ["a", "b"]
     # Not even one pod goes before the gang that has to wait.
@@ -331,9 +332,8 @@ def test_a_gang_in_trouble_keeps_no_other_waiting_for_long() -> None:
     stuck = replace(entry(), job_uid="a", job_name="a", nodes=(hall[-2].name, hall[-1].name))
 
     def begun(**trouble: Any) -> list[str]:
-        attempts = {
-            ("a", 1): ObservedAttempt(placed=True, stalled_s=commit_plan.HINDERED_S + 1, **trouble)
-        }
+        late_s = commit_plan.HINDERED_S + 1
+        attempts = {("a", 1): ObservedAttempt(placed=True, stalled_s=late_s, **trouble)}
         jobs = (seen(name="a"), large("b", admission.UNBOUND_MAX))
         world = world_of(*jobs, nodes=hall, entries=(stuck,), attempts=attempts)
         return [each.job_uid for each in plan(world).ledger.entries]

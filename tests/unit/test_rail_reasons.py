@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures import GPU, cluster, job, node
-from railwright_scheduler import Job, Node, Reason, TopologyConstraints, decide
+from railwright_scheduler.model.reasons import Reason
+from railwright_scheduler.model.snapshot import Job, Node, TopologyConstraints
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails
 
 ALIGNED = TopologyConstraints(aligned=True)

@@ -10,21 +10,14 @@ import pytest
 from fixtures import job, node
 from fixtures import seen as profiles
 from fixtures.jobs import with_role
-from railwright_scheduler import (
-    Admit,
-    BindingBacklog,
-    Job,
-    Node,
-    Snapshot,
-    TopologyConstraints,
-    cluster,
-    decide,
-)
+from railwright_scheduler import cluster
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import DGX_A100
 from railwright_scheduler.mapping.gang_mapping import map_ranks
+from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PlacementScore, PredictedStep
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.reasons import BindingBacklog
+from railwright_scheduler.model.snapshot import Job, Node, Snapshot, TierLimit, TopologyConstraints
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -35,6 +28,7 @@ from railwright_scheduler.model.workload import (
     Workload,
 )
 from railwright_scheduler.policy import ranks
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 GPT = Transformer(

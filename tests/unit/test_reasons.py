@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from fixtures import GPU, cluster, job, node, world
-from railwright_scheduler import (
+from railwright_scheduler.model.reasons import (
+    CODES,
+    HELD_REASONS,
+    WAITING_REASONS,
     BindingBacklog,
     BlockedByReservation,
     InternalError,
     LedgerFull,
-    NeverFits,
-    NotEnoughNodes,
+    MappingPending,
     NotEvaluated,
     PodNamesTaken,
     PriorityClassNotFound,
@@ -19,20 +21,14 @@ from railwright_scheduler import (
     Reason,
     RuntimeClassNotFound,
     RuntimeClassRefused,
-    Shortage,
     TierNotFound,
     TooLarge,
-    amount,
-    code,
-    decide,
-)
-from railwright_scheduler.model.reasons import (
-    CODES,
-    HELD_REASONS,
-    WAITING_REASONS,
-    MappingPending,
     Unreadable,
+    code,
 )
+from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes, Shortage
+from railwright_scheduler.model.text import amount
+from railwright_scheduler.policy.decide import decide
 
 
 def test_every_reason_says_what_the_job_waits_for() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures import cluster, job, node
-from railwright_scheduler import Snapshot, decide
 from railwright_scheduler.communication import graph, measured
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
+from railwright_scheduler.model.snapshot import Snapshot
 from railwright_scheduler.model.workload import Framework, Parallelism, Recipe, Workload
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 

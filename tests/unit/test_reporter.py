@@ -15,10 +15,11 @@ from railwright_conversion import bounds
 from railwright_kube import errors
 from railwright_kube.errors import RequestFailed
 from railwright_operator.report import events, reporter
-from railwright_scheduler import NotEnoughNodes, QueueNotFound, Reason
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.model.reasons import QueueNotFound, Reason
+from railwright_scheduler.model.shortages import NotEnoughNodes
 
 FINISHED = {"phase": "Succeeded", "attempt": 1, "endedAttempt": 1}
 EXPIRED = FINISHED | {"finishedAt": "2026-01-02T03:04:05Z"}

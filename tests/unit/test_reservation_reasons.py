@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fixtures import GPU, cluster, job, node
-from railwright_scheduler import BlockedByReservation, Job, Node, Role, decide
+from railwright_scheduler.model.reasons import BlockedByReservation
+from railwright_scheduler.model.snapshot import Job, Node, Role
+from railwright_scheduler.policy.decide import decide
 
 
 def _blocked(*jobs: Job, nodes: list[Node]) -> BlockedByReservation:

@@ -9,8 +9,8 @@ import pytest
 from railwright import protocol
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_process.messages import RefusedError
-from railwright_scheduler import Role
 from railwright_scheduler.model.rank_layout import number_ranks
+from railwright_scheduler.model.snapshot import Role
 
 JOB = "job-uid"
 RESUME = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fixtures import job, node
-from railwright_scheduler import Admit, Job, Node, Snapshot, TopologyConstraints, decide
+from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PredictedStep
-from railwright_scheduler.model.snapshot import TierLimit
+from railwright_scheduler.model.snapshot import Job, Node, Snapshot, TierLimit, TopologyConstraints
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -17,6 +17,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
 

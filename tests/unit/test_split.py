@@ -10,13 +10,14 @@ import pytest
 
 from fixtures import GPU, job
 from fixtures import cluster as world
-from railwright_scheduler import Snapshot, TopologyConstraints, cluster, decide
+from railwright_scheduler import cluster
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.model.decisions import Decisions
-from railwright_scheduler.model.snapshot import Node, TierLimit
+from railwright_scheduler.model.snapshot import Node, Snapshot, TierLimit, TopologyConstraints
 from railwright_scheduler.placement import caps, choose, split
 from railwright_scheduler.placement.constraints import ANYWHERE
 from railwright_scheduler.policy import scheduling_queue
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails
 from railwright_topology.relative_speed import RelativeSpeed
 

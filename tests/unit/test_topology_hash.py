@@ -11,7 +11,7 @@ from fixtures import GPU, node, reporting
 from fixtures.observing import JOB, Watched
 from railwright import protocol
 from railwright_operator.topology_hash import TopologyHash
-from railwright_scheduler import Node
+from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed

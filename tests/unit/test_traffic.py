@@ -9,14 +9,15 @@ import pytest
 from fixtures import GPU, job, node
 from fixtures.attempts import LOST, entry, seen, world_of
 from fixtures.jobs import with_role
-from railwright_scheduler import Admit, Job, Node, Snapshot, cluster_state, decide
+from railwright_scheduler import cluster_state
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ObservedJob
+from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PredictedStep
-from railwright_scheduler.model.snapshot import SendingJob
+from railwright_scheduler.model.snapshot import Job, Node, SendingJob, Snapshot
 from railwright_scheduler.model.workload import (
     Framework,
     Parallelism,
@@ -25,6 +26,7 @@ from railwright_scheduler.model.workload import (
     Transformer,
     Workload,
 )
+from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
