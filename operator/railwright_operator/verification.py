@@ -19,11 +19,8 @@ from prometheus_client import Counter
 
 from railwright_kube.errors import RequestFailed
 from railwright_operator.informers import Informers
-from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import live_invariants
 from railwright_scheduler.attempt.ledger import Ledger
-from railwright_scheduler.live_invariants import PodFact
-from railwright_scheduler.model.evidence import PodState
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +28,6 @@ VERIFY_S = 600.0
 FIRST_S = 60.0
 """After a take-over, which lists many objects itself."""
 TICK_S = 1.0
-STATES = {state.value: state for state in PodState}
 
 
 class Verification:
@@ -83,26 +79,11 @@ class Verification:
     def _findings(self) -> Iterator[str]:
         """What is wrong with pods of attempts. Those in their job's status, or of no job, count as
         complete."""
-        index, jobs = self._informers.pod_index, self._informers.jobs
-        pods = [_fact(pod) for key in index.attempts() for pod in index.of(key)]
-        jobs_by_uid = {pod.job_uid: jobs.get(pod.job_uid) for pod in pods}
+        jobs, observed = self._informers.jobs, self._informers.pod_index.observed()
+        pods = {key: seen.pods for key, seen in observed.items()}
         whole = {
-            pod.key
-            for pod in pods
-            if (job := jobs_by_uid[pod.job_uid]) is None or pod.attempt <= job.record.attempt
+            (job_uid, attempt)
+            for job_uid, attempt in observed
+            if (job := jobs.get(job_uid)) is None or attempt <= job.record.attempt
         }
         return live_invariants.gang_findings(pods, self._ledger(), whole=whole)
-
-
-def _fact(pod: PodRecord) -> PodFact:
-    return PodFact(
-        name=pod.name,
-        uid=pod.uid,
-        job_uid=pod.job_uid or "",
-        attempt=pod.attempt,
-        node_rank=pod.node_rank,
-        amounts=pod.requests,
-        node=pod.node,
-        phase=STATES.get(pod.phase, PodState.PENDING),
-        deleting=pod.deleting,
-    )

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from railwright_scheduler import usage
+from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
 from railwright_scheduler.cluster_state import ObservedAttempt
-from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.snapshot import Amounts, Node
 
 DOUBLE_BOOKING = "I1"
@@ -81,52 +81,22 @@ def _bookings(node: Node, held: Mapping[AttemptKey, Amounts]) -> Iterator[Double
             yield DoubleBooking(node.name, resource, amount, has, tuple(attempts))
 
 
-@dataclass(frozen=True, slots=True)
-class PodFact:
-    """A pod as it is stored. ``node`` is empty while it is not bound."""
-
-    name: str
-    uid: str
-    job_uid: str
-    attempt: int
-    node_rank: int
-    amounts: Amounts
-    node: str = ""
-    phase: PodState = PodState.PENDING
-    exit_code: int | None = None
-    deleting: bool = False
-
-    @property
-    def key(self) -> AttemptKey:
-        """The attempt it belongs to."""
-        return self.job_uid, self.attempt
-
-    @property
-    def terminal(self) -> bool:
-        """Whether it has ended."""
-        return self.phase in (PodState.SUCCEEDED, PodState.FAILED)
-
-    @property
-    def live(self) -> bool:
-        """Whether it takes its amounts from a node; one that is being deleted still does."""
-        return self.node != "" and not self.terminal
-
-
 def gang_findings(
-    pods: Collection[PodFact], ledger: Ledger, *, whole: Collection[AttemptKey]
+    pods: Mapping[AttemptKey, Iterable[Pod]], ledger: Ledger, *, whole: Collection[AttemptKey]
 ) -> Iterator[str]:
-    """What breaks I2 or I3 in one revision of our pods and the ledger. ``whole`` are the attempts
-    that were completely bound at one time."""
+    """What breaks I2 or I3 in one revision of our pods, by attempt, and the ledger. ``whole`` are
+    the attempts that were completely bound at one time."""
     states = {entry.key: entry.state for entry in ledger.entries}
-    live = [pod for pod in pods if pod.live]
+    live = [(key, pod) for key, its in pods.items() for pod in its if pod.node and not pod.terminal]
     newest: dict[str, int] = {}
-    for pod in live:
-        newest[pod.job_uid] = max(newest.get(pod.job_uid, 0), pod.attempt)
-    for pod in live:
-        if pod.key not in states and pod.key not in whole:
+    for (job_uid, attempt), _ in live:
+        newest[job_uid] = max(newest.get(job_uid, 0), attempt)
+    for key, pod in live:
+        job_uid, attempt = key
+        if key not in states and key not in whole:
             yield f"I2: {pod.name} runs, its gang was never whole and is not in the ledger"
-        if pod.attempt < newest[pod.job_uid]:
-            if states.get(pod.key) is not EntryState.ABORTING:
+        if attempt < newest[job_uid]:
+            if states.get(key) is not EntryState.ABORTING:
                 yield f"I3: {pod.name} lives beside a newer attempt and is not being aborted"
             elif not pod.deleting:
                 yield f"I3: {pod.name} lives beside a newer attempt and was not told to go"

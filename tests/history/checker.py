@@ -16,10 +16,10 @@ from history.cluster import NO_LEDGER, Cluster
 from history.invariants import ViolationError
 from history.notes import Declared
 from history.rooms import Guest
+from history.stored import PodFact
 from history.trail import Trail, Violation
 from railwright_scheduler.attempt.ledger import EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
-from railwright_scheduler.live_invariants import PodFact
 from railwright_testbed.history import MARKS, REGISTRY, Change, Revision
 
 Json = Mapping[str, Any]

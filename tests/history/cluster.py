@@ -13,10 +13,9 @@ from dataclasses import replace
 from history.invariants import Facts
 from history.job_budgets import PolicyRange
 from history.rooms import Rooms
-from history.stored import Job
+from history.stored import Job, PodFact
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, Ledger
-from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.snapshot import Purpose
 
 NO_LEDGER = Ledger(epoch=0, incarnation="", holder="")

@@ -44,12 +44,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from history import job_budgets
+from history.stored import PodFact
 from railwright_scheduler import live_invariants
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.attempt.record import PRE_RUNS_MAX, JobRecord
-from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.snapshot import Amounts
 
 REQUESTS_A_POD = 3
@@ -90,7 +90,10 @@ def check(facts: Facts) -> None:
 
 
 def _live(facts: Facts) -> Iterator[str]:
-    return live_invariants.gang_findings(facts.pods, facts.ledger, whole=facts.whole)
+    pods: dict[AttemptKey, list[PodFact]] = {}
+    for pod in facts.pods:
+        pods.setdefault(pod.key, []).append(pod)
+    return live_invariants.gang_findings(pods, facts.ledger, whole=facts.whole)
 
 
 def check_rest(facts: Facts) -> None:

@@ -11,11 +11,11 @@ from history import amounts
 from railwright_api import names
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy
-from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState, Ledger
+from railwright_scheduler.attempt.gang import Pod
+from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryRole, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
-from railwright_scheduler.live_invariants import PodFact
 from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.snapshot import Purpose
 
@@ -41,6 +41,26 @@ class Job:
     comparable_status: object
 
 
+@dataclass(frozen=True, slots=True)
+class PodFact(Pod):
+    """A pod as it is stored."""
+
+    job_uid: str
+    attempt: int
+    phase: PodState
+    exit_code: int | None
+
+    @property
+    def key(self) -> AttemptKey:
+        """The attempt it belongs to."""
+        return self.job_uid, self.attempt
+
+    @property
+    def live(self) -> bool:
+        """Whether it takes its amounts from a node; one that is being deleted still does."""
+        return self.node != "" and not self.terminal
+
+
 def is_ours(value: Json) -> bool:
     """Whether the operator made this object. To be asked of its first version."""
     entries = value["metadata"].get("managedFields", ())
@@ -52,6 +72,7 @@ def pod(value: Json, *, born: PodFact | None) -> PodFact:
     metadata, spec, status = value["metadata"], value["spec"], value["status"]
     labels = metadata["labels"]
     ended = [each["state"].get("terminated") for each in status.get("containerStatuses", ())[:1]]
+    phase = PodState(status["phase"])
     return PodFact(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -60,7 +81,8 @@ def pod(value: Json, *, born: PodFact | None) -> PodFact:
         node_rank=born.node_rank if born else int(labels[names.LABEL_NODE_RANK]),
         amounts=born.amounts if born else amounts.of_pod(spec),
         node=spec.get("nodeName", ""),
-        phase=PodState(status["phase"]),
+        phase=phase,
+        terminal=phase in (PodState.SUCCEEDED, PodState.FAILED),
         exit_code=ended[0]["exitCode"] if ended and ended[0] else None,
         deleting="deletionTimestamp" in metadata,
     )

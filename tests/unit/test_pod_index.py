@@ -45,7 +45,7 @@ def test_pods_of_an_attempt_come_by_rank() -> None:
         index.change(None, record(f"u{rank}", rank=rank))
     assert [pod.node_rank for pod in index.of(("a", 1))] == [0, 1, 2]
     assert index.of(("a", 2)) == ()
-    assert set(index.attempts()) == {("a", 1)}
+    assert index.observed().keys() == {("a", 1)}
 
 
 def test_pods_of_others_with_an_attempts_names_are_found() -> None:
@@ -148,7 +148,7 @@ def test_foreign_pod_counts_on_its_node_only() -> None:
     stranger = replace(record("u0", node="n0", phase="Running"), job_uid=None)
     index.change(None, stranger)
     assert index.usage("n0").used[GPU] == 8
-    assert list(index.attempts()) == []
+    assert index.observed() == {}
     index.change(stranger, None)
     assert repr(index) == "<PodIndex attempts=0 nodes=0>"
 

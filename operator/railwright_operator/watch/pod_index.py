@@ -8,7 +8,7 @@ pod that is terminating still holds its devices.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,10 +151,6 @@ class PodIndex:
                 if pod.job_uid != job_uid and index < count:
                     found.append(pod.name)
         return tuple(sorted(found))
-
-    def attempts(self) -> Iterable[AttemptKey]:
-        """All attempts that have pods."""
-        return self._by_attempt.keys()
 
     def usage(self, node: str) -> NodeUsage:
         """The usage of this node by live pods, summed again only after a change of one of them: it
