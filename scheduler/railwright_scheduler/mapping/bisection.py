@@ -18,7 +18,7 @@ import numpy as np
 from railwright_scheduler.arrays import Floats, Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
-from railwright_scheduler.mapping.problem import Places
+from railwright_scheduler.mapping.problem import Places, by_domain
 from railwright_scheduler.random_source import RandomSource
 
 NOISE = 0.15
@@ -83,18 +83,13 @@ class Bisection:
         self._fill(part, line, len(self._domains) - 1)
         return self._where[part.ranks]
 
-    def _fill(self, part: RankSubset, line: Ints, tier: int) -> None:
+    def _fill(self, whole: RankSubset, line: Ints, tier: int) -> None:
         """Lay these ranks onto these places, which lie in one domain of the tier above."""
         if tier < 0:
-            self._where[part.ranks] = line
+            self._where[whole.ranks] = line
             return
-        ends = np.flatnonzero(np.diff(self._domains[tier][line])) + 1
-        rooms = [line[start:end] for start, end in itertools.pairwise([0, *ends, len(line)])]
-        self._share(part, rooms, tier)
-
-    def _share(self, whole: RankSubset, rooms: list[Ints], tier: int) -> None:
         # No recursion: where a room is cut off at a time, it is as deep as there are rooms.
-        left = [(whole, rooms)]
+        left = [(whole, by_domain(line, self._domains[tier]))]
         while left:
             part, its = left.pop()
             if len(its) == 1:

@@ -22,7 +22,7 @@ from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
 from railwright_scheduler.mapping.bisection import bisected, reachable_sums, subset
-from railwright_scheduler.mapping.problem import Places
+from railwright_scheduler.mapping.problem import Places, by_domain
 from railwright_scheduler.random_source import RandomSource
 
 AXES_MAX = 5
@@ -154,19 +154,14 @@ def packed(places: Places, run: int, work: WorkBudget = UNLIMITED) -> Ints:
     """Places domain after domain, the nearest in an order in which as many as can be end a run."""
     work.spend(CALL + SORTED * places.count)
     line = np.lexsort(places.domains)
-    nearest = _parts(line, places.domains[0])
+    nearest = by_domain(line, places.domains[0])
     if len(places.domains) == 1:
         return _in_order(nearest, run, work, used=0)
     found: list[Ints] = []
-    for further in _parts(line, places.domains[1]):
+    for further in by_domain(line, places.domains[1]):
         used = sum(map(len, found))
-        found.append(_in_order(_parts(further, places.domains[0]), run, work, used=used))
+        found.append(_in_order(by_domain(further, places.domains[0]), run, work, used=used))
     return np.concatenate(found)
-
-
-def _parts(line: Ints, domains: Ints) -> list[Ints]:
-    starts = np.flatnonzero(np.diff(domains[line], prepend=-1))
-    return np.split(line, starts[1:])
 
 
 def _in_order(parts: list[Ints], run: int, work: WorkBudget, *, used: int) -> Ints:

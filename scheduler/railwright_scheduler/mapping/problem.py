@@ -63,7 +63,7 @@ class Places:
         the canonical form of a rooted tree (Aho, Hopcroft and Ullman 1974), larger domains first.
         """
         line = np.lexsort(self.domains)
-        parts = np.split(line, np.flatnonzero(np.diff(self.domains[0][line])) + 1)
+        parts = by_domain(line, self.domains[0])
         trees: list[_Tree] = [(len(part), ()) for part in parts]
         for domains in [*self.domains[1:], np.zeros(self.count, dtype=np.int64)]:
             starts = np.flatnonzero(np.diff(domains[[part[0] for part in parts]], prepend=-1))
@@ -81,6 +81,11 @@ class Places:
             np.cumsum(np.diff(domains[order], prepend=-1) != 0) - 1 for domains in self.domains
         ]
         return Places(np.array(numbered), self.distance), order
+
+
+def by_domain(line: Ints, domains: Ints) -> list[Ints]:
+    """These places, sorted by domain, as those of each domain."""
+    return np.split(line, np.flatnonzero(np.diff(domains[line])) + 1)
 
 
 def cost(matrix: TrafficMatrix, places: Places, where: Ints) -> float:
