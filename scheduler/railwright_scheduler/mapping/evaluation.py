@@ -152,20 +152,17 @@ class OrderEvaluator:
 
     def _mapped(self, exchanged: TrafficMatrix) -> Iterator[Ints]:
         """The order that sends the least of this traffic far away, if there are levels and the
-        budget is enough."""
-        if len(exchanged.weight) and exchanged.table <= TABLE_MAX:
-            yield self._laid(exchanged)
-
-    def _laid(self, exchanged: TrafficMatrix) -> Ints:
-        """The problem with segments as units: complete segments are mapped."""
-        if self._segment == 1:
-            return mapper.assign(exchanged, self.places, budget=self._budget, work=self._work)
-        self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
-        ranks = np.arange(exchanged.ranks)
-        merged = exchanged.merged(ranks // self._segment, (len(ranks) // self._segment,))
-        places = self.places.only(ranks[:: self._segment])
-        where = mapper.assign(merged, places, budget=self._budget, work=self._work)
-        return (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
+        budget is enough. Segments are mapped as units."""
+        if not len(exchanged.weight) or exchanged.table > TABLE_MAX:
+            return
+        places, ranks = self.places, np.arange(exchanged.ranks)
+        if self._segment > 1:
+            self._work.spend(CALL + 2 * SORTED * len(exchanged.weight))
+            shape = (len(ranks) // self._segment,)
+            exchanged = exchanged.merged(ranks // self._segment, shape)
+            places = places.only(ranks[:: self._segment])
+        where = mapper.assign(exchanged, places, budget=self._budget, work=self._work)
+        yield (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def evaluate(self, order: Ints) -> EvaluatedOrder:
         """What a step takes in this order."""
@@ -269,10 +266,9 @@ class OrderEvaluator:
         placement = StragglerPlacement(gang, slow, domains, within=within, work=self._work)
         for tried in (placement.orders, placement.exchanges):
             orders = itertools.islice(tried(current.order), left)
-            different = {each.tobytes(): each for each in orders}
-            different.pop(current.order.tobytes(), None)
+            different = [*distinct(orders, current.order)]
             left -= len(different)
-            for order in different.values():
+            for order in different:
                 found = self.evaluate(order)
                 current = min(current, found, key=lambda its: its.rank)
                 yield found
@@ -297,6 +293,15 @@ class OrderEvaluator:
 
     def _effects(self, order: Ints, uplinks: tuple[Uplinks, ...] | None = None) -> PlacementEffects:
         return self._steps.effects(order, uplinks or self._tiers)
+
+
+def distinct(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
+    """Each that is neither this one nor one of those before."""
+    found = {first.tobytes()}
+    for order in orders:
+        if order.tobytes() not in found:
+            found.add(order.tobytes())
+            yield order
 
 
 def _places(tiers: tuple[Uplinks, ...], count: int) -> Places:

@@ -23,13 +23,12 @@ without a result, in the network's order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
+from railwright_scheduler.mapping import evaluation
 from railwright_scheduler.mapping.evaluation import BYTES_MAX, WORTH, EvaluatedOrder, OrderEvaluator
 from railwright_scheduler.mapping.minimal_movement import minimize_movement
 from railwright_scheduler.mapping.request import OrderRequest
@@ -163,7 +162,7 @@ def _best_order(work: WorkBudget, request: OrderRequest) -> OrderResult:
     network = gang.evaluate(next(orders))
     candidates, refined, placed = [network], list[EvaluatedOrder](), list[EvaluatedOrder]()
     with work.search():
-        candidates += map(gang.evaluate, _others(orders, network.order))
+        candidates += map(gang.evaluate, evaluation.distinct(orders, network.order))
         candidates.sort(key=lambda each: each.rank)
         most = min(RELIEVED, RELIEVED_NODES // request.nodes)
         refined += (gang.refined(each) for each in candidates[:most])
@@ -186,15 +185,6 @@ def _best_order(work: WorkBudget, request: OrderRequest) -> OrderResult:
         predicted = PredictedStep(machines, *steps_us, *parts_us)
     nodes = tuple(best.order.tolist())
     return OrderResult(nodes, crossing, best.distance, predicted, work.is_cut)
-
-
-def _others(orders: Iterable[Ints], first: Ints) -> Iterator[Ints]:
-    """Each that is neither this one nor one of those before."""
-    found = {first.tobytes()}
-    for order in orders:
-        if order.tobytes() not in found:
-            found.add(order.tobytes())
-            yield order
 
 
 def _resembling(
