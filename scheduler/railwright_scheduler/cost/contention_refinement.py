@@ -11,6 +11,7 @@ the same layout becomes the same one everywhere.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -152,19 +153,18 @@ class _Refinement:
             [length for length in range(1, size + 1) if size % length == 0] for size in self._shape
         ]
         self._uplinked = [list(_uplinked(each, tiers, order)) for each in sent]
+        self._every = [each for its in self._uplinked for each in its]
         self._cost = float(self._costs([[each.busy for each in its] for its in self._uplinked]))
         self._least = self._cost
-        self.size = sum(
-            len(each.share) + len(each.home) + 8 * each.near.of.shape[1]
-            for its in self._uplinked
-            for each in its
+        sizes = (
+            len(each.share) + len(each.home) + 8 * each.near.of.shape[1] for each in self._every
         )
+        self.size = sum(sizes)
 
     @property
     def is_contended(self) -> bool:
         """Whether any uplinks are busier than adapters are, and a step longer for it."""
-        every = (each for its in self._uplinked for each in its)
-        return any(each.worth_s > 0.0 and each.busy.max() > 1.0 for each in every)
+        return any(each.worth_s > 0.0 and each.busy.max() > 1.0 for each in self._every)
 
     def attempt(self, uphill: float) -> None:
         """Evaluate some pairs, and exchange the best of them if the step is not much longer."""
@@ -185,7 +185,7 @@ class _Refinement:
         if not len(one):
             return False
         tables = sum(its[0].near.of.shape[1] * 2 * one.size for its in self._uplinked)
-        self._budget.spend(EXCHANGED * sum(map(len, self._uplinked)))
+        self._budget.spend(EXCHANGED * len(self._every))
         self._budget.spend(ELEMENT * (len(one) * self.size + 20 * tables))
         moved, new = np.concatenate([one, other], axis=1), np.concatenate([other, one], axis=1)
         after = [[each.after(moved, new) for each in its] for its in self._uplinked]
@@ -195,10 +195,9 @@ class _Refinement:
             return False
         self._cost = float(costs[best])
         self._order[moved[best]] = self._order[new[best]]
-        for its, found in zip(self._uplinked, after, strict=True):
-            for each, busy in zip(its, found, strict=True):
-                each.home[moved[best]] = each.home[new[best]]
-                each.busy = busy[best]
+        for each, busy in zip(self._every, itertools.chain(*after), strict=True):
+            each.home[moved[best]] = each.home[new[best]]
+            each.busy = busy[best]
         if self._cost < self._least:
             self._least, self.best = self._cost, self._order.copy()
         return True
@@ -231,10 +230,7 @@ class _Refinement:
 
     def _worst(self) -> Ints:
         """The ranks in the domain that costs most."""
-        worst = max(
-            (each for its in self._uplinked for each in its),
-            key=lambda each: each.worth_s * float(each.busy.max()),
-        )
+        worst = max(self._every, key=lambda each: each.worth_s * float(each.busy.max()))
         return np.flatnonzero(worst.home[:-1] == int(worst.busy.argmax()))
 
     def _costs(self, busy: Sequence[Sequence[Floats]]) -> Floats:
