@@ -25,7 +25,7 @@ from railwright_cli.api_server import (
 from railwright_cli.errors import EXIT_NEGATIVE, RequestError
 from railwright_cli.installation import FabricChecks, LeaseView, ResourceList, Version, WorkloadView
 from railwright_cli.jobs import Context, Namespace
-from railwright_cli.tables import Column, OutputOption, duration, show_rows
+from railwright_cli.tables import OutputOption, duration, show_rows
 
 SYSTEM_NAMESPACE = "railwright-system"
 OLDEST_VERSION = (1, 35)
@@ -51,12 +51,6 @@ PLURALS = (
 
 MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
 
-COLUMNS = (
-    Column("RESULT", "result"),
-    Column("CHECK", "check"),
-    Column("FINDING", "finding"),
-    Column("WHAT TO DO", "whatToDo"),
-)
 
 Result = Literal["ok", "warning", "failed", "unknown"]
 
@@ -94,7 +88,7 @@ def doctor(
         for name, check in CHECKS.items()
         for found in _checked(check, site)
     ]
-    show_rows(COLUMNS, rows, output, "nothing was checked")
+    show_rows(rows, output, "nothing was checked")
     if any(row["result"] == "failed" for row in rows):
         raise typer.Exit(EXIT_NEGATIVE)
 

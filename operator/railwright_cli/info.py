@@ -14,19 +14,7 @@ from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
 from railwright_cli.nodes import note_unread
-from railwright_cli.tables import Column, OutputOption, Row, show_rows
-
-COLUMNS = (
-    Column("DEVICES", "devices"),
-    Column("DOMAIN", "domain"),
-    Column("NODES", "nodes"),
-    Column("FREE", "free"),
-    Column("PARTLY", "partly"),
-    Column("FULL", "full"),
-    Column("UNAVAILABLE", "unavailable"),
-    Column("FREE DEVICES", "freeDevices"),
-    Column("ALL DEVICES", "allDevices"),
-)
+from railwright_cli.tables import OutputOption, Row, show_rows
 
 
 def info(
@@ -49,8 +37,8 @@ def info(
         key = _kind(use), _domain(use, at)
         groups.setdefault(key, []).append(use)
     rows = [_row(*key, uses) for key, uses in groups.items()]
-    shown = [each for each in COLUMNS if level or each.key != "domain"]
-    show_rows(shown, rows, output, "the cluster has no nodes")
+    hidden = () if level else ("domain",)
+    show_rows(rows, output, "the cluster has no nodes", hidden=hidden)
     note_unread(found)
 
 

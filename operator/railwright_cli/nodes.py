@@ -10,19 +10,7 @@ from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import UsageError
 from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
-from railwright_cli.tables import Column, OutputOption, Row, show_rows
-
-COLUMNS = (
-    Column("NAME", "name"),
-    Column("DOMAIN", "domain"),
-    Column("STATE", "state"),
-    Column("USE", "use"),
-    Column("DEVICES", "devices"),
-    Column("SPEED", "speed"),
-    Column("JOBS", "jobs"),
-    Column("SLOW", "slow", is_wide=True),
-    Column("HARDWARE", "hardware", is_wide=True),
-)
+from railwright_cli.tables import OutputOption, Row, show_rows
 
 
 def nodes(
@@ -43,7 +31,7 @@ def nodes(
         raise UsageError(f"there is no node {', '.join(missing)}")
     uses = [by_name[name] for name in chosen] if chosen else found.nodes
     rows = [_row(use) for use in uses]
-    show_rows(COLUMNS, rows, output, "the cluster has no nodes")
+    show_rows(rows, output, "the cluster has no nodes", wide=("slow", "hardware"))
     note_unread(found)
 
 

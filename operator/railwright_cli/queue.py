@@ -11,21 +11,7 @@ from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import FORBIDDEN, ApiServer
 from railwright_cli.errors import RequestError
 from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, note_unknown, queue_order
-from railwright_cli.tables import Column, OutputOption, Row, show_rows
-
-COLUMNS = (
-    Column("POSITION", "position"),
-    Column("NAMESPACE", "namespace"),
-    Column("NAME", "name"),
-    Column("QUEUE", "queue"),
-    Column("PRIORITY", "priority"),
-    Column("PHASE", "phase"),
-    Column("NODES", "nodes"),
-    Column("PROGRESS", "progress"),
-    Column("REASON", "reason"),
-    Column("AGE", "created"),
-    Column("MESSAGE", "message", is_wide=True),
-)
+from railwright_cli.tables import OutputOption, Row, show_rows
 
 
 def queue(
@@ -52,8 +38,9 @@ def queue(
         and name in ("", each.job.spec.queue)
     ]
     place = "any namespace" if everywhere else f"namespace {server.namespace}"
-    shown = [each for each in COLUMNS if everywhere or each.key != "namespace"]
-    show_rows(shown, rows, output, f"no job runs or waits in {place}")
+    hidden = () if everywhere else ("namespace",)
+    none = f"no job runs or waits in {place}"
+    show_rows(rows, output, none, hidden=hidden, wide=("message",))
 
 
 def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:

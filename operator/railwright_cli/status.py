@@ -22,15 +22,7 @@ from railwright_cli.api_server import FORBIDDEN
 from railwright_cli.errors import EXIT_NEGATIVE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.screens import suspendable
-from railwright_cli.tables import (
-    Column,
-    OutputOption,
-    age,
-    duration,
-    lines,
-    printable,
-    show_document,
-)
+from railwright_cli.tables import OutputOption, age, duration, lines, printable, show_document
 
 BAR_CELLS = 24
 NODES_SHOWN = 8
@@ -40,13 +32,7 @@ PAUSE_S = 2.0
 
 SIZE = ("COLUMNS", "LINES")
 
-CONDITIONS = (
-    Column("CONDITION", "type"),
-    Column("STATUS", "status"),
-    Column("REASON", "reason"),
-    Column("AGE", "since"),
-    Column("MESSAGE", "message"),
-)
+CONDITIONS = ("type", "status", "reason", "since", "message")
 
 
 def status(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,9 @@ Output = Literal["table", "wide", "json", "yaml"]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="for people, or for programs")]
 Row = dict[str, Any]
 
+TITLES = {"created": "AGE", "since": "AGE", "type": "CONDITION"}
+"""Titles of columns whose rows have another key."""
+
 GAP = "   "
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 """Control characters, also of terminals: messages may hold what a user's program printed."""
@@ -23,24 +25,23 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The values of one key of all rows. A wide one is in the table only with ``-o wide``."""
-
-    title: str
-    key: str
-    is_wide: bool = False
-
-
-def show_rows(columns: Sequence[Column], rows: Sequence[Row], output: Output, none: str) -> None:
-    """Print rows. A table without any prints the sentence ``none`` on stderr."""
+def show_rows(
+    rows: Sequence[Row],
+    output: Output,
+    none: str,
+    *,
+    hidden: Collection[str] = (),
+    wide: Collection[str] = (),
+) -> None:
+    """Print rows, with a column for each key. A table has no ``hidden`` keys, and ``wide`` ones
+    only with ``-o wide``; without rows it is the sentence ``none`` on stderr."""
     if output in ("json", "yaml"):
         show_document(list(rows), output)
     elif not rows:
         typer.echo(none, err=True)
     else:
-        shown = [each for each in columns if output == "wide" or not each.is_wide]
-        for line in lines(shown, rows):
+        left_out = {*hidden} if output == "wide" else {*hidden, *wide}
+        for line in lines([key for key in rows[0] if key not in left_out], rows):
             typer.echo(line)
 
 
@@ -52,11 +53,11 @@ def show_document(document: Any, output: Output) -> None:
     typer.echo(text)
 
 
-def lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    """The table, its head first."""
+def lines(keys: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The table with a column for each of these keys, its head first."""
     now = datetime.now(UTC)
-    table = [[each.title for each in columns]]
-    table += [[_cell(row.get(each.key), now) for each in columns] for row in rows]
+    table = [[*map(_title, keys)]]
+    table += [[_cell(row.get(key), now) for key in keys] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [GAP.join(map(str.ljust, line, widths)).rstrip() for line in table]
 
@@ -85,6 +86,11 @@ def duration(seconds: float) -> str:
         if len(shown) == 2:
             break
     return "".join(shown)
+
+
+def _title(key: str) -> str:
+    """``FREE DEVICES`` for ``freeDevices``."""
+    return TITLES.get(key) or re.sub("(?=[A-Z])", " ", key).upper()
 
 
 def _cell(value: Any, now: datetime) -> str:

@@ -28,14 +28,13 @@ from railwright_cli.errors import RequestError
 from railwright_cli.inventory import NodeSpecView, NodeStatusView, NodeView, TaintView, node_use
 from railwright_cli.jobs import UNSCHEDULABLE, Queued, ordered
 from railwright_cli.status import StatusView
-from railwright_cli.tables import Column, Row, duration, lines, show_rows
+from railwright_cli.tables import Row, duration, lines, show_rows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs/glossary.md"
-COLUMNS = (Column("NAME", "name"), Column("NODES", "nodes"), Column("HARDWARE", "hw", is_wide=True))
 ROWS: list[Row] = [
-    {"name": "a", "nodes": 3, "hw": None},
-    {"name": "longer", "nodes": None, "hw": ["x", "y"]},
+    {"name": "a", "nodes": 3, "allDevices": None},
+    {"name": "longer", "nodes": None, "allDevices": ["x", "y"]},
 ]
 
 
@@ -57,7 +56,7 @@ def test_durations_have_two_units_at_most(seconds: float, shown: str) -> None:
 
 def test_table_is_aligned_and_has_no_control_characters() -> None:
     rows = [*ROWS, {"name": "\x1b[31mred\nline\x9b", "nodes": 1}]
-    assert lines(COLUMNS[:2], rows) == [
+    assert lines(("name", "nodes"), rows) == [
         "NAME             NODES",
         "a                3",
         "longer           -",
@@ -70,19 +69,19 @@ def test_documents_have_all_fields(
     output: tables.Output, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    show_rows(COLUMNS, [*ROWS, {"name": "é", "made": made}], output, "nothing")
+    show_rows([*ROWS, {"name": "é", "made": made}], output, "nothing")
     printed = capsys.readouterr().out
     found = json.loads(printed) if output == "json" else yaml.safe_load(printed)
     assert found == [*ROWS, {"name": "é", "made": "2026-01-02T03:04:05+00:00"}]
 
 
 def test_wide_columns_are_shown_when_requested(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(COLUMNS, ROWS, "wide", "nothing")
-    show_rows(COLUMNS, ROWS, "table", "nothing")
-    show_rows(COLUMNS, [], "table", "no nodes")
+    show_rows(ROWS, "wide", "nothing", wide=("allDevices",))
+    show_rows(ROWS, "table", "nothing", wide=("allDevices",))
+    show_rows([], "table", "no nodes", wide=("allDevices",))
     printed = capsys.readouterr()
     assert printed.out.splitlines()[2].endswith("x,y")
-    assert printed.out.count("HARDWARE") == 1
+    assert printed.out.count("ALL DEVICES") == 1
     assert printed.err == "no nodes\n"
 
 
