@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from kubernetes import client
 from railwright_api import names
 from railwright_cli import kubeconfig
-from railwright_cli.errors import RequestError, UsageError
+from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
 from railwright_cli.progress import shown_progress
 
 Read = TypeVar("Read")
@@ -296,4 +296,5 @@ def _error(response: HTTPResponse, path: str) -> RequestError:
     if code == NOT_FOUND and ("page not found" in message or "the server could" in message):
         message = "the cluster does not have this kind: is Railwright installed?"
     message = message or f"the API server responded {code}"
-    return RequestError(code, message, is_absence=is_absence)
+    kind = AccessDeniedError if code == FORBIDDEN else RequestError
+    return kind(code, message, is_absence=is_absence)

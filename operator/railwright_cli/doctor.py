@@ -14,15 +14,8 @@ import typer
 from railwright_api import names
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView
-from railwright_cli.api_server import (
-    FORBIDDEN,
-    KINDS,
-    ApiServer,
-    cluster_path,
-    jobs_path,
-    valid_name,
-)
-from railwright_cli.errors import EXIT_NEGATIVE, RequestError
+from railwright_cli.api_server import KINDS, ApiServer, cluster_path, jobs_path, valid_name
+from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
 from railwright_cli.installation import FabricChecks, LeaseView, ResourceList, Version, WorkloadView
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import OutputOption, duration, show_rows
@@ -105,15 +98,13 @@ class CheckedSite:
 Check = Callable[[CheckedSite], Iterator[Finding]]
 
 
-def _checked(
-    check: Callable[[CheckedSite], Iterator[Finding]], site: CheckedSite
-) -> Iterator[Finding]:
+def _checked(check: Check, site: CheckedSite) -> Iterator[Finding]:
     try:
         yield from check(site)
+    except AccessDeniedError as error:
+        yield Finding("unknown", str(error), "run it as somebody who may read this")
     except RequestError as error:
-        is_refused = error.code == FORBIDDEN
-        advice = "run it as somebody who may read this" if is_refused else "see the other findings"
-        yield Finding("unknown" if is_refused else "failed", str(error), advice)
+        yield Finding("failed", str(error), "see the other findings")
 
 
 def _version(site: CheckedSite) -> Iterator[Finding]:

@@ -31,3 +31,7 @@ class RequestError(CommandError):
     def is_temporary(self) -> bool:
         """Whether the same request can succeed later."""
         return self.code in (0, 404, 410, 429) or self.code >= 500
+
+
+class AccessDeniedError(RequestError):
+    """The user has no right to make the request."""

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from railwright_api import names, quantities
 from railwright_cli.api_objects import ConditionView, MetadataView
-from railwright_cli.api_server import CORE, FORBIDDEN, ApiServer, Query, Read, cluster_path
-from railwright_cli.errors import RequestError
+from railwright_cli.api_server import CORE, ApiServer, Query, Read, cluster_path
+from railwright_cli.errors import AccessDeniedError
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.hostlist import HostlistError
 
@@ -251,9 +251,7 @@ def used_devices(spec: ResourcePodSpec) -> Counter[str]:
 def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str]) -> tuple[str, ...]:
     try:
         found = server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricView)
-    except RequestError as error:
-        if error.code != FORBIDDEN:
-            raise
+    except AccessDeniedError:
         unread.append(names.FABRICS)
         return ()
     topology = found.status.topology if found is not None else FabricTopology()
@@ -290,9 +288,7 @@ def _visible(
 ) -> list[Read]:
     try:
         return server.items(path, kind, query)
-    except RequestError as error:
-        if error.code != FORBIDDEN:
-            raise
+    except AccessDeniedError:
         unread.append(path.rpartition("/")[2])
         return []
 

@@ -12,8 +12,8 @@ import typer
 
 from railwright_cli import api_server
 from railwright_cli.api_objects import JobView, PriorityClassView
-from railwright_cli.api_server import FORBIDDEN, NAME, ApiServer
-from railwright_cli.errors import RequestError, UsageError
+from railwright_cli.api_server import NAME, ApiServer
+from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
 
 UNSCHEDULABLE = frozenset(
     {
@@ -133,9 +133,7 @@ def queue_order(server: ApiServer) -> list[Queued]:
     jobs = server.items(api_server.jobs_path(), JobView, UNFINISHED)
     try:
         return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClassView))
-    except RequestError as error:
-        if error.code != FORBIDDEN:
-            raise
+    except AccessDeniedError as error:
         note_unknown(error)
         return [replace(each, priority=None, position=None) for each in ordered(jobs, ())]
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from railwright_api import names
 from railwright_cli.api_objects import JobView, MetadataView, PlacementView, RoleView
-from railwright_cli.api_server import CORE, FORBIDDEN, kind_path
-from railwright_cli.errors import RequestError, UsageError
+from railwright_cli.api_server import CORE, kind_path
+from railwright_cli.errors import AccessDeniedError, UsageError
 from railwright_cli.jobs import JobReference
 
 
@@ -75,9 +75,7 @@ def roles_of_attempt(its: JobReference, job: JobView, attempt: int) -> tuple[Rol
     path = kind_path(its.namespace, names.PLACEMENTS, names.placement_name(its.name, attempt))
     try:
         placement = its.server.find(path, PlacementView) if attempt else None
-    except RequestError as error:
-        if error.code != FORBIDDEN:
-            raise
+    except AccessDeniedError:
         placement = None
     roles = {each.name: each for each in job.spec.roles}
     placed = placement.spec.roles if placement is not None else ()

@@ -8,8 +8,8 @@ import typer
 
 from railwright_cli import api_server
 from railwright_cli.api_objects import JobView
-from railwright_cli.api_server import FORBIDDEN, ApiServer
-from railwright_cli.errors import RequestError
+from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import AccessDeniedError
 from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, note_unknown, queue_order
 from railwright_cli.tables import OutputOption, Row, show_rows
 
@@ -47,8 +47,8 @@ def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
     """The jobs that the user may list: without positions if these are not all."""
     try:
         return queue_order(server)
-    except RequestError as error:
-        if error.code != FORBIDDEN or everywhere:
+    except AccessDeniedError as error:
+        if everywhere:
             raise
         note_unknown(error)
     jobs = server.items(api_server.jobs_path(server.namespace), JobView, UNFINISHED)

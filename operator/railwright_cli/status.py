@@ -18,8 +18,7 @@ from railwright_api import names
 from railwright_cli import api_server
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobProgress, JobView, PlacementView
-from railwright_cli.api_server import FORBIDDEN
-from railwright_cli.errors import EXIT_NEGATIVE, RequestError, UsageError
+from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.screens import suspendable
 from railwright_cli.tables import OutputOption, age, duration, lines, printable, show_document
@@ -267,8 +266,6 @@ def _nodes(its: JobReference, job: JobView) -> tuple[tuple[str, ...], str]:
     path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
     try:
         found = its.server.find(path, PlacementView)
-    except RequestError as error:
-        if error.code != FORBIDDEN:
-            raise
+    except AccessDeniedError as error:
         return (), str(error)
     return (found.spec.nodes if found is not None else ()), ""

@@ -11,8 +11,7 @@ import typer
 from railwright_cli.advice import WHAT_TO_DO
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView, LastTermination
-from railwright_cli.api_server import FORBIDDEN
-from railwright_cli.errors import RequestError
+from railwright_cli.errors import AccessDeniedError
 from railwright_cli.jobs import (
     UNSCHEDULABLE,
     Context,
@@ -45,9 +44,7 @@ def why(
     if job.is_waiting:
         try:
             queued = queue_order(its.server)
-        except RequestError as error:
-            if error.code != FORBIDDEN:
-                raise
+        except AccessDeniedError as error:
             note_unknown(error)
     if output in ("json", "yaml"):
         show_document(_document(job, queued), output)

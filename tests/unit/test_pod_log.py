@@ -16,7 +16,7 @@ from railwright_cli.api_objects import (
     RoleView,
 )
 from railwright_cli.api_server import ApiServer
-from railwright_cli.errors import RequestError
+from railwright_cli.errors import AccessDeniedError, RequestError
 from railwright_cli.jobs import JobReference
 from railwright_cli.pod_log import PodLog
 from railwright_cli.pods import ContainerView, PodSpecView, PodView, roles_of_attempt
@@ -94,14 +94,14 @@ def test_lines_of_other_ranks_are_left_out(capsysbinary: Any) -> None:
 class Placements:
     """A stand-in for the API server that has one Placement, or refuses to show it."""
 
-    def __init__(self, found: PlacementView | None, code: int = 0) -> None:
-        self._found, self._code = found, code
+    def __init__(self, found: PlacementView | None, *, is_refused: bool) -> None:
+        self._found, self._is_refused = found, is_refused
 
     def find(self, path: str, kind: type) -> PlacementView | None:
         """The Placement."""
         assert path.endswith("/placements/job-1")
-        if self._code:
-            raise RequestError(self._code, "refused")
+        if self._is_refused:
+            raise AccessDeniedError(403, "refused")
         return self._found
 
 
@@ -109,20 +109,20 @@ LEARNER, ACTOR = RoleView("learner", "g", 4, 8), RoleView("actor", "g", 2, 8)
 
 
 @pytest.mark.parametrize(
-    ("found", "code", "roles"),
+    ("found", "is_refused", "roles"),
     [
-        ((RoleView("learner", None, 1),), 0, (RoleView("learner", "g", 1, 8),)),
-        ((RoleView("gone", None, 1),), 0, (ACTOR, LEARNER)),
-        (None, 0, (ACTOR, LEARNER)),
-        (None, 403, (ACTOR, LEARNER)),
+        ((RoleView("learner", None, 1),), False, (RoleView("learner", "g", 1, 8),)),
+        ((RoleView("gone", None, 1),), False, (ACTOR, LEARNER)),
+        (None, False, (ACTOR, LEARNER)),
+        (None, True, (ACTOR, LEARNER)),
     ],
 )
 def test_roles_are_those_of_the_attempt(
-    found: tuple[RoleView, ...] | None, code: int, roles: tuple[RoleView, ...]
+    found: tuple[RoleView, ...] | None, is_refused: bool, roles: tuple[RoleView, ...]
 ) -> None:
     """A pre-run has fewer pods, of the role that trains alone."""
     placement = None if found is None else PlacementView(PlacementSpecView((), found))
-    server = cast(ApiServer, Placements(placement, code))
+    server = cast(ApiServer, Placements(placement, is_refused=is_refused))
     job = JobView(MetadataView("job", "team"), JobSpecView(roles=(ACTOR, LEARNER)))
     assert roles_of_attempt(JobReference(server, "team", "job"), job, 1) == roles
     assert roles_of_attempt(JobReference(server, "team", "job"), job, 0) == (ACTOR, LEARNER)
