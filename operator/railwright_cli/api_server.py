@@ -21,7 +21,6 @@ from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
 from kubernetes import client
-from railwright_api import names
 from railwright_cli import kubeconfig
 from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
 from railwright_cli.progress import shown_progress
@@ -39,7 +38,6 @@ MERGE_PATCH = "application/merge-patch+json"
 GROUP_PARTS = 4
 """The path of a group, such as `/apis/apps/v1`, has fewer slashes than that of an object."""
 
-KINDS = f"/apis/{names.API_VERSION}"
 CORE = "/api/v1"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -233,22 +231,6 @@ def valid_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name: expected a-z, 0-9, - and .")
     return name
-
-
-def jobs_path(namespace: str = "") -> str:
-    """TrainingJobs of a namespace, or of all of them."""
-    place = f"/namespaces/{namespace}" if namespace else ""
-    return f"{KINDS}{place}/{names.TRAINING_JOBS}"
-
-
-def kind_path(namespace: str, plural: str, name: str) -> str:
-    """An object of ours in a namespace."""
-    return f"{KINDS}/namespaces/{namespace}/{plural}/{name}"
-
-
-def cluster_path(plural: str, name: str = "") -> str:
-    """An object of ours that is of the whole cluster, or all of them."""
-    return f"{KINDS}/{plural}/{name}" if name else f"{KINDS}/{plural}"
 
 
 def _received(receive: Callable[[], Received]) -> Received:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from railwright_api import names, schema
+from railwright_api import names, routes, schema
 from railwright_cli import gang
 from railwright_cli.api_objects import ConfigMapView
-from railwright_cli.api_server import CORE, ApiServer, cluster_path, kind_path
+from railwright_cli.api_server import CORE, ApiServer
 from railwright_cli.errors import UsageError
 from railwright_cli.gang import ABSENT, Gang, Manifest
 from railwright_cli.inventory import NodeView
@@ -29,7 +29,7 @@ def nodes(server: ApiServer) -> dict[str, NodeView]:
 
 def fabric(server: ApiServer) -> Object:
     """The Fabric; empty if there is none."""
-    return server.find(cluster_path(names.FABRICS, names.SINGLETON), Object) or {}
+    return server.find(routes.one(names.FABRICS, names.SINGLETON), Object) or {}
 
 
 def files(server: ApiServer) -> Iterator[File]:
@@ -45,14 +45,15 @@ def files(server: ApiServer) -> Iterator[File]:
 
 def placed(server: ApiServer, namespace: str, name: str) -> Gang:
     """A job as it runs; without nodes if it does not. Raises RequestError if there is none."""
-    found = server.get(kind_path(namespace, names.TRAINING_JOBS, name), Object)
+    found = server.get(routes.one(names.TRAINING_JOBS, name, namespace=namespace), Object)
     job, placement, profile = schema.read(Manifest, found), ABSENT, ABSENT
     if job.status.nodes:
         of_attempt = names.placement_name(name, job.status.attempt)
-        stored = server.find(kind_path(namespace, names.PLACEMENTS, of_attempt), Object)
+        path = routes.one(names.PLACEMENTS, of_attempt, namespace=namespace)
+        stored = server.find(path, Object)
         if not stored:
             raise UsageError(f"{namespace}/{name}: its Placement {of_attempt} is missing")
         placement = schema.read(Manifest, stored)
-        recorded = server.find(kind_path(namespace, names.PROFILES, name), Object)
+        recorded = server.find(routes.one(names.PROFILES, name, namespace=namespace), Object)
         profile = schema.read(Manifest, recorded) if recorded else ABSENT
     return gang.of(job, placement, profile)

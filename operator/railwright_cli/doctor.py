@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from railwright_api import names
+from railwright_api import names, routes
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView
-from railwright_cli.api_server import KINDS, ApiServer, cluster_path, jobs_path, valid_name
+from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
 from railwright_cli.installation import FabricChecks, LeaseView, ResourceList, Version, WorkloadView
 from railwright_cli.jobs import Context, Namespace
@@ -144,7 +144,7 @@ def _node_clocks(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _kinds(site: CheckedSite) -> Iterator[Finding]:
-    found = site.server.find(KINDS, ResourceList) or ResourceList()
+    found = site.server.find(f"/apis/{names.API_VERSION}", ResourceList) or ResourceList()
     missing = sorted({*PLURALS} - {each.name for each in found.resources})
     if missing:
         advice = "install the kinds: kubectl apply --server-side -f crds, or the Helm chart"
@@ -210,7 +210,7 @@ def _leaders(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _fabric(site: CheckedSite) -> Iterator[Finding]:
-    found = site.server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricChecks)
+    found = site.server.find(routes.one(names.FABRICS, names.SINGLETON), FabricChecks)
     if found is None or found.status.freshness.checked is None:
         advice = f"kubectl logs -n {site.system} deploy/railwright-controllers"
         yield Finding("failed", "the network was never discovered", advice)
@@ -247,7 +247,7 @@ def _rights(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _jobs(site: CheckedSite) -> Iterator[Finding]:
-    jobs = site.server.items(jobs_path(), JobView)
+    jobs = site.server.items(routes.kind(names.TRAINING_JOBS), JobView)
     broken = [each for each in jobs if each.status.reason == "InternalError"]
     for job in broken[:3]:
         name = f"{job.metadata.namespace}/{job.metadata.name}"

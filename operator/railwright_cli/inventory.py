@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Struct
 
-from railwright_api import names, quantities
+from railwright_api import names, quantities, routes
 from railwright_cli.api_objects import ConditionView, MetadataView
-from railwright_cli.api_server import CORE, ApiServer, Query, Read, cluster_path
+from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.hostlist import HostlistError
@@ -217,7 +217,7 @@ def read_inventory(server: ApiServer) -> ClusterInventory:
     uses = {node.metadata.name: node_use(node) for node in server.items(f"{CORE}/nodes", NodeView)}
     unread: list[str] = []
     levels = _read_fabric(server, uses, unread)
-    for health in _visible(server, cluster_path(names.NODE_HEALTHS), NodeHealthView, unread):
+    for health in _visible(server, routes.kind(names.NODE_HEALTHS), NodeHealthView, unread):
         if (use := uses.get(health.metadata.name)) is not None:
             use.health = health.spec
     pods = _visible(server, f"{CORE}/pods", ResourcePod, unread, LIVE_PODS)
@@ -250,7 +250,7 @@ def used_devices(spec: ResourcePodSpec) -> Counter[str]:
 
 def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str]) -> tuple[str, ...]:
     try:
-        found = server.find(cluster_path(names.FABRICS, names.SINGLETON), FabricView)
+        found = server.find(routes.one(names.FABRICS, names.SINGLETON), FabricView)
     except AccessDeniedError:
         unread.append(names.FABRICS)
         return ()

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from railwright_cli import api_server
-from railwright_cli.api_objects import JobView, PriorityClassView
-from railwright_cli.api_server import NAME, ApiServer
+from railwright_api import names, routes
+from railwright_cli.api_objects import JobView, PlacementView, PriorityClassView
+from railwright_cli.api_server import NAME, PRIORITY_CLASSES, ApiServer
 from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
 
 UNSCHEDULABLE = frozenset(
@@ -39,7 +39,7 @@ def job_names(ctx: typer.Context) -> list[str]:
     be read."""
     try:
         server = ApiServer(ctx.params.get("context") or "", ctx.params.get("namespace") or "")
-        found = server.items(api_server.jobs_path(server.namespace), JobView)
+        found = server.items(routes.kind(names.TRAINING_JOBS, server.namespace), JobView)
     except RequestError:
         return []
     return [each.metadata.name for each in found]
@@ -79,7 +79,7 @@ class JobReference:
     @property
     def path(self) -> str:
         """Its path."""
-        return f"{api_server.jobs_path(self.namespace)}/{self.name}"
+        return routes.one(names.TRAINING_JOBS, self.name, namespace=self.namespace)
 
     def read(self) -> JobView:
         """The job. Raises UsageError with the nearest name if there is none."""
@@ -88,10 +88,17 @@ class JobReference:
             raise UsageError(self._not_found())
         return job
 
+    def find_placement(self, attempt: int) -> PlacementView | None:
+        """The Placement of an attempt; None if there is none."""
+        name = names.placement_name(self.name, attempt)
+        path = routes.one(names.PLACEMENTS, name, namespace=self.namespace)
+        return self.server.find(path, PlacementView)
+
     def _not_found(self) -> str:
         message = f"there is no job {self.name!r} in namespace {self.namespace}"
         try:
-            found = self.server.items(api_server.jobs_path(self.namespace), JobView)
+            path = routes.kind(names.TRAINING_JOBS, self.namespace)
+            found = self.server.items(path, JobView)
         except RequestError:
             return message
         nearest = difflib.get_close_matches(self.name, [each.metadata.name for each in found], n=1)
@@ -130,9 +137,9 @@ def queue_order(server: ApiServer) -> list[Queued]:
 
     Raises RequestError if the user may not list the jobs of all namespaces.
     """
-    jobs = server.items(api_server.jobs_path(), JobView, UNFINISHED)
+    jobs = server.items(routes.kind(names.TRAINING_JOBS), JobView, UNFINISHED)
     try:
-        return ordered(jobs, server.items(api_server.PRIORITY_CLASSES, PriorityClassView))
+        return ordered(jobs, server.items(PRIORITY_CLASSES, PriorityClassView))
     except AccessDeniedError as error:
         note_unknown(error)
         return [replace(each, priority=None, position=None) for each in ordered(jobs, ())]

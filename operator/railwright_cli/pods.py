@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from railwright_api import names
-from railwright_cli.api_objects import JobView, MetadataView, PlacementView, RoleView
-from railwright_cli.api_server import CORE, kind_path
+from railwright_cli.api_objects import JobView, MetadataView, RoleView
+from railwright_cli.api_server import CORE
 from railwright_cli.errors import AccessDeniedError, UsageError
 from railwright_cli.jobs import JobReference
 
@@ -72,9 +72,8 @@ def pods_of(its: JobReference, job: JobView) -> list[PodView]:
 def roles_of_attempt(its: JobReference, job: JobView, attempt: int) -> tuple[RoleView, ...]:
     """The roles whose pods the attempt has. Those of a pre-run are fewer, and smaller, than those
     of the job, and the job may have changed since."""
-    path = kind_path(its.namespace, names.PLACEMENTS, names.placement_name(its.name, attempt))
     try:
-        placement = its.server.find(path, PlacementView) if attempt else None
+        placement = its.find_placement(attempt) if attempt else None
     except AccessDeniedError:
         placement = None
     roles = {each.name: each for each in job.spec.roles}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from railwright_cli import api_server
+from railwright_api import names, routes
 from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import AccessDeniedError
@@ -51,7 +51,8 @@ def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
         if everywhere:
             raise
         note_unknown(error)
-    jobs = server.items(api_server.jobs_path(server.namespace), JobView, UNFINISHED)
+    path = routes.kind(names.TRAINING_JOBS, server.namespace)
+    jobs = server.items(path, JobView, UNFINISHED)
     return [Queued(job, None, None) for job in jobs]
 
 

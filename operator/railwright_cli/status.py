@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from railwright_api import names
-from railwright_cli import api_server
+from railwright_api import names, routes
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import JobProgress, JobView, PlacementView
+from railwright_cli.api_objects import JobProgress, JobView
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.screens import suspendable
@@ -232,7 +231,7 @@ def _print(its: JobReference, view: StatusView) -> bool:
 def _follow(its: JobReference, view: StatusView, show: Callable[[str], None]) -> bool:
     """Show each state of the job, or why none is known, until it is finished. Returns whether it is
     still there."""
-    path = api_server.jobs_path(its.namespace)
+    path = routes.kind(names.TRAINING_JOBS, its.namespace)
     while True:
         began_s = time.monotonic()
         try:
@@ -262,10 +261,8 @@ def _nodes(its: JobReference, job: JobView) -> tuple[tuple[str, ...], str]:
     """The nodes of the live attempt, and why they are unknown, if they are."""
     if job.status.nodes is None:
         return (), ""
-    placement = names.placement_name(its.name, job.status.attempt)
-    path = api_server.kind_path(its.namespace, names.PLACEMENTS, placement)
     try:
-        found = its.server.find(path, PlacementView)
+        found = its.find_placement(job.status.attempt)
     except AccessDeniedError as error:
         return (), str(error)
     return (found.spec.nodes if found is not None else ()), ""

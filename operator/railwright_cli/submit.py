@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from railwright_api import names
-from railwright_cli import api_server
-from railwright_cli.api_server import ApiServer
+from railwright_api import names, routes
+from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import UsageError
 from railwright_cli.inventory import accelerators
 from railwright_cli.jobs import Context, Namespace
@@ -102,7 +101,7 @@ def _set(fields: dict[str, str]) -> dict[str, Any]:
 
 def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -> None:
     body = {"apiVersion": names.API_VERSION, "kind": KIND, **manifest}
-    path = api_server.jobs_path(api_server.valid_name(place))
+    path = routes.kind(names.TRAINING_JOBS, valid_name(place))
     created = server.create(path, body, is_dry_run=is_dry_run)
     if is_dry_run:
         created["metadata"].pop("managedFields", None)

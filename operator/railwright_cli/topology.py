@@ -16,7 +16,7 @@ from rich.console import RenderableType
 
 from railwright_cli import cluster, gang, tree
 from railwright_cli.amounts import count
-from railwright_cli.api_server import ApiServer
+from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
@@ -105,8 +105,9 @@ def _of_the_cluster(job: str) -> View:
             sources += formats.read(file)
         except WiringError as error:
             problems.append(str(error))
-    namespace, _, name = job.rpartition("/")
-    its = cluster.placed(server, namespace or server.namespace, name) if job else NO_JOB
+    place, _, name = job.rpartition("/")
+    where = valid_name(place or server.namespace)
+    its = cluster.placed(server, where, valid_name(name)) if job else NO_JOB
     found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
     # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)
