@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import typer
 
 from railwright_cli.advice import WHAT_TO_DO
@@ -169,21 +170,5 @@ def _document(job: JobView, queued: list[Queued]) -> dict[str, Any]:
         "position": position,
         "waiting": len(waiting) if position else None,
         "ahead": [f"{each.job.metadata.namespace}/{each.job.metadata.name}" for each in ahead],
-        "lastTermination": _termination(status.last_termination),
-    }
-
-
-def _termination(ended: LastTermination | None) -> dict[str, Any] | None:
-    if ended is None:
-        return None
-    return {
-        "attempt": ended.attempt,
-        "cause": ended.cause,
-        "message": ended.message,
-        "node": ended.node,
-        "rank": ended.rank,
-        "exitCode": ended.exit_code,
-        "signal": ended.signal,
-        "lastLines": ended.last_lines,
-        "time": ended.time,
+        "lastTermination": msgspec.to_builtins(status.last_termination, builtin_types=(datetime,)),
     }
