@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from railwright_api import names, routes
+from railwright_api.kinds import DEFINITIONS
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView
 from railwright_cli.api_server import ApiServer, valid_name
@@ -32,16 +33,6 @@ NODE_SILENCE_MAX = timedelta(seconds=60)
 FABRIC_AGE_MAX = timedelta(minutes=5)
 """The controllers check the network every minute."""
 
-PLURALS = (
-    names.TRAINING_JOBS,
-    names.QUEUES,
-    names.FABRICS,
-    names.NODE_HEALTHS,
-    names.PLACEMENTS,
-    names.PROFILES,
-    names.LEDGERS,
-)
-
 MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
 
 
@@ -50,7 +41,7 @@ Result = Literal["ok", "warning", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. ``advice`` is empty if there is nothing to do."""
+    """The result of one check. ``advice`` is what to do unless the result is ok."""
 
     result: Result
     text: str
@@ -76,7 +67,7 @@ def doctor(
             "result": found.result,
             "check": name,
             "finding": found.text,
-            "whatToDo": found.advice or None,
+            "whatToDo": None if found.result == "ok" else found.advice or None,
         }
         for name, check in CHECKS.items()
         for found in _checked(check, site)
@@ -111,11 +102,10 @@ def _version(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.get("/version", Version)
     if found.number == (0, 0):
         yield Finding("unknown", "the API server does not state its version")
-    elif found.number >= OLDEST_VERSION:
-        yield Finding("ok", f"Kubernetes {found.major}.{found.minor}")
-    else:
-        oldest = ".".join(map(str, OLDEST_VERSION))
-        yield Finding("failed", f"Kubernetes {found.major}.{found.minor}", f"upgrade to {oldest}")
+        return
+    result: Result = "ok" if found.number >= OLDEST_VERSION else "failed"
+    oldest = ".".join(map(str, OLDEST_VERSION))
+    yield Finding(result, f"Kubernetes {found.major}.{found.minor}", f"upgrade to {oldest}")
 
 
 def _clock(site: CheckedSite) -> Iterator[Finding]:
@@ -145,12 +135,12 @@ def _node_clocks(site: CheckedSite) -> Iterator[Finding]:
 
 def _kinds(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.find(f"/apis/{names.API_VERSION}", ResourceList) or ResourceList()
-    missing = sorted({*PLURALS} - {each.name for each in found.resources})
-    if missing:
+    served = {each.name for each in found.resources}
+    if missing := sorted(each.plural for each in DEFINITIONS if each.plural not in served):
         advice = "install the kinds: kubectl apply --server-side -f crds, or the Helm chart"
         yield Finding("failed", f"missing: {', '.join(missing)}", advice)
     else:
-        yield Finding("ok", f"{len(PLURALS)} kinds of {names.API_VERSION}")
+        yield Finding("ok", f"{len(DEFINITIONS)} kinds of {names.API_VERSION}")
 
 
 def _pods(site: CheckedSite) -> Iterator[Finding]:
@@ -165,7 +155,7 @@ def _pods(site: CheckedSite) -> Iterator[Finding]:
         text = f"{name}: {ready} of {count(desired, 'replica')} ready"
         advice = f"kubectl describe pods -n {site.system} -l app={name}"
         result: Result = "ok" if ready == desired > 0 else "warning" if ready else "failed"
-        yield Finding(result, text, "" if result == "ok" else advice)
+        yield Finding(result, text, advice)
     agents = site.server.find(f"{place}/daemonsets/{AGENTS}", WorkloadView)
     if agents is None:
         advice = "install them, if hardware and links inside nodes matter: docs/install.md"
@@ -174,7 +164,7 @@ def _pods(site: CheckedSite) -> Iterator[Finding]:
     ready, desired = agents.status.number_ready, agents.status.desired_number_scheduled
     advice = f"kubectl get pods -n {site.system} -l app={AGENTS}"
     text = f"{AGENTS}: {ready} of {count(desired, 'node')} ready"
-    yield Finding("ok" if ready == desired else "warning", text, "" if ready == desired else advice)
+    yield Finding("ok" if ready == desired else "warning", text, advice)
 
 
 def _images(site: CheckedSite) -> Iterator[Finding]:
@@ -191,7 +181,7 @@ def _images(site: CheckedSite) -> Iterator[Finding]:
     text = ", ".join(f"{name} {tag}" for name, tag in tags.items())
     advice = "finish the upgrade: docs/install.md. Neighbouring minor versions work together"
     versions = {minor[0] for tag in tags.values() if (minor := MINOR_VERSION.match(tag))}
-    yield Finding("warning", text, advice) if len(versions) > 1 else Finding("ok", text)
+    yield Finding("warning" if len(versions) > 1 else "ok", text, advice)
 
 
 def _leaders(site: CheckedSite) -> Iterator[Finding]:
@@ -218,7 +208,7 @@ def _fabric(site: CheckedSite) -> Iterator[Finding]:
     status, advice = found.status, "kubectl describe fabric"
     passed = site.now - found.status.freshness.checked
     checked = f"the network was checked {_since(passed)} ago"
-    yield Finding("ok", checked) if passed < FABRIC_AGE_MAX else Finding("failed", checked, advice)
+    yield Finding("ok" if passed < FABRIC_AGE_MAX else "failed", checked, advice)
     if not status.domains:
         text = "the network has no levels: jobs are placed without regard to racks"
         yield Finding("warning", text, "label nodes or upload topology files: docs/fabric.md")
