@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from railwright_api import names
 
@@ -163,3 +163,108 @@ class PriorityClassView(Struct, rename="camel", frozen=True):
     metadata: MetadataView
     value: int = 0
     global_default: bool = False
+
+
+class ResourcesView(Struct, frozen=True):
+    """What a container requests. Of devices, limits are requests too."""
+
+    limits: dict[str, Raw] = {}
+    requests: dict[str, Raw] = {}
+
+
+class ContainerView(Struct, rename="camel", frozen=True):
+    """A container of a pod."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourcesView = ResourcesView()
+    restart_policy: str = ""
+
+    @property
+    def tag(self) -> str:
+        """The tag of its image, or without one the digest."""
+        name, _, digest = self.image.rpartition("/")[2].partition("@")
+        return name.partition(":")[2] or digest
+
+
+class PodSpecView(Struct, rename="camel", frozen=True):
+    """What a pod consists of, and where it is."""
+
+    containers: tuple[ContainerView, ...] = ()
+    node_name: str = ""
+    init_containers: tuple[ContainerView, ...] = ()
+
+
+class PodStatusView(Struct, frozen=True):
+    """How far a pod is."""
+
+    phase: str = ""
+
+
+class PodView(Struct, frozen=True):
+    """A pod, or a template of pods."""
+
+    metadata: MetadataView = MetadataView()
+    spec: PodSpecView = PodSpecView()
+    status: PodStatusView = PodStatusView()
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that it is of; 0 if it is of none, whatever its label."""
+        label = self.metadata.labels.get(names.LABEL_ATTEMPT, "")
+        return int(label) if label.isdecimal() else 0
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether its containers have ended for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class TopologyLevel(Struct, frozen=True):
+    """A level of the network."""
+
+    level: str
+
+
+class TopologyPlace(Struct, frozen=True):
+    """Nodes that are in the same domains."""
+
+    nodes: str
+    domains: tuple[str, ...] = ()
+
+
+class FabricTopology(Struct, frozen=True):
+    """The domains of all nodes."""
+
+    levels: tuple[TopologyLevel, ...] = ()
+    places: tuple[TopologyPlace, ...] = ()
+
+
+class Freshness(Struct, frozen=True):
+    """When the controllers last checked the network."""
+
+    checked: datetime | None = None
+
+
+class FabricAgents(Struct, frozen=True):
+    """How many agents reported, and how many of them are silent."""
+
+    nodes: int = 0
+    silent: int = 0
+
+
+class FabricStatusView(Struct, rename="camel", frozen=True):
+    """What was discovered of the network, and what is wrong with it."""
+
+    topology: FabricTopology = FabricTopology()
+    freshness: Freshness = Freshness()
+    agents: FabricAgents = FabricAgents()
+    problem_count: int = 0
+    conflict_count: int = 0
+    domains: tuple[object, ...] = ()
+
+
+class FabricView(Struct, frozen=True):
+    """The Fabric."""
+
+    status: FabricStatusView = FabricStatusView()

@@ -14,10 +14,10 @@ import typer
 from railwright_api import names, routes
 from railwright_api.kinds import DEFINITIONS
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import JobView
+from railwright_cli.api_objects import FabricView, JobView
 from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
-from railwright_cli.installation import FabricChecks, LeaseView, ResourceList, Version, WorkloadView
+from railwright_cli.installation import LeaseView, ResourceList, Version, WorkloadView
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import OutputOption, duration, show_rows
 
@@ -200,7 +200,7 @@ def _leaders(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _fabric(site: CheckedSite) -> Iterator[Finding]:
-    found = site.server.find(routes.one(names.FABRICS, names.SINGLETON), FabricChecks)
+    found = site.server.find(routes.one(names.FABRICS, names.SINGLETON), FabricView)
     if found is None or found.status.freshness.checked is None:
         advice = f"kubectl logs -n {site.system} deploy/railwright-controllers"
         yield Finding("failed", "the network was never discovered", advice)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from railwright_cli.api_objects import MetadataView
+from railwright_cli.api_objects import MetadataView, PodView
 
 
 class Version(Struct, frozen=True):
@@ -57,35 +57,11 @@ class ReplicaStatus(Struct, rename="camel", frozen=True):
     number_ready: int = 0
 
 
-class ContainerImage(Struct, frozen=True):
-    """The image of a container."""
-
-    image: str = ""
-
-    @property
-    def tag(self) -> str:
-        """Its tag, or without one its digest."""
-        name, _, digest = self.image.rpartition("/")[2].partition("@")
-        return name.partition(":")[2] or digest
-
-
-class ContainerImages(Struct, frozen=True):
-    """The containers of a pod."""
-
-    containers: tuple[ContainerImage, ...] = ()
-
-
-class PodImages(Struct, frozen=True):
-    """The pods that a workload makes."""
-
-    spec: ContainerImages = ContainerImages()
-
-
 class ReplicaSpec(Struct, frozen=True):
-    """How many pods a Deployment shall have, and their images."""
+    """How many pods a Deployment shall have, and their template."""
 
     replicas: int = 1
-    template: PodImages = PodImages()
+    template: PodView = PodView()
 
 
 class WorkloadView(Struct, frozen=True):
@@ -93,32 +69,3 @@ class WorkloadView(Struct, frozen=True):
 
     spec: ReplicaSpec = ReplicaSpec()
     status: ReplicaStatus = ReplicaStatus()
-
-
-class Freshness(Struct, frozen=True):
-    """When the controllers last checked the network."""
-
-    checked: datetime | None = None
-
-
-class FabricAgents(Struct, frozen=True):
-    """How many agents reported, and how many of them are silent."""
-
-    nodes: int = 0
-    silent: int = 0
-
-
-class FabricCounts(Struct, rename="camel", frozen=True):
-    """What is wrong with the network."""
-
-    freshness: Freshness = Freshness()
-    agents: FabricAgents = FabricAgents()
-    problem_count: int = 0
-    conflict_count: int = 0
-    domains: tuple[object, ...] = ()
-
-
-class FabricChecks(Struct, frozen=True):
-    """The Fabric, without its nodes."""
-
-    status: FabricCounts = FabricCounts()

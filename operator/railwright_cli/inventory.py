@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Struct
 
 from railwright_api import names, quantities, routes
-from railwright_cli.api_objects import ConditionView, MetadataView
+from railwright_cli.api_objects import (
+    ConditionView,
+    ContainerView,
+    FabricTopology,
+    FabricView,
+    MetadataView,
+    PodSpecView,
+    PodView,
+)
 from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
 from railwright_topology.sources import hostlist
@@ -60,67 +67,6 @@ class NodeView(Struct, frozen=True):
     def is_reserved(self) -> bool:
         """Whether the control plane keeps it for itself. Nobody describes where such a node is."""
         return any(taint.key == names.CONTROL_PLANE for taint in self.spec.taints)
-
-
-class ResourcesView(Struct, frozen=True):
-    """What a container requests. Of devices, limits are requests too."""
-
-    limits: dict[str, msgspec.Raw] = {}
-    requests: dict[str, msgspec.Raw] = {}
-
-
-class ResourceContainer(Struct, rename="camel", frozen=True):
-    """A container, as far as it uses devices."""
-
-    resources: ResourcesView = ResourcesView()
-    restart_policy: str = ""
-
-
-class ResourcePodSpec(Struct, rename="camel", frozen=True):
-    """A pod, as far as it uses devices of its node."""
-
-    node_name: str = ""
-    containers: tuple[ResourceContainer, ...] = ()
-    init_containers: tuple[ResourceContainer, ...] = ()
-
-
-class ResourcePod(Struct, frozen=True):
-    """A pod that is on a node."""
-
-    metadata: MetadataView
-    spec: ResourcePodSpec = ResourcePodSpec()
-
-
-class TopologyLevel(Struct, frozen=True):
-    """A level of the network."""
-
-    level: str
-
-
-class TopologyPlace(Struct, frozen=True):
-    """Nodes that are in the same domains."""
-
-    nodes: str
-    domains: tuple[str, ...] = ()
-
-
-class FabricTopology(Struct, frozen=True):
-    """The domains of all nodes."""
-
-    levels: tuple[TopologyLevel, ...] = ()
-    places: tuple[TopologyPlace, ...] = ()
-
-
-class FabricStatusView(Struct, frozen=True):
-    """What was discovered of the network."""
-
-    topology: FabricTopology = FabricTopology()
-
-
-class FabricView(Struct, frozen=True):
-    """The Fabric."""
-
-    status: FabricStatusView = FabricStatusView()
 
 
 class RelativeSpeedView(Struct, frozen=True):
@@ -220,7 +166,7 @@ def read_inventory(server: ApiServer) -> ClusterInventory:
     for health in _visible(server, routes.kind(names.NODE_HEALTHS), NodeHealthView, unread):
         if (use := uses.get(health.metadata.name)) is not None:
             use.health = health.spec
-    pods = _visible(server, f"{CORE}/pods", ResourcePod, unread, LIVE_PODS)
+    pods = _visible(server, f"{CORE}/pods", PodView, unread, LIVE_PODS)
     if "pods" not in unread:
         _count_pods(uses, pods)
     return ClusterInventory(sorted(uses.values(), key=_name), levels, tuple(unread))
@@ -232,7 +178,7 @@ def node_use(node: NodeView) -> NodeUse:
     return NodeUse(node, devices, _devices(node.status.allocatable))
 
 
-def used_devices(spec: ResourcePodSpec) -> Counter[str]:
+def used_devices(spec: PodSpecView) -> Counter[str]:
     """The devices that a pod holds: those of its containers and sidecars together, or those of an
     init container if these are more."""
     total: Counter[str] = Counter()
@@ -267,7 +213,7 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
     return tuple(each.level for each in topology.levels)
 
 
-def _count_pods(uses: dict[str, NodeUse], pods: Iterable[ResourcePod]) -> None:
+def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:
     for use in uses.values():
         use.used = Counter()
     for pod in pods:
@@ -293,7 +239,7 @@ def _visible(
         return []
 
 
-def _requested(container: ResourceContainer) -> Counter[str]:
+def _requested(container: ContainerView) -> Counter[str]:
     raw = {**container.resources.limits, **container.resources.requests}
     texts = {name: bytes(amount).decode().strip('"') for name, amount in raw.items()}
     return Counter(_devices(texts))

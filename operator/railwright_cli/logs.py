@@ -10,11 +10,11 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from railwright_api import names
-from railwright_cli.api_objects import JobView, RoleView
+from railwright_cli.api_objects import JobView, PodView, RoleView
 from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.pod_log import PodLog
-from railwright_cli.pods import PodView, place_of_rank, pods_of, pods_path, roles_of_attempt
+from railwright_cli.pods import place_of_rank, pod_path, pods_of, pods_path, roles_of_attempt
 from railwright_cli.tables import printable
 
 Given = ParamSpec("Given")
@@ -140,7 +140,7 @@ class _Source:
             count, is_broken = log.count, _breaks(log)
             if is_broken is None:
                 return None
-            now = _patiently(self.its.server.find, log.pod.path, PodView)
+            now = _patiently(self.its.server.find, pod_path(log.pod), PodView)
             if now is None or now.metadata.uid != log.pod.metadata.uid:
                 return not is_broken
             if now.is_ended and not is_broken:

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import typer
 
+from railwright_cli.api_objects import PodView
 from railwright_cli.api_server import ApiServer
-from railwright_cli.pods import PodView
+from railwright_cli.pods import pod_path
 
 SILENCE_S = 15
 """A log that is silent for so long is opened again: its node may be dead."""
@@ -43,7 +44,7 @@ class PodLog:
             query["sinceTime"] = self._stamp.decode()
         after, repeated = self._stamp, self._printed_of_stamp
         since = _instant(after) if after else None
-        for each in self.server.lines(f"{self.pod.path}/log", query, silence_s=SILENCE_S):
+        for each in self.server.lines(f"{pod_path(self.pod)}/log", query, silence_s=SILENCE_S):
             stamp, _, line = each.partition(b" ")
             if not TIMESTAMP.fullmatch(stamp):
                 self._print_unstamped(each)

@@ -5,61 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
 
 from railwright_api import names
-from railwright_cli.api_objects import JobView, MetadataView, RoleView
+from railwright_cli.api_objects import JobView, PodView, RoleView
 from railwright_cli.api_server import CORE
 from railwright_cli.errors import AccessDeniedError, UsageError
 from railwright_cli.jobs import JobReference
 
 
-class ContainerView(Struct, frozen=True):
-    """A container of a pod."""
-
-    name: str
-
-
-class PodSpecView(Struct, rename="camel", frozen=True):
-    """What a pod consists of, and where it is."""
-
-    containers: tuple[ContainerView, ...] = ()
-    node_name: str = ""
-
-
-class PodStatusView(Struct, rename="camel", frozen=True):
-    """How far a pod is."""
-
-    phase: str = ""
-
-
-class PodView(Struct, frozen=True):
-    """A pod of a job."""
-
-    metadata: MetadataView
-    spec: PodSpecView = PodSpecView()
-    status: PodStatusView = PodStatusView()
-
-    @property
-    def attempt(self) -> int:
-        """The attempt that it is of; 0 if it is of none, whatever its label."""
-        label = self.metadata.labels.get(names.LABEL_ATTEMPT, "")
-        return int(label) if label.isdecimal() else 0
-
-    @property
-    def path(self) -> str:
-        """Its path."""
-        return f"{pods_path(self.metadata.namespace)}/{self.metadata.name}"
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether its containers have ended for good."""
-        return self.status.phase in ("Succeeded", "Failed")
-
-
 def pods_path(namespace: str) -> str:
     """The pods of a namespace."""
     return f"{CORE}/namespaces/{namespace}/pods"
+
+
+def pod_path(pod: PodView) -> str:
+    """The path of a pod."""
+    return f"{pods_path(pod.metadata.namespace)}/{pod.metadata.name}"
 
 
 def pods_of(its: JobReference, job: JobView) -> list[PodView]:

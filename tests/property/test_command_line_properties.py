@@ -16,11 +16,12 @@ from railwright_cli.api_objects import (
     JobSpecView,
     JobView,
     MetadataView,
+    PodSpecView,
     PriorityClassView,
     RoleView,
 )
 from railwright_cli.errors import UsageError
-from railwright_cli.inventory import ResourcePodSpec, used_devices
+from railwright_cli.inventory import used_devices
 from railwright_cli.jobs import ordered
 from railwright_cli.pods import place_of_rank
 from railwright_scheduler.model.rank_layout import number_ranks
@@ -108,7 +109,7 @@ def test_used_devices_are_what_the_operator_counts(
 ) -> None:
     containers = [{"resources": each.get("resources", {})} for each in main]
     spec = {"initContainers": init, "containers": containers}
-    decoded = msgspec.json.decode(json.dumps(spec), type=ResourcePodSpec)
+    decoded = msgspec.json.decode(json.dumps(spec), type=PodSpecView)
     counted = {
         name: amount
         for name, amount in amounts.requested(amounts.asked(spec)).items()

@@ -8,18 +8,21 @@ from typing import Any, cast
 import pytest
 
 from railwright_cli.api_objects import (
+    ContainerView,
     JobSpecView,
     JobView,
     MetadataView,
     PlacementSpecView,
     PlacementView,
+    PodSpecView,
+    PodView,
     RoleView,
 )
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import AccessDeniedError, RequestError
 from railwright_cli.jobs import JobReference
 from railwright_cli.pod_log import PodLog
-from railwright_cli.pods import ContainerView, PodSpecView, PodView, roles_of_attempt
+from railwright_cli.pods import roles_of_attempt
 
 POD = PodView(MetadataView("p", "team"), PodSpecView((ContainerView("train"),), "n1"))
 KUBELET = b"failed to create fsnotify watcher: too many open files"

@@ -19,12 +19,18 @@ from fixtures.scripted_server import NAMESPACED, Request, Respond, Response, eve
 from kubernetes import client
 from railwright_cli import kubeconfig, why
 from railwright_cli import status as status_command
-from railwright_cli.api_objects import JobStatusView, JobView, MetadataView
+from railwright_cli.api_objects import (
+    ContainerView,
+    JobStatusView,
+    JobView,
+    MetadataView,
+    PodSpecView,
+    PodView,
+)
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import RequestError
 from railwright_cli.jobs import ordered
 from railwright_cli.pod_log import PodLog
-from railwright_cli.pods import ContainerView, PodSpecView, PodView
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY = Response(b"<html>404 Not Found</html>", 404)
