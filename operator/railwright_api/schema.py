@@ -27,7 +27,6 @@ from railwright_api import names
 
 Json = dict[str, Any]
 Read = TypeVar("Read", bound=BaseModel)
-_NOT_OF_THE_ENUM = frozenset({"literal_error", "enum"})
 
 NODES_MAX = 16_384
 PROCESSES_MAX = 64
@@ -106,7 +105,7 @@ def read(model: type[Read], raw: Json) -> Read:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        places = [each["loc"] for each in error.errors() if each["type"] in _NOT_OF_THE_ENUM]
+        places = [each["loc"] for each in error.errors() if each["type"] == "literal_error"]
         if len(places) < error.error_count():
             raise
         readable = copy.deepcopy(raw)

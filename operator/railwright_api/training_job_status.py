@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -32,26 +31,13 @@ SIGNAL_LENGTH_MAX = 32
 Digest = Annotated[str, Field(max_length=64)]
 
 
-class Phase(StrEnum):
-    """Where a job is in its lifecycle."""
+Phase = Literal[
+    "Queued", "Profiling", "Starting", "Running", "Recovering", "Suspended", "Succeeded", "Failed"
+]
+"""Where a job is in its lifecycle."""
 
-    QUEUED = "Queued"
-    PROFILING = "Profiling"
-    STARTING = "Starting"
-    RUNNING = "Running"
-    RECOVERING = "Recovering"
-    SUSPENDED = "Suspended"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-
-class Activity(StrEnum):
-    """What the ranks of an attempt are doing."""
-
-    STARTING = "Starting"
-    TRAINING = "Training"
-    EVALUATING = "Evaluating"
-    CHECKPOINTING = "Checkpointing"
+Activity = Literal["Starting", "Training", "Evaluating", "Checkpointing"]
+"""What the ranks of an attempt are doing."""
 
 
 class Progress(Part):
@@ -67,7 +53,7 @@ class Progress(Part):
     """Loss at this step, as a decimal number."""
     samples_per_second: Decimal | None = None
     """Samples trained per second, over all ranks, as a decimal number."""
-    phase: Activity = Activity.TRAINING
+    phase: Activity = "Training"
     """What the ranks are doing: Starting, Training, Evaluating or Checkpointing."""
     time: Time | None = None
     """Time at which the operator received this progress."""
@@ -137,7 +123,7 @@ class TrainingJobStatus(Part):
 
     observed_generation: Count | None = None
     """The metadata.generation that this status describes."""
-    phase: Phase = Phase.QUEUED
+    phase: Phase = "Queued"
     """Simple, high-level summary of where the job is in its lifecycle."""
     reason: Code | None = None
     """Brief CamelCase reason why the job is in this phase."""

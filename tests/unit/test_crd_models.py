@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from railwright_api import names
 from railwright_api.failure_policy import FailurePolicy
 from railwright_api.training_job import TrainingJob
-from railwright_api.training_job_status import Phase, Progress, TrainingJobStatus
+from railwright_api.training_job_status import Progress, TrainingJobStatus
 from railwright_conversion import bounds
 
 POD: dict[str, Any] = {
@@ -63,9 +63,8 @@ def test_a_template_goes_through_the_model_unchanged() -> None:
 
 
 def test_status_is_rendered_in_camel_case_without_absent_fields() -> None:
-    status = TrainingJobStatus(
-        phase=Phase.RUNNING, nodes=2048, progress=Progress(step=4, percent="42%")
-    )
+    progress = Progress(step=4, percent="42%")
+    status = TrainingJobStatus(phase="Running", nodes=2048, progress=progress)
     rendered = status.model_dump(by_alias=True, exclude_none=True, mode="json")
     assert rendered["phase"] == "Running"
     assert rendered["nodes"] == 2048

@@ -158,8 +158,8 @@ def test_limits_and_closed_sets_are_those_of_the_other_parts() -> None:
     assert schema.PROCESSES_MAX == protocol.PROCESSES_MAX
     assert schema.RANKS_MAX == protocol.RANKS_MAX
     assert training_job_status.LAST_LINES_LENGTH_MAX == protocol.LAST_LINES_BYTES_MAX
-    assert [*map(str, training_job_status.Activity)] == [*map(str, protocol.Phase)]
-    assert [one.value for one in training_job_status.Phase] == [one.value for one in phases.Phase]
+    assert get_args(training_job_status.Activity) == tuple(map(str, protocol.Phase))
+    assert get_args(training_job_status.Phase) == tuple(map(str, phases.Phase))
     assert labels.OWN_LEVELS == (names.LABEL_BLOCK, names.LABEL_RACK)
 
 
