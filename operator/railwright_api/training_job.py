@@ -34,23 +34,21 @@ START_TIMEOUT_S_MIN = 10
 """What a kubelet needs to start the containers of a pod, and to report that."""
 
 
-def _held(field: str, *, seen: tuple[str, ...] = (), optional: bool = False) -> Rule:
-    """This field changes only in a job whose stored spec says suspend."""
-    same = f"self.{field} == oldSelf.{field}"
-    if field == "roles":
-        # Lists with keys are equal in any order, and ranks are numbered in the order of the roles.
-        same += " && self.roles.map(r, r.name) == oldSelf.roles.map(r, r.name)"
-    if optional:
-        has, had = f"has(self.{field})", f"has(oldSelf.{field})"
-        same = f"({has} == {had} && (!{has} || {same}))"
+def _held(field: str, same: str, *, seen: tuple[str, ...] = ()) -> Rule:
+    """This field changes only in a job whose stored spec says suspend: else it is the ``same``."""
     change = " from %s to %s" if seen else ""
     return Rule(
-        f"oldSelf.suspend || ({same})",
+        f"oldSelf.suspend || {same}",
         f"{field} cannot change{change} while the job is not suspended: set suspend: true and "
         f"apply, then change {field}, then set suspend: false",
         seen=seen,
-        field=f".{field}",
+        field=f".{field.partition('.')[0]}",
     )
+
+
+def _same_if_set(field: str) -> str:
+    has, had = f"has(self.{field})", f"has(oldSelf.{field})"
+    return f"(({has} == {had} && (!{has} || self.{field} == oldSelf.{field})))"
 
 
 _SHARING = "self.roles.filter(r, !has(r.topology))"
@@ -61,27 +59,24 @@ def _both(value: str) -> tuple[str, ...]:
     return value.replace("self.", "oldSelf."), value
 
 
-_IMMUTABLE = (
-    _held("queue", seen=_both("self.queue")),
-    _held(
-        "priorityClassName",
-        seen=_both("has(self.priorityClassName) ? self.priorityClassName : 'none'"),
-        optional=True,
-    ),
-    _held("roles"),
-    _held("topology", optional=True),
-)
-
-
 _TRAINS = (
     "(has(self.workload) && has(self.workload.role) ? self.workload.role : self.roles[0].name)"
 )
-_TRAINING_HELD = Rule(
-    f"oldSelf.suspend || {_TRAINS} == {_TRAINS.replace('self.', 'oldSelf.')}",
-    "workload.role cannot change from %s to %s while the job is not suspended: set suspend: true "
-    "and apply, then change workload.role, then set suspend: false",
-    seen=(_TRAINS.replace("self.", "oldSelf."), _TRAINS),
-    field=".workload",
+_IMMUTABLE = (
+    _held("queue", "(self.queue == oldSelf.queue)", seen=_both("self.queue")),
+    _held(
+        "priorityClassName",
+        _same_if_set("priorityClassName"),
+        seen=_both("has(self.priorityClassName) ? self.priorityClassName : 'none'"),
+    ),
+    # Lists with keys are equal in any order, and ranks are numbered in the order of the roles.
+    _held(
+        "roles",
+        "(self.roles == oldSelf.roles && "
+        "self.roles.map(r, r.name) == oldSelf.roles.map(r, r.name))",
+    ),
+    _held("topology", _same_if_set("topology")),
+    _held("workload.role", f"{_TRAINS} == {_both(_TRAINS)[0]}", seen=_both(_TRAINS)),
 )
 _PODS = Rule(
     f"self.roles.map(r, r.replicas).sum() <= {NODES_MAX}",
@@ -206,7 +201,6 @@ class TrainingJobSpec(Part):
     model_config = ConfigDict(
         json_schema_extra=rules(
             *_IMMUTABLE,
-            _TRAINING_HELD,
             _PODS,
             _SEGMENTS,
             _SPREAD,
