@@ -22,11 +22,11 @@ class MetadataView(Struct, rename="camel", frozen=True):
 
 
 class ConfigMapView(Struct, rename="camel", frozen=True):
-    """A ConfigMap. The values of ``binary_data`` are in base64."""
+    """A ConfigMap."""
 
     metadata: MetadataView
     data: dict[str, str] = {}
-    binary_data: dict[str, str] = {}
+    binary_data: dict[str, bytes] = {}
 
 
 class ConditionView(Struct, rename="camel", frozen=True):

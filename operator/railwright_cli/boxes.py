@@ -16,6 +16,7 @@ from enum import Enum
 
 from railwright_cli.amounts import count
 from railwright_cli.tree import domains_at, in_order
+from railwright_conversion.bounds import without_middle
 from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
 from railwright_topology.interconnect import UNKNOWN
@@ -115,7 +116,7 @@ class Layout:
             crossing = self._crossing.get((level, domain)) or None
             boxes.append(self._domain(its, level + 1, Box(names[domain], share, crossing)))
         if others:
-            named = shortened(fold(names[each] for each in others), FOLDED_NAMES_MAX)
+            named = without_middle(fold(names[each] for each in others), FOLDED_NAMES_MAX)
             number = sum(len(domains[each]) for each in others)
             boxes.append(_arranged(Box(named, count(number, "other node")), []))
         return _arranged(frame, boxes)
@@ -141,12 +142,6 @@ class Layout:
         runs = itertools.groupby(sorted(nodes, key=kind), key=kind)
         cells = (tuple(run) for _, run in runs)
         return [Box(nodes=its, width=len(its) * self._piece, height=height) for its in cells], 0
-
-
-def shortened(text: str, most: int) -> str:
-    """The text, or as much of its ends as ``most`` characters have room for."""
-    half = (most - 1) // 2
-    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def _arranged(frame: Box, boxes: Sequence[Box], gap: int = GAP) -> Box:

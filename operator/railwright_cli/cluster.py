@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -36,9 +35,7 @@ def files(server: ApiServer) -> Iterator[File]:
     """The topology files of the site."""
     query = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
     for each in server.items(f"{CORE}/namespaces/{NAMESPACE}/configmaps", ConfigMapView, query):
-        packed = each.binary_data.items()
-        contents: dict[str, str | bytes] = {**each.data}
-        contents |= {name: base64.b64decode(data) for name, data in packed}
+        contents: dict[str, str | bytes] = {**each.data, **each.binary_data}
         for name, content in sorted(contents.items()):
             yield File(each.metadata.name, name, content)
 

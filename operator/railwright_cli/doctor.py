@@ -85,6 +85,12 @@ class CheckedSite:
     system: str
     now: datetime
 
+    def find_workload(self, name: str) -> WorkloadView | None:
+        """The Deployment of a process, or the DaemonSet of the agents."""
+        plural = "daemonsets" if name == AGENTS else "deployments"
+        path = f"/apis/apps/v1/namespaces/{self.system}/{plural}/{name}"
+        return self.server.find(path, WorkloadView)
+
 
 Check = Callable[[CheckedSite], Iterator[Finding]]
 
@@ -144,9 +150,8 @@ def _kinds(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _pods(site: CheckedSite) -> Iterator[Finding]:
-    place = f"/apis/apps/v1/namespaces/{site.system}"
     for name in LEADERS:
-        found = site.server.find(f"{place}/deployments/{name}", WorkloadView)
+        found = site.find_workload(name)
         if found is None:
             advice = "install the processes, or name their namespace with --system-namespace"
             yield Finding("failed", f"there is no Deployment {site.system}/{name}", advice)
@@ -156,7 +161,7 @@ def _pods(site: CheckedSite) -> Iterator[Finding]:
         advice = f"kubectl describe pods -n {site.system} -l app={name}"
         result: Result = "ok" if ready == desired > 0 else "warning" if ready else "failed"
         yield Finding(result, text, advice)
-    agents = site.server.find(f"{place}/daemonsets/{AGENTS}", WorkloadView)
+    agents = site.find_workload(AGENTS)
     if agents is None:
         advice = "install them, if hardware and links inside nodes matter: docs/install.md"
         yield Finding("warning", "there are no node agents", advice)
@@ -168,13 +173,10 @@ def _pods(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _images(site: CheckedSite) -> Iterator[Finding]:
-    place = f"/apis/apps/v1/namespaces/{site.system}"
-    paths = {name: f"{place}/deployments/{name}" for name in LEADERS}
-    paths[AGENTS] = f"{place}/daemonsets/{AGENTS}"
-    found = {name: site.server.find(path, WorkloadView) for name, path in paths.items()}
+    workloads = ((name, site.find_workload(name)) for name in (*LEADERS, AGENTS))
     tags = {
         name: each.spec.template.spec.containers[0].tag
-        for name, each in found.items()
+        for name, each in workloads
         if each is not None and each.spec.template.spec.containers
     }
     tags["this command"] = metadata.version("railwright")

@@ -216,8 +216,6 @@ def _graph(case: Case) -> nx.Graph:
 def _text(case: Case, tokens: float | None) -> Iterator[RenderableType]:
     took, per_second, kinds = case.step, case.tokens_per_s, case.kinds
     numbers = [kinds.count(kind) for kind in range(len(case.machines))]
-    if len(numbers) == 1:
-        numbers = [case.nodes]
     each_kind = zip(numbers, case.machines, strict=True)
     nodes = " and ".join(f"{number:,} × {each.name}" for number, each in each_kind)
     yield (

@@ -10,7 +10,7 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from railwright_api import names
-from railwright_cli.api_objects import JobView, PodView, RoleView
+from railwright_cli.api_objects import JobView, PodView
 from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
 from railwright_cli.pod_log import PodLog
@@ -83,7 +83,8 @@ class _Source:
         try:
             place_of_rank(job.spec.roles, self.role, self.rank)
         except UsageError:
-            place_of_rank(self._roles(job, job.status.attempt), self.role, self.rank)
+            roles = roles_of_attempt(self.its, job, job.status.attempt)
+            place_of_rank(roles, self.role, self.rank)
 
     def print_until_now(self, job: JobView, attempts: list[int]) -> bool:
         """Print what there is of these attempts. Returns whether all of it could be read."""
@@ -120,9 +121,8 @@ class _Source:
             elif job.is_finished:
                 return self._end(job)
             else:
-                if (
-                    state := ", ".join(filter(None, (job.status.phase, job.status.reason)))
-                ) != shown:
+                state = ", ".join(filter(None, (job.status.phase, job.status.reason)))
+                if state != shown:
                     typer.echo(f"railwright: waiting: the job is {state}", err=True)
                     shown = state
                 time.sleep(next(pauses))
@@ -176,8 +176,9 @@ class _Source:
 
     def _log(self, job: JobView, attempt: int) -> PodLog | None:
         """The log of the pod that runs the rank in an attempt. A pre-run may not have the rank."""
+        roles = roles_of_attempt(self.its, job, attempt)
         try:
-            role, index = place_of_rank(self._roles(job, attempt), self.role, self.rank)
+            role, index = place_of_rank(roles, self.role, self.rank)
         except UsageError:
             return None
         name = names.pod_name(job.metadata.name, role.name, index, attempt)
@@ -186,9 +187,6 @@ class _Source:
             return None
         rank = self.rank if role.processes_per_replica > 1 else None
         return PodLog(self.its.server, found, rank)
-
-    def _roles(self, job: JobView, attempt: int) -> tuple[RoleView, ...]:
-        return roles_of_attempt(self.its, job, attempt)
 
 
 def _breaks(log: PodLog) -> bool | None:

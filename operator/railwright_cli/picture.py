@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from railwright_cli import boxes, legend, svg
+from railwright_cli import legend, svg
 from railwright_cli.amounts import count, size
 from railwright_cli.boxes import CHARACTER, GAP, HEAD, UPLINK, Box, Detail, Layout
 from railwright_cli.gang import Gang, crossing_bytes
 from railwright_cli.legend import LegendKey
 from railwright_cli.parts import parts
+from railwright_conversion.bounds import without_middle
 from railwright_topology.fabric import Fabric
 from railwright_topology.folding import fold
 
@@ -87,7 +88,7 @@ class Picture:
 
     def _about(self) -> Iterator[str]:
         if self._fabric.levels:
-            levels = (boxes.shortened(level, LEVEL_MAX) for level in self._fabric.levels)
+            levels = (without_middle(level, LEVEL_MAX) for level in self._fabric.levels)
             ranks = "ranks" if self._gang.ranks_per_node else "node ranks"
             cells = f"; in each cell a node and its {ranks}"
             if self._layout.detail is Detail.STRIP:
@@ -157,7 +158,7 @@ class Picture:
         detail = self._layout.detail
         found = [self._gang.describe_ranks(ranks)] if ranks else []
         if detail is Detail.NAMED:
-            found.append(boxes.shortened(cell.nodes[0].partition(".")[0], NAME_MAX))
+            found.append(without_middle(cell.nodes[0].partition(".")[0], NAME_MAX))
         elif detail is Detail.STRIP and ranks:
             found[:0] = map(str, self._parts.of[ranks[0]][:1])
         return [label for label in found if DIGIT * (len(label) + 1) <= cell.width]
