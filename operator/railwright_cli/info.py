@@ -15,6 +15,7 @@ from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory
 from railwright_cli.jobs import Context
 from railwright_cli.nodes import note_unread
 from railwright_cli.tables import OutputOption, Row, show_rows
+from railwright_topology.grouping import group
 
 
 def info(
@@ -32,10 +33,7 @@ def info(
     """
     found = read_inventory(ApiServer(context))
     at = _level(found, level) if level else None
-    groups: dict[tuple[str, str], list[NodeUse]] = {}
-    for use in found.nodes:
-        key = _kind(use), _domain(use, at)
-        groups.setdefault(key, []).append(use)
+    groups = group(((_kind(use), _domain(use, at)), use) for use in found.nodes)
     rows = [_row(*key, uses) for key, uses in groups.items()]
     hidden = () if level else ("domain",)
     show_rows(rows, output, "the cluster has no nodes", hidden=hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Sequence
@@ -23,6 +24,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 """Control characters, also of terminals: messages may hold what a user's program printed."""
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+"""With their seconds, the longest first."""
 
 
 def show_rows(
@@ -75,17 +77,11 @@ def age(since: datetime, now: datetime) -> str:
 def duration(seconds: float) -> str:
     """The same of so many seconds."""
     left = max(0, int(seconds))
-    shown: list[str] = []
-    for unit, size in _UNITS:
-        count, rest = divmod(left, size)
-        if count or (unit == "s" and not shown):
-            shown.append(f"{count}{unit}")
-            left = rest
-        elif shown:
-            break
-        if len(shown) == 2:
-            break
-    return "".join(shown)
+    for (unit, size), (shorter, small) in itertools.pairwise(_UNITS):
+        if left >= size:
+            more = left % size // small
+            return f"{left // size}{unit}" + (f"{more}{shorter}" if more else "")
+    return f"{left}s"
 
 
 def _title(key: str) -> str:

@@ -22,6 +22,7 @@ from railwright_cli.picture import Picture
 from railwright_cli.terminal import show
 from railwright_topology import fabric, graphs, outline
 from railwright_topology.fabric import Fabric, Facts
+from railwright_topology.grouping import group
 from railwright_topology.networks import Network
 from railwright_topology.sources import formats, labels
 from railwright_topology.sources.formats import File
@@ -194,9 +195,7 @@ def _hardware(found: Fabric, description: str, nodes: list[str]) -> dict[str, ob
 
 def _dot(graph: nx.Graph) -> str:
     """Graphviz: one row for each tier, the outermost at the top."""
-    rows: dict[int, list[str]] = {}
-    for name, tier in sorted(graph.nodes(data="tier")):
-        rows.setdefault(tier, []).append(_quoted(name))
+    rows = group((tier, _quoted(name)) for name, tier in sorted(graph.nodes(data="tier")))
     lines = ["graph fabric {", "  rankdir=BT; ranksep=2; node [shape=box];"]
     lines += [f"  {{ rank=same; {'; '.join(row)} }}" for _, row in sorted(rows.items())]
     for one, other, label in sorted(graph.edges(data="speed", default="")):

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from railwright_topology.grouping import group
 from railwright_topology.parts import (
     CPU,
     LINKS_MAX,
@@ -153,11 +154,11 @@ def of(document: Document) -> tuple[HardwareReport, ...]:
 
 def _report_fields(report: HardwareReport) -> dict[str, object]:
     place = {part.id: at for at, part in enumerate(report.parts)}
-    linked: dict[Link, list[list[int]]] = {}
-    for link in report.links:
-        # The properties of a link without its ends.
-        common = replace(link, ends=_NOWHERE)
-        linked.setdefault(common, []).append(sorted(place[end] for end in link.ends))
+    # By the properties of a link without its ends.
+    linked = group(
+        (replace(link, ends=_NOWHERE), sorted(place[end] for end in link.ends))
+        for link in report.links
+    )
     return {
         "source": report.source,
         "provenance": report.provenance.name,

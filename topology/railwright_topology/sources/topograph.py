@@ -24,10 +24,11 @@ from __future__ import annotations
 import collections
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from railwright_topology.grouping import group
 from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import documents, hostlist, strict_json, trees
 from railwright_topology.sources.documents import Fields, Value
@@ -95,9 +96,7 @@ def parse_model(text: str) -> SourceReport:
     members = trees.members(described, omissions)
     if not members:
         raise omissions.refuse("no node is in it")
-    nodes: dict[str, list[str]] = collections.defaultdict(list)
-    for node, name in members.items():
-        nodes[blocks[name].switch].append(node)
+    nodes = group((blocks[name].switch, node) for node, name in members.items())
     tree = (
         TreeNode(switch.line, name, switch.children, nodes.get(name, ()))
         for name, switch in switches.items()
@@ -137,7 +136,7 @@ def parse_graph(text: str) -> SourceReport:
     if bare := [instance.name for instance in certain if not instance.layers]:
         rule = f"nodes without network layers: {len(bare)}, the first is {min(bare)}"
         omissions.note(0, rule)
-    placed = _without_odd(certain, omissions)
+    placed = [*_without_odd(certain, omissions)]
     scale_up = {each.name: each.scale_up for each in certain if each.scale_up}
     tiers = trees.tiers(_above(placed, lines), omissions)
     return SourceReport(GRAPH, Provenance.IMPORTED, tiers, scale_up, omissions.sentences)
@@ -321,13 +320,9 @@ def _without_odd(instances: Sequence[_Instance], omissions: Omissions) -> Iterat
             yield instance
 
 
-def _above(instances: Iterable[_Instance], lines: Mapping[str, int]) -> Iterator[TreeNode]:
-    children: dict[str, dict[str, None]] = collections.defaultdict(dict)
-    nodes: dict[str, list[str]] = collections.defaultdict(list)
-    for instance in instances:
-        for switch, above in itertools.pairwise(instance.layers):
-            children[above][switch] = None
-        for layer in instance.layers[:1]:
-            nodes[layer].append(instance.name)
+def _above(instances: Sequence[_Instance], lines: Mapping[str, int]) -> Iterator[TreeNode]:
+    links = dict.fromkeys(link for each in instances for link in itertools.pairwise(each.layers))
+    children = group((above, switch) for switch, above in links)
+    nodes = group((each.layers[0], each.name) for each in instances if each.layers)
     for name in sorted(children.keys() | nodes.keys()):
-        yield TreeNode(lines.get(name, 1), name, [*children.get(name, ())], nodes.get(name, ()))
+        yield TreeNode(lines.get(name, 1), name, children.get(name, ()), nodes.get(name, ()))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
+from railwright_topology.grouping import group
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.documents import Value
 from railwright_topology.sources.omissions import Omissions
@@ -109,8 +110,8 @@ def tiers(switches: Iterable[TreeNode], omissions: Omissions) -> tuple[Mapping[s
 def members(groups: Iterable[TreeNode], omissions: Omissions) -> dict[str, str]:
     """Which group each node is in, where groups lie in nothing."""
     found = _Memberships("node", omissions)
-    for group in _usable(groups, omissions):
-        found.add(group, group.nodes)
+    for each in _usable(groups, omissions):
+        found.add(each, each.nodes)
     return found.certain({})
 
 
@@ -169,16 +170,12 @@ def _without_phony(
     leaves: Mapping[str, str], lines: Mapping[str, int], parents: _Parents, omissions: Omissions
 ) -> dict[str, str]:
     """slurm-gcp puts the nodes of a node set whose host it does not know on a switch of the set."""
-    found: dict[str, str] = {}
-    phony: dict[str, list[str]] = {}
-    for node, leaf in leaves.items():
-        if leaf.startswith("ns_") and parents.get(leaf) == "slurm-root":
-            phony.setdefault(leaf, []).append(node)
-        else:
-            found[node] = leaf
-    for name, nodes in phony.items():
-        _note_placeholder(TreeNode(lines[name], name, nodes=nodes), omissions)
-    return found
+    below = group((leaf, node) for node, leaf in leaves.items())
+    phony = {leaf for leaf in below if leaf.startswith("ns_") and parents.get(leaf) == "slurm-root"}
+    for name, nodes in below.items():
+        if name in phony:
+            _note_placeholder(TreeNode(lines[name], name, nodes=nodes), omissions)
+    return {node: leaf for node, leaf in leaves.items() if leaf not in phony}
 
 
 def _upwards(name: str, parents: _Parents) -> set[str]:
