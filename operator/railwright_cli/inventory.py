@@ -21,6 +21,7 @@ from railwright_cli.api_objects import (
 )
 from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
+from railwright_topology.grouping import group
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.hostlist import HostlistError
 
@@ -214,15 +215,13 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
 
 
 def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:
-    for use in uses.values():
+    by_node = group((pod.spec.node_name, pod) for pod in pods)
+    for name, use in uses.items():
         use.used = Counter()
-    for pod in pods:
-        use_of_node = uses.get(pod.spec.node_name)
-        if use_of_node is None or use_of_node.used is None:
-            continue
-        use_of_node.used += used_devices(pod.spec)
-        if job := pod.metadata.labels.get(names.LABEL_JOB_NAME):
-            use_of_node.jobs.add(f"{pod.metadata.namespace}/{job}")
+        for pod in by_node.get(name, ()):
+            use.used += used_devices(pod.spec)
+            if job := pod.metadata.labels.get(names.LABEL_JOB_NAME):
+                use.jobs.add(f"{pod.metadata.namespace}/{job}")
 
 
 def _visible(
