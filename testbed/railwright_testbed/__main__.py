@@ -15,6 +15,7 @@ from railwright_testbed import (
     deployment,
     example_job,
     faults,
+    foreign_kinds,
     prometheus,
     requirements,
     state_folder,
@@ -53,6 +54,7 @@ def _run(options: argparse.Namespace) -> int:
             for name, path in binaries.find(every).items():
                 print(f"{name}\t{path}")
             prometheus.prepare()
+            foreign_kinds.prepare()
             return 0
         case "check":
             return _check()

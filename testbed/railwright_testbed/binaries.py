@@ -22,7 +22,8 @@ from pathlib import Path
 from railwright_testbed import toolchain
 from railwright_testbed.errors import TestbedError
 
-_MODULES = Path(__file__).resolve().parent.parent
+MODULES = Path(__file__).resolve().parent.parent
+"""The folder with a folder for each Go module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,17 @@ def _from_path(program: Program) -> Path | None:
 
 
 def _from_cache(program: Program) -> Path | None:
-    path = _built_folder(program.module) / program.name
+    path = built_folder(program.module) / program.name
     return path if path.exists() else None
 
 
-def _built_folder(module: str) -> Path:
-    """Keyed by everything that goes into the build, so that two versions never mix."""
-    key = hashlib.sha256(_LINK_FLAGS[module].encode() + platform.machine().encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((_MODULES / module / name).read_bytes())
+def built_folder(module: str) -> Path:
+    """Where a Go module is built, in the cache. Its key is everything that goes into the build, so
+    that two versions never mix."""
+    key = hashlib.sha256(_LINK_FLAGS.get(module, "").encode() + platform.machine().encode())
+    folder = MODULES / module
+    for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.rglob("*.go"))):
+        key.update(path.read_bytes())
     return cache_folder() / "binaries" / f"{module}-{key.hexdigest()[:16]}"
 
 
@@ -138,7 +141,7 @@ def building(folder: Path) -> Iterator[None]:
 
 
 def _build(program: Program) -> Path:
-    folder = _built_folder(program.module)
+    folder = built_folder(program.module)
     with building(folder):
         if not folder.exists():
             _build_module(program.module, folder)
@@ -161,7 +164,7 @@ def _build_module(module: str, folder: Path) -> None:
     command = [str(go), "build", "-ldflags", _LINK_FLAGS[module], "-o", f"{unfinished}/", "tool"]
     environment = {**os.environ, "CGO_ENABLED": "0"}
     answer = subprocess.run(
-        command, cwd=_MODULES / module, env=environment, stdout=sys.stderr, check=False
+        command, cwd=MODULES / module, env=environment, stdout=sys.stderr, check=False
     )
     if answer.returncode != 0:
         raise TestbedError(

@@ -343,6 +343,7 @@ def test_pod_monitors_need_their_kind() -> None:
         ),
         ("commonLabels.team=3", "got number, want string"),
         ("namespaces={Team A}", "does not match pattern"),
+        ("podMonitor.interval=30s1m", "does not match pattern"),
     ],
 )
 def test_invalid_value_is_refused(value: str, message: str) -> None:
