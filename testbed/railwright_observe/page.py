@@ -44,8 +44,8 @@ def build() -> Path:
     return folder
 
 
-def write(built: Path, folder: Path, *, prometheus: str) -> None:
-    """The files of the page, for this address of Prometheus."""
+def write(built: Path, folder: Path, *, prometheus: str, interval_s: int) -> None:
+    """The files of the page, for this address of Prometheus and the interval of its scrapes."""
     shutil.copytree(built / "dist", folder)
     shutil.copy(built / "index.html", folder)
     others = [{"name": each.uid, "title": each.title} for each in DASHBOARDS]
@@ -55,7 +55,7 @@ def write(built: Path, folder: Path, *, prometheus: str) -> None:
         translated = perses.translate(
             json.loads((FOLDER / name).read_text(encoding="utf-8")),
             prometheus=prometheus,
-            interval_s=SCRAPE_INTERVAL_S,
+            interval_s=interval_s,
             range_s=RANGE_S,
         )
         (folder / name).write_text(json.dumps(translated))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from railwright_testbed import Testbed, example_job, waiting
+from railwright_testbed import ControlPlane, Testbed, example_job, waiting
 from railwright_testbed.service_process import NAMESPACE
 
 Json = dict[str, Any]
@@ -39,10 +39,7 @@ def play(bed: Testbed, report: Report) -> None:
     _apply(bed, "too-large", nodes=9)
     _until_phase(bed, "wrong-path", "Failed")
     _until_phase(bed, "image-model", "Succeeded")
-    leader = _leader(bed)
-    report(f"{leader}: deleted; the standby will lead")
-    bed.control_plane.kubectl("-n", NAMESPACE, "delete", "pod", leader, "--wait=false")
-    waiting.until(lambda: _leader(bed) != leader, "another leader", deadline_s=PHASE_DEADLINE_S)
+    replace_leader(bed.control_plane, report)
     _until_step(bed, OBSERVED, STEPS_BEFORE_FAULT)
     lost = _node_to_lose(bed)
     report(f"{lost}: its power is cut; {OBSERVED} trains there")
@@ -53,6 +50,19 @@ def play(bed: Testbed, report: Report) -> None:
     step = _until_step_of_attempt(bed, OBSERVED, 2)
     report(f"{OBSERVED}: trains again, from step {step}")
     _until_step(bed, OBSERVED, step + STEPS_AFTER_FAULT)
+
+
+def replace_leader(plane: ControlPlane, report: Report) -> str:
+    """Delete the pod of the operator that leads; return the next one that does."""
+    deleted = _leader(plane)
+    report(f"{deleted}: deleted; the standby will lead")
+    plane.kubectl("-n", NAMESPACE, "delete", "pod", deleted, "--wait=false")
+
+    def another() -> str:
+        leader = _leader(plane)
+        return "" if leader == deleted else leader
+
+    return waiting.until(another, "another leader", deadline_s=PHASE_DEADLINE_S)
 
 
 def _apply(
@@ -127,7 +137,8 @@ def _node_to_lose(bed: Testbed) -> str:
     return min(nodes, key=lambda node: (hosts.count(node), node))
 
 
-def _leader(bed: Testbed) -> str:
-    lease = bed.control_plane.kubectl("-n", NAMESPACE, "get", "lease", LEASE, "-o=json")
-    holder: str = json.loads(lease)["spec"]["holderIdentity"]
+def _leader(plane: ControlPlane) -> str:
+    """The pod of the operator that leads; empty while none does."""
+    lease = plane.kubectl("-n", NAMESPACE, "get", "lease", LEASE, "-o=json")
+    holder: str = json.loads(lease)["spec"].get("holderIdentity", "")
     return holder

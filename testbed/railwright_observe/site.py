@@ -39,17 +39,28 @@ def running(built: Path) -> Iterator[Site]:
         folder = Path(name)
         deployment.load(bed, folder)
         deployment.install(bed.control_plane)
-        targets, assets = folder / "targets.json", folder / "page"
-        scraped = {
-            "job_name": "railwright",
-            "scrape_interval": f"{page.SCRAPE_INTERVAL_S}s",
-            "scrape_timeout": f"{page.SCRAPE_INTERVAL_S}s",
-            "file_sd_configs": [{"files": [str(targets)]}],
-        }
-        server = Prometheus([scraped], rules=FOLDER / "rules.yaml", assets=assets)
-        page.write(built, assets, prometheus=server.url)
-        with _followed(bed.control_plane, targets), server:
+        interval_s = page.SCRAPE_INTERVAL_S
+        with scraping(bed.control_plane, built, folder, interval_s=interval_s) as server:
             yield Site(bed, f"{server.url}/user/")
+
+
+@contextmanager
+def scraping(
+    plane: ControlPlane, built: Path, folder: Path, *, interval_s: int
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the pods of Railwright as they come and go, and serves the built
+    page below /user; its files are written into the folder."""
+    targets, assets = folder / "targets.json", folder / "page"
+    scraped = {
+        "job_name": "railwright",
+        "scrape_interval": f"{interval_s}s",
+        "scrape_timeout": f"{interval_s}s",
+        "file_sd_configs": [{"files": [str(targets)]}],
+    }
+    server = Prometheus([scraped], rules=FOLDER / "rules.yaml", assets=assets)
+    page.write(built, assets, prometheus=server.url, interval_s=interval_s)
+    with _followed(plane, targets), server:
+        yield server
 
 
 @contextmanager

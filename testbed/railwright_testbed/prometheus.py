@@ -156,6 +156,10 @@ class Prometheus:
         groups = self._answer("/api/v1/rules")["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
+    def asset(self, name: str) -> bytes:
+        """A file that it serves. Raises HTTPError if there is none."""
+        return self._get(f"/user/{name}")
+
     def _is_ready(self) -> bool:
         try:
             self._get("/-/ready")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from fixtures import command_line, network_tap, queries
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
-from railwright_dashboards.generate import FOLDER
+from railwright_dashboards.generate import DASHBOARDS
+from railwright_observe import page, scenario, site
 from railwright_testbed import (
     ControlPlane,
     Testbed,
@@ -21,7 +24,7 @@ from railwright_testbed import (
     product_images,
     waiting,
 )
-from railwright_testbed.prometheus import Prometheus
+from railwright_testbed.prometheus import INTERVAL_S, Prometheus
 from railwright_testbed.service_process import NAMESPACE
 
 Run = Callable[[Training], LiveJob]
@@ -145,26 +148,63 @@ def installed_again(bed: Testbed) -> Iterator[None]:
 
 
 @pytest.fixture
+def scraping(bed: Testbed, tmp_path: Path) -> Iterator[Prometheus]:
+    """The Prometheus of ``make observe``, on these nodes. npm, which bundles the script of its
+    page, is not needed for all that the script reads."""
+    built = shutil.copytree(page.SOURCE, tmp_path / "built")
+    (built / "dist").mkdir()
+    for bundled in ("page.js", "page.css"):
+        (built / "dist" / bundled).touch()
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with site.scraping(bed.control_plane, built, folder, interval_s=INTERVAL_S) as server:
+        yield server
+
+
+@pytest.fixture
 def observed(
-    bed: Testbed, run: Run, checkpoints: Callable[[str], dict[str, str]]
-) -> Iterator[tuple[Prometheus, LiveJob]]:
-    """A real Prometheus that scrapes the pods, and a job that trains."""
-    targets = deployment.scrape_targets(bed.control_plane)
-    assert len(targets) == 3
-    scraped = {"job_name": "railwright", "static_configs": targets}
-    with Prometheus([scraped], rules=FOLDER / "rules.yaml") as prometheus:
-        job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
-        try:
-            yield prometheus, job
-        finally:
-            job.delete()
+    scraping: Prometheus, run: Run, checkpoints: Callable[[str], dict[str, str]]
+) -> Iterator[LiveJob]:
+    """A job that trains."""
+    job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
+    yield job
+    job.delete()
+
+
+def test_observed_page_has_all_dashboards(scraping: Prometheus) -> None:
+    """Its document with all that it names, and each dashboard with queries of this server."""
+    document = scraping.asset("index.html").decode()
+    for name in re.findall(r'(?:href|src)="([^":]+)"', document):
+        scraping.asset(name)
+    listed = json.loads(scraping.asset("dashboards.json"))
+    assert [each["name"] for each in listed] == [each.uid for each in DASHBOARDS]
+    for each in DASHBOARDS:
+        found = json.loads(scraping.asset(f"{each.uid}.json"))
+        assert len(found["spec"]["panels"]) == len(each.panels)
+        assert scraping.url in json.dumps(found["spec"]["datasources"])
+
+
+def test_observed_pods_are_followed(bed: Testbed, scraping: Prometheus) -> None:
+    """The deleted leader is scraped no more, and its successor and the new standby are."""
+    three = "count(up == 1) == 3"
+    scraping.until(three, deadline_s=DEADLINE_S)
+    pods = "count by (pod) (up)"
+    before = {each["metric"]["pod"] for each in scraping.query(pods)}
+    leader = scenario.replace_leader(bed.control_plane, print)
+    scraping.until(f'railwright_leader{{pod="{leader}"}} == 1', deadline_s=DEADLINE_S)
+    waiting.until(
+        lambda: len({each["metric"]["pod"] for each in scraping.query(pods)} & before) == 2,
+        "two of the pods from before",
+        deadline_s=DEADLINE_S,
+    )
+    scraping.until(three, deadline_s=DEADLINE_S)
 
 
 def test_panels_have_data_of_the_deployed_pods(
-    bed: Testbed, run: Run, observed: tuple[Prometheus, LiveJob]
+    bed: Testbed, run: Run, scraping: Prometheus, observed: LiveJob
 ) -> None:
     """One job loses a pod meanwhile, and another one fails."""
-    prometheus, job = observed
+    prometheus, job = scraping, observed
     run(Training("fails", ["false"], spec={"failurePolicy": {"backoffLimit": 0}}))
     job.until(lambda found: bool(found.get("checkpoints")), "a checkpoint")
     pod = job.pods()[0]["metadata"]["name"]
