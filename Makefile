@@ -245,6 +245,10 @@ bench-install: binaries ## from nothing to a job's first step with the chart, an
 check-observability: binaries ## every query and alert in a real Prometheus, and series with 100,000 jobs; a minute
 	@cd tests && ../$(PYTHON) -m bench.check_observability
 
+.PHONY: check-cert-manager
+check-cert-manager: binaries ## the real cert-manager makes and renews the authorities of the servers; about 10 minutes, needs root
+	@cd tests && ../$(PYTHON) -m bench.check_authorities
+
 .PHONY: bench-bulk
 bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk

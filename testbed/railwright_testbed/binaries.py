@@ -47,12 +47,14 @@ _LINK_FLAGS = {
     "dns": "-s -w",
     "helm": "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
     "buildkit": "-s -w",
+    "cert-manager": "-s -w",
     "containerd": "-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2",
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 SIMULATED_NODES = ("kwok",)
 CLIENTS = ("helm",)
 BUILDERS = ("buildctl", "buildkitd")
+CERT_MANAGER = ("cert-manager-controllers",)
 REAL_NODES = (
     "kubelet",
     "kube-proxy",
@@ -77,6 +79,7 @@ _PROGRAMS = {
         Program("helm", "helm", "version --short", "v4.3."),
         Program("buildctl", "buildkit", "--version", "github.com/moby/buildkit"),
         Program("buildkitd", "buildkit", "--version", "github.com/moby/buildkit"),
+        Program("cert-manager-controllers", "cert-manager", "--version", "of this testbed"),
         Program("containerd", "containerd", "--version", " v2."),
         Program("containerd-shim-runc-v2", "containerd", "-v", "v2."),
         Program("ctr", "containerd", "--version", " v2."),
