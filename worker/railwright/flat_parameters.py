@@ -7,7 +7,6 @@ already counted changes what Adam does next, and a checkpoint has no state of an
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.checkpoint.metadata import Metadata
 
 from railwright import collectives, optimizer_state
-from railwright.optimizer_state import KEY, Optimizers
+from railwright.optimizer_state import KEY, Optimizers, parameters_of
 
 _STATE, _GROUPS = "state", "groups"
 
@@ -45,7 +44,7 @@ def placeholders(
     partial = any(
         parameter not in optimizer.state
         for optimizer in optimizers
-        for parameter in _parameters(optimizer)
+        for parameter in parameters_of(optimizer)
     )
     is_partial = any(collectives.from_all(lambda: partial))
     for optimizer in optimizers:
@@ -54,13 +53,9 @@ def placeholders(
         optimizer.zero_grad()
     with _trainable(optimizers):
         state = _named(model, optimizers)
-    names = sorted(saved.state_dict_metadata)
-    for parameter in list(state[_STATE]):
-        key = f"{KEY}.{_STATE}.{parameter}."
-        first = bisect.bisect_left(names, key)
-        if not (first < len(names) and names[first].startswith(key)):
-            del state[_STATE][parameter]
-    return {KEY: state}
+    names = {path[2] for path in optimizer_state.paths(saved).values() if path[1] == _STATE}
+    of_saved = {name: its for name, its in state[_STATE].items() if name in names}
+    return {KEY: {**state, _STATE: of_saved}}
 
 
 def put_back(
@@ -93,7 +88,7 @@ def _without_initialization(optimizers: Optimizers) -> Iterator[None]:
     """Keep torch from making states. It makes none where any parameter has a gradient."""
     given = []
     for optimizer in optimizers:
-        parameters = [each for each in _parameters(optimizer) if each.requires_grad]
+        parameters = [each for each in parameters_of(optimizer) if each.requires_grad]
         has_gradient = any(each.grad is not None for each in parameters)
         if parameters and not has_gradient and not optimizer.state:
             least = min(parameters, key=torch.Tensor.numel)
@@ -112,7 +107,7 @@ def _trainable(optimizers: Optimizers) -> Iterator[None]:
     frozen = [
         parameter
         for optimizer in optimizers
-        for parameter in _parameters(optimizer)
+        for parameter in parameters_of(optimizer)
         if not parameter.requires_grad
     ]
     for parameter in frozen:
@@ -122,8 +117,3 @@ def _trainable(optimizers: Optimizers) -> Iterator[None]:
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]

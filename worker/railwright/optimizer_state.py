@@ -13,12 +13,12 @@ this; the older FSDP is a matter of ``flat_parameters``.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint import _traverse
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 
@@ -29,7 +29,9 @@ Path = tuple[str | int, ...]
 
 KEY = "optimizer"
 _STATE, _GROUPS, _PARAMS = "state", "groups", "params"
-_WRAPPERS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module)\.")
+_WRAPPERS = re.compile(
+    r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
+)
 """What torch leaves out of the names of a wrapped model."""
 
 _NUMBER = re.compile(r"int:(-?\d+)")
@@ -76,10 +78,10 @@ def placeholders(
     its = {
         names.get(id(parameter), ""): parameter
         for optimizer in optimizers
-        for parameter in _parameters(optimizer)
+        for parameter in parameters_of(optimizer)
     }
     found: dict[str, torch.Tensor | None] = {}
-    for key, (_, section, name, *_) in _paths(saved).items() if optimizers else ():
+    for key, (_, section, name, *_) in paths(saved).items() if optimizers else ():
         if section == _GROUPS or name in its:
             entry = saved.state_dict_metadata[key]
             found[key] = _placeholder(entry, its.get(str(name)))
@@ -91,10 +93,11 @@ def put_back(
 ) -> None:
     """Load what was read into the optimizers. Raises RuntimeError where they are others than those
     that were saved."""
-    paths, root, names = _paths(saved), dict[str, Any](), _names(model)
-    for key, value in values.items():
-        if key in paths:
-            _insert(root, paths[key][1:], value)
+    root, names = dict[str, Any](), _names(model)
+    for key, path in paths(saved).items():
+        if key in values:
+            # Numbers in a path are places in lists.
+            _traverse.set_element(root, path[1:], values[key])
     group_of = {name: each for each in root.get(_GROUPS, {}).values() for name in each[_PARAMS]}
     for optimizer in optimizers:
         own = _in_order(optimizer, names)
@@ -136,14 +139,15 @@ def _names(model: torch.nn.Module) -> dict[int, str]:
 
 def _in_order(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:
     """The names of its parameters, as its own state_dict numbers them."""
-    found = [names.get(id(parameter)) for parameter in _parameters(optimizer)]
+    found = [names.get(id(parameter)) for parameter in parameters_of(optimizer)]
     for number, name in enumerate(found):
         if name is None:
             raise ValueError(f"optimizer: its parameter {number} is none of the model's")
     return [name for name in found if name is not None]
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """The parameters of all of its groups."""
     for group in optimizer.param_groups:
         yield from group[_PARAMS]
 
@@ -160,8 +164,9 @@ def _placeholder(entry: object, parameter: torch.Tensor | None) -> torch.Tensor 
     return torch.empty_like(whole, dtype=dtype, requires_grad=False)
 
 
-def _paths(saved: Metadata) -> dict[str, Path]:
-    """The path of each key below ``optimizer``. Raises ``MetadataError``."""
+def paths(saved: Metadata) -> dict[str, Path]:
+    """The path of each key below ``optimizer``, of three parts or more. Raises
+    ``MetadataError``."""
     data = saved.planner_data if isinstance(saved.planner_data, dict) else {}
     found = {}
     for key in saved.state_dict_metadata:
@@ -179,30 +184,6 @@ def _paths(saved: Metadata) -> dict[str, Path]:
             raise shard_metadata.MetadataError(f"{key!r} has no path")
         found[key] = path
     return found
-
-
-def _insert(root: dict[str, Any], path: Path, value: Any) -> None:
-    """Put the value at its path; numbers in it are places in lists."""
-    node: Any = root
-    for part, following in itertools.pairwise(path):
-        child = _get(node, part)
-        if child is None:
-            child = [] if isinstance(following, int) else {}
-            _set(node, part, child)
-        node = child
-    _set(node, path[-1], value)
-
-
-def _get(node: Any, part: str | int) -> Any:
-    if isinstance(part, int):
-        return node[part] if part < len(node) else None
-    return node.get(part)
-
-
-def _set(node: Any, part: str | int, value: Any) -> None:
-    if isinstance(part, int):
-        node.extend([None] * (part + 1 - len(node)))
-    node[part] = value
 
 
 def _with_text_keys(value: Any) -> Any:
