@@ -84,7 +84,7 @@ def cli_codes() -> str:
 
 
 def _ranks() -> str:
-    killed, ended = 128 + signal.SIGKILL, assessment.SIGTERM_EXIT_CODE
+    killed, stopped = 128 + signal.SIGKILL, assessment.STOP_SIGNALS
     failed, memory = _cause(CauseCode.RANK_FAILED), _cause(CauseCode.OUT_OF_MEMORY)
     wait = seconds(assessment.REMOVAL_S)
     rows = [
@@ -97,9 +97,9 @@ def _ranks() -> str:
             f"{failed}, {memory}",
         ),
         (
-            str(ended),
-            f"The rank was ended by SIGTERM. For {wait} the operator waits whether its pod was "
-            "evicted or deleted. Otherwise the rank failed.",
+            ", ".join(map(str, stopped)),
+            f"The rank was ended by {', '.join(stopped.values())}. For {wait} the operator waits "
+            "whether its pod was evicted or deleted. Otherwise the rank failed.",
             f"{_cause(CauseCode.POD_EVICTED)}, {_cause(CauseCode.POD_DELETED)}, {failed}",
         ),
         (

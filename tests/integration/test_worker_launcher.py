@@ -244,7 +244,7 @@ def test_script_imports_installed_package_and_keeps_its_path(
     assert out == f"{installed()}/railwright/__init__.py True\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_reaches_the_rank_which_may_end_in_peace(
     operator: OperatorEndpoint, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.attempts import crash, rank
+from railwright.ranks import ENDING
 from railwright_scheduler.attempt import assessment
 from railwright_scheduler.attempt.assessment import REMOVAL_S, VERDICT_S, Ended, Ongoing, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -51,8 +52,15 @@ def test_removed_pod_succeeded_only_if_kubelet_reports_it(
     assert assess(rank(0, done=True, pod=PodState.SUCCEEDED, **taken)) == Succeeded()
 
 
-@pytest.mark.parametrize("ended", [{"signal": "SIGTERM"}, {"exit_code": 143}])
-def test_rank_ended_by_sigterm_waits_for_pod_deletion(
+def test_stop_signals_are_those_that_end_a_launcher() -> None:
+    assert {128 + each: each.name for each in ENDING} == assessment.STOP_SIGNALS
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [{"signal": "SIGTERM"}, {"exit_code": 143}, {"signal": "SIGQUIT"}, {"exit_code": 131}],
+)
+def test_rank_ended_by_stop_signal_waits_for_deletion(
     ended: dict[str, object],
 ) -> None:
     """The deletion of the pod may appear in the API only later."""

@@ -112,7 +112,7 @@ def _join(pod: environment.Pod) -> protocol.WorldInfo:
 def _pause(timeout_s: float) -> None:
     """Wait; raises _TerminatedError on a signal to end."""
     number = ranks.wait(timeout_s)
-    if number in (signal.SIGTERM, signal.SIGINT):
+    if number in ranks.ENDING:
         raise _TerminatedError(number)
 
 
@@ -183,7 +183,7 @@ def _supervise(
         if pod.pre_run and state.unrecorded:
             processes.stop(signal.SIGTERM, grace_s=FAILED_GRACE_S)
             return _own_end(pod, EXIT_UNRECORDED, state.unrecorded)
-        if number in (signal.SIGTERM, signal.SIGINT):
+        if number in ranks.ENDING:
             grace_s = max(pod.grace_s - REPORT_S, pod.grace_s / 2)
             processes.stop(number, grace_s=grace_s)
             return _own_end(pod, 128 + number, _TerminatedError(number))

@@ -25,7 +25,10 @@ from railwright import memory, output
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 STRAYS_TIMEOUT_S = 5.0
-SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT})
+ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""What ends the ranks, as under torchrun: the STOPSIGNAL of an image replaces SIGTERM."""
+
+SIGNALS = ENDING | {signal.SIGCHLD}
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ its kubelet (the node's Lease and Ready condition). A node is lost when both are
 heartbeat overrides the node's state in the API. Only changes count: a node that was not Ready
 before its launcher fell silent ran well without being Ready. A crash is assessed only when every
 other launcher has sent a heartbeat since, or the silent ones have been assessed. Kubernetes ends
-pods with SIGTERM, so a rank that it ended is blamed only if its pod turns out not to be deleted.
+pods with SIGTERM, or the image's STOPSIGNAL, so a rank that such a signal ended is blamed only if
+its pod turns out not to be deleted.
 
 Both sources use one network. While that looks cut (``breaker``), silence ends no attempt. Other
 causes still count: an exit, a deleted pod (as Kubernetes deletes those of a deleted node), a node
@@ -45,10 +46,11 @@ HOLD_S = 600.0
 long as an API server may be away: Kubernetes evicts pods of unreachable nodes after about 350 s."""
 
 REMOVAL_S = 10.0
-"""How long the API may take to show the removal of a pod whose rank SIGTERM has ended: a kubelet
-reports an eviction only after the containers have stopped."""
+"""How long the API may take to show the removal of a pod whose rank a stop signal has ended: a
+kubelet reports an eviction only after the containers have stopped."""
 
-SIGTERM, SIGTERM_EXIT_CODE = "SIGTERM", 128 + 15
+STOP_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 143: "SIGTERM"}
+"""Those by which a launcher ends, by its exit code then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def _may_be_removed(ranks: Sequence[ObservedRank]) -> bool:
     """Whether the API may still show that a pod was taken away, and the crashes with it."""
     return any(
         crash.age_s <= REMOVAL_S
-        and (crash.signal == SIGTERM or crash.exit_code == SIGTERM_EXIT_CODE)
+        and (crash.signal in STOP_SIGNALS.values() or crash.exit_code in STOP_SIGNALS)
         for _, crash in _crashes(ranks)
     )
 
