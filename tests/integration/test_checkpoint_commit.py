@@ -187,6 +187,7 @@ def test_restarted_local_run_resumes_and_keeps_three(
     for step in (1, 2):
         first.train(1)
         first.checkpoints.save(step)
+    del first.checkpoints
     second = Run(tmp_path, seed=7)
     assert second.checkpoints.load() == 2
     assert second.contents() == first.contents()
@@ -268,9 +269,9 @@ def test_unreadable_state_is_refused_when_saved(tmp_path: Path) -> None:
 
     run = Run(tmp_path, seed=0)
     checkpoints = Checkpointer(tmp_path, run.model, run.optimizer, reader=Open())
-    with pytest.raises(Exception, match="Weights only load failed") as refused:
+    refusal = r"^state\['others'\]\['reader'\]\['path'\]: seen pathlib.*, expected numbers, text"
+    with pytest.raises(TypeError, match=refusal):
         checkpoints.save(1)
-    assert any("reader" in note for note in refused.value.__notes__)
     assert manifest.Volume(tmp_path / "local", "default").steps(1) == []
 
 

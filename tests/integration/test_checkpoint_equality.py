@@ -69,6 +69,21 @@ def test_stages_of_a_pipeline_go_on_alike(tmp_path: Path) -> None:
     assert equal == [True, True]
 
 
+def test_stages_with_parameters_of_one_name_are_refused(tmp_path: Path) -> None:
+    """torch saves those of any rank, and each stage would go on with them."""
+    seen, _ = tiny_training.ranks_running("collisions", tmp_path, world_size=2)
+    drifted, values, shapes, shards, average, named, *left = seen
+    assert (drifted, named) == ("saved", "saved")
+    for refused, name in ((values, "weight"), (shapes, "weight"), (shards, "weight")):
+        assert refused == (
+            f"RuntimeError: model.{name}: ranks 0 and 1 have other values of it, expected replicas "
+            "of one: give each stage of a pipeline names of its own, as "
+            'torch.nn.ModuleDict({f"stage{number}": stage}) does'
+        )
+    assert average.startswith("TypeError: state['others']['average']['weight']: seen a DTensor")
+    assert left == ["drifted", "named"]
+
+
 def test_buffers_are_those_of_rank_0(tmp_path: Path) -> None:
     """DistributedDataParallel goes on with these; torch saves those of any rank."""
     (saved, loaded), _ = tiny_training.ranks_running("buffers", tmp_path, world_size=2)

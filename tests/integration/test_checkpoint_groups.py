@@ -70,6 +70,7 @@ def test_evaluator_follows_the_checkpoints_of_workers(tmp_path: Path, rank: Rank
     assert followed.load() == 10
     assert followed.load(after=10) == 0
     rank("worker", 2, **caps)
+    del run.checkpoints
     again = Run(tmp_path, seed=1)
     assert again.checkpoints.load() == 10
     again.train(1)

@@ -15,7 +15,7 @@ from torch.distributed.checkpoint import default_planner
 from torch.distributed.checkpoint.metadata import Metadata
 
 from fixtures.tiny_training import Run
-from railwright import environment, manifest, plain_values, shard_metadata, training_state
+from railwright import environment, manifest, planners, shard_metadata, training_state
 
 METADATA = ".metadata"
 HEAD = b"\x80\x04"
@@ -145,8 +145,8 @@ def test_crafted_value_is_refused(
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr(plain_values, "SavePlanner", default_planner.DefaultSavePlanner)
-        training_state.save_shards(hostile, run.model, run.optimizer)
+        patched.setattr(planners, "SavePlanner", lambda _: default_planner.DefaultSavePlanner())
+        training_state.save_shards(hostile, run.model, [run.optimizer])
     (shard,) = hostile.glob("__0_*")
     replace(saved, shard.name, shard.read_bytes())
     replace(saved, METADATA, (hostile / METADATA).read_bytes())

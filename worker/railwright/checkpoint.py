@@ -2,17 +2,18 @@
 
 Each group of ranks has its own. All ranks of a group write their files. Then its rank 0 requests
 the commit from the operator, which refuses it if the attempt was revoked. Only then the manifest is
-renamed into place. Without a response within 5 s training goes on and the manifest is renamed;
-whether later attempts read the checkpoint follows from the list that the operator sends them at
-their start.
+renamed into place. Without a response within 5 s training goes on and the manifest is renamed; the
+list that the operator sends to later attempts says whether they read the checkpoint.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 KEEP = 3
 LOCAL_JOB = "local"
+
+_SAVING: weakref.WeakValueDictionary[manifest.Volume, Checkpointer] = weakref.WeakValueDictionary()
+"""What this process saves by, for each folder of a group."""
 
 
 class AttemptRevoked(Exception):  # noqa: N818  # not an error of the script
@@ -45,8 +49,8 @@ class Checkpointer:
     "local", each run that saves is an attempt, and the group is torchrun's ``--role``. In a pre-run
     nothing is loaded or saved.
 
-    Raises ValueError when ``keep`` is below 1, the job has no such ``group``, or there are
-    optimizers without a model.
+    Raises ValueError when ``keep`` is below 1, the job has no such ``group``, there are optimizers
+    without a model, or another Checkpointer of this process saves in the same folder.
     """
 
     def __init__(
@@ -62,11 +66,11 @@ class Checkpointer:
         if keep < 1:
             raise ValueError(f"keep: seen {keep}, expected at least 1")
         self._own = environment.group_of(os.environ)
-        self._resume = _resume()
+        self._resume = environment.resume_of(os.environ)
         self._volume = manifest.Volume(
             # A script may change its working directory.
             Path(directory).absolute() / os.environ.get(environment.JOB_UID, LOCAL_JOB),
-            self._own if group is None else _valid_group(group, self._resume),
+            self._own if group is None else environment.valid_group(group, os.environ),
         )
         # An iterator would be used up by the first save.
         single = hasattr(optimizer, "state_dict")
@@ -74,17 +78,21 @@ class Checkpointer:
         for each in its:
             if not hasattr(each, "param_groups"):
                 raise TypeError(f"optimizer: seen {type(each)}, expected a torch.optim.Optimizer")
+        if its and model is None:
+            raise ValueError("optimizer: it is saved by the names of a model: pass model too")
         self._optimizer = its
-        if self._optimizer != () and model is None:
-            raise ValueError(
-                "optimizer: its state is saved by the names of a model: pass model too"
-            )
         self._model = model
         self._keep = keep
         self._others = others
         self._attempt: int | None = None
         self._is_claimed = False
         self._saved_step: int | None = None
+        self._call: str | None = None
+        if not self._follows and _SAVING.setdefault(self._volume, self) is not self:
+            raise ValueError(
+                f"directory: another Checkpointer of this process saves in {self._volume.job}: "
+                "pass several models to one, as a torch.nn.ModuleDict, or delete the other before"
+            )
 
     def load(self, *, after: int = -1) -> int:
         """Restore the newest valid checkpoint and return its step; 0 when there is none.
@@ -93,32 +101,31 @@ class Checkpointer:
         group loads each once. Random numbers of another group are not taken over. A torn checkpoint
         is skipped and logged. What an attempt itself saved after the checkpoint is removed.
 
-        Raises torch's errors on all ranks when the checkpoint lacks what model or optimiser have;
-        what only the checkpoint has is left out. Raises an error on all ranks when a file holds
-        anything but tensors and plain values: no code in it is run. Raises RuntimeError before
-        torch.distributed is initialized, if there are several ranks; each may read the checkpoints
-        of another group alone.
+        Raises torch's errors on all ranks when the checkpoint lacks what model or optimiser have,
+        and RuntimeError when it has what the model lacks, or states of objects of other names; an
+        error on all ranks when a file holds anything but tensors and plain values: no code in it
+        is run; RuntimeError within another call, as of a signal handler, and with several ranks
+        without torch.distributed, but each may read the checkpoints of another group alone.
         """
         from railwright import collectives
 
         if not self._follows:
             collectives.demand_all_ranks()
-        while True:
-            contents = self._newest_whole(after)
-            if contents is None:
-                self._go_back(None, after)
-                return 0
-            checkpoint = protocol.Checkpoint(contents.attempt, contents.step)
-            try:
-                self._restore(checkpoint, contents.world_size)
-            except OSError:
-                if not self._is_removed(checkpoint):
-                    raise
-                _say(f"{self._name(checkpoint)} was removed while it was loaded")
-                continue
-            self._go_back(checkpoint, after)
-            self._say_where(checkpoint, contents.world_size)
-            return checkpoint.step
+        with self._alone("load"):
+            while (contents := self._newest_whole(after)) is not None:
+                checkpoint = protocol.Checkpoint(contents.attempt, contents.step)
+                try:
+                    self._restore(checkpoint, contents.world_size)
+                except OSError:
+                    if not self._is_removed(checkpoint):
+                        raise
+                    _say(f"{self._name(checkpoint)} was removed while it was loaded")
+                    continue
+                self._go_back(checkpoint, after)
+                self._say_where(checkpoint, contents.world_size)
+                return checkpoint.step
+            self._go_back(None, after)
+            return 0
 
     def _restore(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
         from railwright import collectives, training_state
@@ -169,9 +176,10 @@ class Checkpointer:
         """Saves all ranks' state after this step, and returns when it counts.
 
         Does nothing when this step was just saved. Raises AttemptRevoked on all ranks when the
-        operator refuses; OSError on all ranks when any could not write; RuntimeError when these are
-        the checkpoints of another group, or without torch.distributed, if there are several ranks;
-        TypeError or ValueError when the step is no number of a step.
+        operator refuses; OSError on all ranks when any could not write; TypeError when a state
+        could not be read back; RuntimeError for the checkpoints of another group, for different
+        parameters of one name, within another call, as of a signal handler, and with several ranks
+        without torch.distributed; TypeError or ValueError when the step is no number of a step.
         """
         from railwright import collectives
 
@@ -183,16 +191,17 @@ class Checkpointer:
         if environment.PRE_RUN in os.environ:
             return
         collectives.demand_all_ranks()
-        number = _same_on_all(collectives.from_all(lambda: _valid_step(step)))
-        if number == self._saved_step:
-            return
-        began_s = time.monotonic()
-        with progress.phase(protocol.Phase.CHECKPOINTING):
-            self._attempt = collectives.from_rank_zero(lambda: self._begin(number))
-            permission = self._write(protocol.Checkpoint(self._attempt, number), began_s)
-        if not permission.granted:
-            raise AttemptRevoked(permission.reason)
-        self._saved_step = number
+        with self._alone("save"):
+            number = _same_on_all(collectives.from_all(lambda: _valid_step(step)))
+            if number == self._saved_step:
+                return
+            began_s = time.monotonic()
+            with progress.phase(protocol.Phase.CHECKPOINTING):
+                self._attempt = collectives.from_rank_zero(lambda: self._begin(number))
+                permission = self._write(protocol.Checkpoint(self._attempt, number), began_s)
+            if not permission.granted:
+                raise AttemptRevoked(permission.reason)
+            self._saved_step = number
 
     def _write(self, checkpoint: protocol.Checkpoint, began_s: float) -> channel.Permission:
         """Write and commit. After an error what was written is removed: the disk may be full."""
@@ -211,6 +220,20 @@ class Checkpointer:
             if collectives.rank() == 0 and not self._volume.is_complete(checkpoint):
                 manifest.remove(folder)
             raise
+
+    @contextlib.contextmanager
+    def _alone(self, call: str) -> Iterator[None]:
+        """Refuse another call within this one: what it saves would be incomplete."""
+        if self._call is not None:
+            raise RuntimeError(
+                f"{call} was called while {self._call} runs, expected after it: let a signal "
+                "handler set a flag, and call save at the end of the step"
+            )
+        self._call = call
+        try:
+            yield
+        finally:
+            self._call = None
 
     @property
     def _follows(self) -> bool:
@@ -371,23 +394,6 @@ def _same_on_all(steps: Sequence[int]) -> int:
         if step != steps[0]:
             raise ValueError(f"step: seen {steps[0]} on rank 0 and {step} on rank {rank}")
     return steps[0]
-
-
-def _resume() -> environment.Resume | None:
-    """The checkpoints that may be read; None outside a job."""
-    text = os.environ.get(environment.RESUME)
-    return None if text is None else protocol.decode(environment.Resume, text.encode())
-
-
-def _valid_group(group: str, resume: environment.Resume | None) -> str:
-    """The group, if the job has it. A pre-run has the group that trains alone. Raises
-    ValueError."""
-    names = None if resume is None else [each.name for each in resume.groups]
-    is_valid = environment.GROUP_PATTERN.fullmatch(group) if names is None else group in names
-    if not is_valid and environment.PRE_RUN not in os.environ:
-        expected = "the name of a group" if names is None else f"one of {', '.join(names)}"
-        raise ValueError(f"group: seen {group!r}, expected {expected}")
-    return group
 
 
 def _say(line: str) -> None:

@@ -118,6 +118,24 @@ def group_of(environ: Mapping[str, str]) -> str:
     return role
 
 
+def resume_of(environ: Mapping[str, str]) -> Resume | None:
+    """The checkpoints that this rank may read; None outside a job."""
+    text = environ.get(RESUME)
+    return None if text is None else protocol.decode(Resume, text.encode())
+
+
+def valid_group(group: str, environ: Mapping[str, str]) -> str:
+    """The group, if the job has it. A pre-run has the group that trains alone. Raises
+    ValueError."""
+    resume = resume_of(environ)
+    names = None if resume is None else [each.name for each in resume.groups]
+    is_valid = GROUP_PATTERN.fullmatch(group) if names is None else group in names
+    if not is_valid and PRE_RUN not in environ:
+        expected = "the name of a group" if names is None else f"one of {', '.join(names)}"
+        raise ValueError(f"group: seen {group!r}, expected {expected}")
+    return group
+
+
 def of_rank(
     pod: Pod, world: protocol.WorldInfo, *, local_rank: int, channel: Path, env: Mapping[str, str]
 ) -> dict[str, str]:

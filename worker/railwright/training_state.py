@@ -17,7 +17,7 @@ import operator
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
@@ -38,9 +38,11 @@ from railwright import (
     manifest,
     optimizer_state,
     plain_values,
+    planners,
     shard_metadata,
 )
 from railwright.optimizer_state import KEY
+from railwright.planners import MODEL
 
 Value = TypeVar("Value")
 
@@ -57,55 +59,69 @@ class Stateful(Protocol):
         """Puts the state back."""
 
 
-def save_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
+def save_shards(
+    folder: Path, model: torch.nn.Module | None, optimizers: Sequence[torch.optim.Optimizer]
+) -> None:
     """Writes this rank's part of model and optimiser; all ranks must call it.
 
-    Raises on all ranks: OSError, what torch.load raises for values that are not plain, and what the
-    model's own ``state_dict`` raises.
+    Raises on all ranks: OSError, TypeError for values that are not plain, RuntimeError for a model
+    on the meta device and for ranks whose parameters of one name differ, and what the model's own
+    ``state_dict`` raises.
     """
     if model is None:
         return
-    its, layout = _each(optimizers), _layout(model)
-    writer = _Writer(folder, sync_files=True)
+    layout, writer = _layout(model), _Writer(folder, sync_files=True)
 
     def collect() -> dict[str, Any]:
-        return {"model": sharded.get_model_state_dict(model), KEY: layout.collect(model, its)}
+        values = _values(model)
+        # Each as one value: torch would read back only the parts that the layer has by then.
+        values |= {name: (values[name],) for name in _extra_states(values)}
+        return {MODEL: values, KEY: layout.collect(model, optimizers)}
 
     state = _on_all_ranks(collect)
+    values = state[MODEL]
     # Else torch takes each from another rank.
-    for name in collectives.from_rank_zero(lambda: _buffers(model, state["model"])):
+    for name in collectives.from_rank_zero(lambda: _buffers(model, values)):
         if collectives.rank() > 0:
-            state["model"].pop(name, None)
+            values.pop(name, None)
+    parameters = map(optimizer_state.name_of, dict(model.named_parameters()))
+    planner = planners.SavePlanner({f"{MODEL}.{name}" for name in parameters})
     with _errors_as_exceptions():
-        state_dict_saver.save(state, storage_writer=writer, planner=plain_values.SavePlanner())
+        state_dict_saver.save(state, storage_writer=writer, planner=planner)
 
 
-def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimizers) -> None:
+def load_shards(
+    folder: Path, model: torch.nn.Module | None, optimizers: Sequence[torch.optim.Optimizer]
+) -> None:
     """Puts back model and optimiser; all ranks must call it.
 
     Raises OSError, ``shard_metadata.MetadataError`` where the checkpoint holds what torch does not
-    write, and RuntimeError where model or optimiser differ from the saved ones.
+    write, and RuntimeError where model or optimiser differ from the saved ones, or the model is on
+    the meta device.
     """
     if model is None:
         return
-    its, layout = _each(optimizers), _layout(model)
+    layout = _layout(model)
     saved = _on_all_ranks(lambda: shard_metadata.read(folder))
-    state = _on_all_ranks(
-        lambda: {
-            "model": sharded.get_model_state_dict(model),
-            **layout.placeholders(model, its, saved),
-        }
-    )
+
+    def placeholders() -> dict[str, Any]:
+        values = _values(model)
+        values |= dict.fromkeys(_extra_states(values), ())
+        return {MODEL: values, **layout.placeholders(model, optimizers, saved)}
+
+    state = _on_all_ranks(placeholders)
     with _errors_as_exceptions():
         state_dict_loader.load(
             state,
             storage_reader=shard_metadata.Reader(folder, saved),
-            planner=plain_values.LoadPlanner(),
+            planner=planners.LoadPlanner(),
         )
 
     def put_back() -> None:
-        sharded.set_model_state_dict(model, state["model"])
-        layout.put_back(model, its, saved, state)
+        values = state[MODEL]
+        values |= {name: values[name][0] for name in _extra_states(values)}
+        sharded.set_model_state_dict(model, values)
+        layout.put_back(model, optimizers, saved, state)
 
     _on_all_ranks(put_back)
 
@@ -113,13 +129,13 @@ def load_shards(folder: Path, model: torch.nn.Module | None, optimizers: Optimiz
 def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[str]:
     """Writes what is this rank's alone; returns the names of all files this rank has written.
 
-    Raises OSError, and what torch.load raises when an object's state holds more than plain values.
+    Raises OSError, and TypeError when an object's state holds more than plain values.
     """
     state = {
         "random": _generators(),
         "others": {name: other.state_dict() for name, other in others.items()},
     }
-    content = plain_values.dump(state, name=f"the state of {', '.join(others)}")
+    content = plain_values.dump(state, name="state")
     manifest.write_durably(folder / _rank_file(rank), content.getvalue())
     has_shards = (folder / shard_metadata.FILE).exists()
     shared = (shard_metadata.FILE,) if rank == 0 and has_shards else ()
@@ -136,13 +152,21 @@ def load_rank(
     is_own: bool,
 ) -> None:
     """Puts back what is this rank's alone, last of all: loading must not use up random numbers. The
-    checkpoint of another group has none for this one."""
+    checkpoint of another group has none for this one.
+
+    Raises RuntimeError where the objects have other names than those that this rank saved.
+    """
     state = plain_values.load(folder / _rank_file(rank % saved_world_size))
+    names = state["others"].keys()
+    # A new rank takes the state of one that may have had more objects.
+    if others.keys() - names or (is_own and rank < saved_world_size and names - others.keys()):
+        raise RuntimeError(
+            f"the checkpoint has the states of {_listed(names)}, and the Checkpointer got "
+            f"{_listed(others)}: pass each object by the name under which it was saved, and for "
+            "one that is no longer needed an object that ignores its state"
+        )
     for name, other in others.items():
-        if name in state["others"]:
-            other.load_state_dict(state["others"][name])
-        elif rank == 0:
-            print(f"railwright: the checkpoint has no state of {name!r}", file=sys.stderr)
+        other.load_state_dict(state["others"][name])
     if not is_own:
         return
     if rank < saved_world_size:
@@ -152,15 +176,37 @@ def load_rank(
         _seed_generators(f"{rank}".encode() + bytes(first.tolist()))
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "no object"
+
+
 def _rank_file(rank: int) -> str:
     return f"rank-{rank}.pt"
 
 
-def _buffers(model: torch.nn.Module, state: Mapping[str, Any]) -> list[str]:
+def _buffers(model: torch.nn.Module, values: Mapping[str, Any]) -> list[str]:
     """The buffers that are not sharded: of such as each rank has, DistributedDataParallel goes on
     with those of rank 0."""
     names = [optimizer_state.name_of(name) for name, _ in model.named_buffers()]
-    return [name for name in names if type(state.get(name)) is torch.Tensor]
+    return [name for name in names if type(values.get(name)) is torch.Tensor]
+
+
+def _values(model: torch.nn.Module) -> dict[str, Any]:
+    """Parameters, buffers and extra states by name. Raises RuntimeError for those on the meta
+    device."""
+    values: dict[str, Any] = sharded.get_model_state_dict(model)
+    for name, value in values.items():
+        if getattr(value, "device", None) == torch.device("meta"):
+            raise RuntimeError(
+                f"model: {name} is on the meta device and has no values, expected another device: "
+                'call model.to_empty(device="cpu"), or "cuda", before load and save'
+            )
+    return values
+
+
+def _extra_states(values: Mapping[str, Any]) -> list[str]:
+    """The names under which layers have states of their own."""
+    return [name for name in values if name.rpartition(".")[2] == "_extra_state"]
 
 
 class _Writer(filesystem.FileSystemWriter):
@@ -187,10 +233,6 @@ def _on_all_ranks(work: Callable[[], Value]) -> Value:
     value: list[Value] = []
     collectives.from_all(lambda: value.append(work()))
     return value[0]
-
-
-def _each(optimizers: Optimizers) -> tuple[torch.optim.Optimizer, ...]:
-    return (optimizers,) if isinstance(optimizers, torch.optim.Optimizer) else tuple(optimizers)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,126 @@
+"""What torch.distributed.checkpoint writes and reads: plain values, and all of the model.
+
+torch itself leaves out what only the checkpoint has, and of ranks that have values of one name it
+saves any. Its plans of all ranks come together on rank 0, so both are found there, before anything
+is written or read. ``training_state`` calls this.
+"""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import io
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import default_planner, metadata, planner
+
+from railwright import plain_values
+
+MODEL = "model"
+
+SAMPLES = 4
+"""Elements of each shard that ranks compare: two tensors that only look the same agree in few."""
+
+DRIFT_MAX = 0.05
+"""Relative to the largest element. Replicas on devices of two kinds drift apart by some units in
+the last place, of 0.8 % each in bfloat16."""
+
+
+class SavePlanner(default_planner.DefaultSavePlanner):
+    """Plans as torch does, writes plain values only, and compares these ``parameters``, keys of the
+    state, where several ranks have them."""
+
+    def __init__(self, parameters: Collection[str]) -> None:
+        super().__init__()
+        self._parameters = parameters
+
+    def create_local_plan(self) -> planner.SavePlan:
+        """With elements of each parameter, for rank 0."""
+        plan = super().create_local_plan()
+        samples = {
+            number: _sample(self.lookup_object(item.index))
+            for number, item in enumerate(plan.items)
+            if item.index.fqn in self._parameters
+        }
+        return dataclasses.replace(plan, planner_data=(plan.planner_data, samples))
+
+    def create_global_plan(
+        self, all_plans: list[planner.SavePlan]
+    ) -> tuple[list[planner.SavePlan], metadata.Metadata]:
+        """Raises RuntimeError where ranks have different parameters of one name."""
+        first: dict[metadata.MetadataIndex, tuple[int, planner.TensorWriteData, bytes]] = {}
+        for rank, plan in enumerate(all_plans):
+            for number, sample in plan.planner_data[1].items():
+                index, data = plan.items[number].index, plan.items[number].tensor_data
+                other, its, other_sample = first.setdefault(index, (rank, data, sample))
+                if data.size != its.size or _differ(sample, other_sample):
+                    raise RuntimeError(
+                        f"{index.fqn}: ranks {other} and {rank} have other values of it, expected "
+                        "replicas of one: give each stage of a pipeline names of its own, as "
+                        'torch.nn.ModuleDict({f"stage{number}": stage}) does'
+                    )
+        plans = [dataclasses.replace(plan, planner_data=plan.planner_data[0]) for plan in all_plans]
+        return super().create_global_plan(plans)
+
+    def transform_object(self, write_item: planner.WriteItem, value: Any) -> Any:
+        """Raises as ``plain_values.dump``."""
+        if write_item.type is planner.WriteItemType.BYTE_IO:
+            return plain_values.dump(value, name=write_item.index.fqn)
+        return value
+
+
+class LoadPlanner(default_planner.DefaultLoadPlanner):
+    """Plans as torch does, and reads plain values as such, and all of the model."""
+
+    def create_local_plan(self) -> planner.LoadPlan:
+        """Without torch's guess that a checkpoint is of torch 2.3 if it has keys that this rank
+        lacks, as a rank without a shard of some parameter does."""
+        assert self.metadata is not None, "torch sets it up before it plans"
+        return default_planner.create_default_local_load_plan(self.state_dict, self.metadata)
+
+    def create_global_plan(self, global_plan: list[planner.LoadPlan]) -> list[planner.LoadPlan]:
+        """Raises RuntimeError where the checkpoint has of the model what no rank reads."""
+        assert self.metadata is not None, "torch sets it up before it plans"
+        read = {item.dest_index.fqn for plan in global_plan for item in plan.items}
+        lost = sorted(
+            key.removeprefix(f"{MODEL}.")
+            for key, entry in self.metadata.state_dict_metadata.items()
+            if key.startswith(f"{MODEL}.") and key not in read and not _is_empty(entry)
+        )
+        if lost:
+            more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+            raise RuntimeError(
+                f"Unexpected key: the checkpoint has {', '.join(lost[:3])}{more}, and the model "
+                "has not: load it into the model that was saved, and take from that what you need"
+            )
+        return super().create_global_plan(global_plan)
+
+    def load_bytes(self, read_item: planner.ReadItem, value: io.BytesIO) -> None:
+        """Raises as ``plain_values.load``."""
+        buffer = io.BytesIO()
+        torch.save(plain_values.load(value), buffer)
+        buffer.seek(0)
+        super().load_bytes(read_item, buffer)
+
+
+def _sample(tensor: torch.Tensor) -> bytes:
+    """The first element, the last, and some between, as floats: plans of many ranks come to one."""
+    last = tensor.numel() - 1
+    positions = [last * each // (SAMPLES - 1) for each in range(SAMPLES)] if last >= 0 else []
+    elements = tensor.detach().reshape(-1)[positions].tolist()
+    return array.array("d", [each.real for each in elements]).tobytes()
+
+
+def _differ(sample: bytes, other: bytes) -> bool:
+    """Whether these are no samples of replicas; most are equal."""
+    if sample == other or len(sample) != len(other):
+        return sample != other
+    pairs = [*zip(memoryview(sample).cast("d"), memoryview(other).cast("d"), strict=True)]
+    largest = max(abs(element) for pair in pairs for element in pair)
+    return any(abs(one - another) > DRIFT_MAX * largest for one, another in pairs)
+
+
+def _is_empty(entry: metadata.STORAGE_TYPES) -> bool:
+    return isinstance(entry, metadata.TensorStorageMetadata) and entry.size.numel() == 0
