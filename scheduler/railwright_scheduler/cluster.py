@@ -7,9 +7,11 @@ level one contiguous range, and every answer the same for any order of the input
 from __future__ import annotations
 
 import collections
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,10 @@ _CAPACITY_SCALE = 2**10  # NODE_AMOUNT_MAX * _CAPACITY_SCALE stays inside int64
 COMMON_MAX = 64
 """The number of resources, of those that most nodes have, by which the usage of a node is compared.
 Drivers may define a resource for each node; a matrix of all of them would take gigabytes."""
+
+_COMBINED_MAX, _CHANGES_MAX = 2, 8
+"""For so many roles placed before another, the nodes that hold a pod of each are cached; after more
+changes they are computed again for all nodes, as that takes less time."""
 
 REASONS = {reason: number for number, reason in enumerate((None, *Unavailable))}
 
@@ -178,66 +184,62 @@ def _resources(snapshot: Snapshot) -> tuple[list[str], list[str]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
-    """One pod on each of these ``nodes`` (columns, distinct) that requests ``need[i]`` of the
-    resource in row ``rows[i]``, for every i."""
+class PodRequest:
+    """A pod's request: ``need[i, 0]`` of the resource in row ``rows[i]`` of the cluster, for every
+    i. Equal requests have equal keys."""
 
-    nodes: Ints
     rows: Ints
     need: Ints
+    key: bytes
+
+    @classmethod
+    def of(cls, amounts: Sequence[tuple[int, int]]) -> PodRequest:
+        """The request of these amounts, each with its row before it."""
+        pairs = np.array(amounts, dtype=np.int64).reshape(-1, 2)
+        return cls(pairs[:, 0], pairs[:, 1:], pairs.tobytes())
+
+
+class Taken(NamedTuple):
+    """One pod of this request on each of these ``nodes`` (columns, distinct)."""
+
+    nodes: Ints
+    request: PodRequest
 
 
 class Capacity:
     """What is free and what is reserved, as the jobs of one cycle take and reserve it.
 
-    ``free_capacity[n]`` is how much of node n is free over all common resources, each as a share
-    of the largest such amount on any node: what best fit compares.
+    ``unreserved`` is what is ``free`` minus all reservations, ``reservable`` is the same where all
+    pods of jobs had ended. ``free_capacity[n]`` is how much of node n is free over all common
+    resources, each as a share of the largest such amount on any node: what best fit compares.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._free = _Remaining(cluster.free)
-        self._beside = _Remaining(cluster.free)
-        self._reservable = _Remaining(cluster.allocatable - cluster.foreign)
+        self.free = Remaining(cluster.free)
+        self.unreserved = Remaining(cluster.free)
+        self.reservable = Remaining(cluster.allocatable - cluster.foreign)
         self._common = cluster.common
         most = cluster.allocatable[: self._common].max(axis=1, initial=0)
         self._most = np.maximum(most, 1)[:, np.newaxis]
         self.free_capacity = self._free_capacity_of(cluster.free)
 
-    def holds(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
-        """Which nodes have ``need[i]`` of the resource in row ``rows[i]`` free, for every i, minus
-        what is ``taken``."""
-        return self._free.holds_after(rows, need, taken)
-
-    def holds_unreserved(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
-        """The same, minus all reservations."""
-        return self._beside.holds_after(rows, need, taken)
-
-    def short_of(self, nodes: Ints, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
-        """Whether each of these nodes (columns) has less than ``need[i]`` left of the resource in
-        row ``rows[i]``, minus all reservations, and minus what is ``taken``."""
-        return self._beside.short_of(nodes, rows, need, taken)
-
-    def could_hold(self, rows: Ints, need: Ints, taken: Sequence[Taken] = ()) -> Mask:
-        """The same, where all pods of jobs had ended."""
-        return self._reservable.holds_after(rows, need, taken)
-
-    def reserve(self, nodes: Ints, rows: Ints, need: Ints) -> None:
-        """Reserve capacity for one pod of ``need`` on each of the nodes."""
-        self._beside.subtract(nodes, rows, need)
-        self._reservable.subtract(nodes, rows, need)
+    def reserve(self, nodes: Ints, request: PodRequest) -> None:
+        """Reserve capacity for one pod on each of the nodes."""
+        self.unreserved.subtract(nodes, request)
+        self.reservable.subtract(nodes, request)
 
     def reserve_each(self, nodes: Ints, rows: Ints, amounts: Ints) -> None:
         """Keep ``amounts[i]`` of the resource in row ``rows[i]`` of node ``nodes[i]``, for every i;
         pairs may repeat. A node of which more is kept than it has holds no other pod."""
-        self._beside.subtract_each(nodes, rows, amounts)
-        self._reservable.subtract_each(nodes, rows, amounts)
+        self.unreserved.subtract_each(nodes, rows, amounts)
+        self.reservable.subtract_each(nodes, rows, amounts)
 
-    def take(self, nodes: Ints, rows: Ints, need: Ints) -> None:
-        """Let one pod have ``need`` on each of the nodes."""
-        self._free.subtract(nodes, rows, need)
-        self._beside.subtract(nodes, rows, need)
-        left = self._free.amounts[:, nodes]
-        assert (left[rows] >= 0).all(), f"over-committed: {left[rows].min()} left"
+    def take(self, nodes: Ints, request: PodRequest) -> None:
+        """Let one pod have its request on each of the nodes."""
+        self.free.subtract(nodes, request)
+        self.unreserved.subtract(nodes, request)
+        left = self.free.amounts.take(nodes, axis=1)
+        assert (left[request.rows] >= 0).all(), f"over-committed: {left[request.rows].min()} left"
         self.free_capacity[nodes] = self._free_capacity_of(left)
 
     def _free_capacity_of(self, free: Ints) -> Ints:
@@ -246,18 +248,27 @@ class Capacity:
         return total
 
 
-class _Remaining:
+class Remaining:
     """The remaining amounts of each resource (row) on each node (column). The nodes that satisfy a
-    need are cached, and computed again only for changed nodes: most jobs change a few."""
+    request are cached, and computed again only for changed nodes: most jobs change a few."""
 
     def __init__(self, amounts: Ints) -> None:
         self.amounts = amounts.copy()
         self._changed: list[Ints] = []
-        self._masks: dict[tuple[bytes, bytes], tuple[int, Mask]] = {}
+        self._masks: dict[bytes, tuple[int, Mask]] = {}
 
-    def subtract(self, nodes: Ints, rows: Ints, need: Ints) -> None:
-        """Take ``need[i]`` of the resource in row ``rows[i]`` from each of the nodes."""
-        self.amounts[rows[:, np.newaxis], nodes] -= need[:, np.newaxis]
+    @property
+    def version(self) -> int:
+        """The number of changes so far."""
+        return len(self._changed)
+
+    def changed(self, since: int) -> Ints:
+        """The nodes (columns) that changed after this earlier version, some of them repeatedly."""
+        return np.concatenate(self._changed[since:])
+
+    def subtract(self, nodes: Ints, request: PodRequest) -> None:
+        """Take the request of one pod from each of the nodes."""
+        self.amounts[request.rows[:, np.newaxis], nodes] -= request.need
         self._changed.append(nodes)
 
     def subtract_each(self, nodes: Ints, rows: Ints, amounts: Ints) -> None:
@@ -265,54 +276,58 @@ class _Remaining:
         np.subtract.at(self.amounts, (rows, nodes), amounts)
         self._changed.append(np.unique(nodes))
 
-    def holds(self, rows: Ints, need: Ints) -> Mask:
-        """Which nodes have as much left. The caller must not write to the mask."""
-        key = rows.tobytes(), need.tobytes()
-        if key not in self._masks:
-            self._masks[key] = len(self._changed), _hold(self.amounts[rows], need)
-        seen, mask = self._masks[key]
-        if seen < len(self._changed):
-            nodes = np.concatenate(self._changed[seen:])
-            mask = mask.copy()
-            mask[nodes] = _hold(self.amounts[rows[:, np.newaxis], nodes], need)
-            self._masks[key] = len(self._changed), mask
-        return mask
-
-    def holds_after(self, rows: Ints, need: Ints, taken: Sequence[Taken]) -> Mask:
-        """The same, minus what is ``taken``."""
-        mask = self.holds(rows, need)
+    def holds(self, request: PodRequest, taken: Sequence[Taken] = ()) -> Mask:
+        """Which nodes have as much left, minus ``taken``. The caller must not write to the mask."""
         if not taken:
-            return mask
-        changed = np.zeros(len(mask), dtype=np.bool_)
-        for each in taken:
-            changed[each.nodes] = True
-        nodes, columns = np.flatnonzero(changed), np.cumsum(changed) - 1
-        left = self.amounts[:, nodes]
-        for each in taken:
-            left[each.rows[:, np.newaxis], columns[each.nodes]] -= each.need[:, np.newaxis]
-        mask = mask.copy()
-        mask[nodes] &= _hold(left[rows], need)
+            return self._holds(request)
+        if len(taken) > _COMBINED_MAX:
+            return _hold(self._minus(taken), request)
+        first, *others = taken
+        mask = self.holds(request, others).copy()
+        mask[first.nodes] = self.holds(_beside(request, first.request), others)[first.nodes]
         return mask
 
-    def short_of(self, nodes: Ints, rows: Ints, need: Ints, taken: Sequence[Taken]) -> Mask:
+    def short_of(self, nodes: Ints, request: PodRequest, taken: Sequence[Taken]) -> Mask:
         """Which of these nodes (columns) have less left of each resource, minus ``taken``."""
-        amounts = self.amounts
-        if taken:
-            amounts = amounts.copy()
-        for each in taken:
-            amounts[each.rows[:, np.newaxis], each.nodes] -= each.need[:, np.newaxis]
-        short: Mask = amounts[rows[:, np.newaxis], nodes] < need[:, np.newaxis]
+        amounts = self._minus(taken) if taken else self.amounts
+        short: Mask = amounts.take(nodes, axis=1)[request.rows] < request.need
         return short
 
+    def _holds(self, request: PodRequest) -> Mask:
+        seen, mask = self._masks.get(request.key, (0, None))
+        if mask is not None and seen == self.version:
+            return mask
+        if mask is None or self.version - seen > _CHANGES_MAX:
+            mask = _hold(self.amounts, request)
+        else:
+            nodes, mask = self.changed(seen), mask.copy()
+            mask[nodes] = _hold(self.amounts.take(nodes, axis=1), request)
+        self._masks[request.key] = self.version, mask
+        return mask
 
-def _hold(amounts: Ints, need: Ints) -> Mask:
-    found: Mask = np.logical_and.reduce(amounts >= need[:, np.newaxis], axis=0)
+    def _minus(self, taken: Sequence[Taken]) -> Ints:
+        """What is left of each resource on each node once this is ``taken``."""
+        amounts = self.amounts.copy()
+        for each in taken:
+            amounts[each.request.rows[:, np.newaxis], each.nodes] -= each.request.need
+        return amounts
+
+
+@functools.lru_cache(1024)
+def _beside(request: PodRequest, other: PodRequest) -> PodRequest:
+    """What a node needs of the first one's resources to hold a pod of each."""
+    more = (request.rows[:, np.newaxis] == other.rows) @ other.need
+    return PodRequest(request.rows, request.need + more, request.key + b"|" + other.key)
+
+
+def _hold(amounts: Ints, request: PodRequest) -> Mask:
+    found: Mask = np.logical_and.reduce(amounts[request.rows] >= request.need, axis=0)
     return found
 
 
 def _slowdown(speed: RelativeSpeed) -> int:
     """By what it is slowest at."""
-    if speed == EVEN:
+    if speed is EVEN or speed == EVEN:
         return 0
     return math.ceil(SLOWDOWN_DEGREES * (1.0 - min(1.0, speed.products, speed.memory, speed.rails)))
 

@@ -9,7 +9,9 @@ from railwright_scheduler.placement.constraints import (
     ResolvedConstraints,
     capacity,
     caps,
+    level_caps,
 )
+from railwright_scheduler.placement.domains import places
 
 __all__ = [
     "ANYWHERE",
@@ -19,4 +21,6 @@ __all__ = [
     "caps",
     "choose",
     "fewest_domains",
+    "level_caps",
+    "places",
 ]

@@ -24,7 +24,7 @@ from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import UNLIMITED, WorkBudget
 from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints
 from railwright_scheduler.placement.constraints import caps as limit_caps
-from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.placement.domains import Domains, places
 from railwright_scheduler.placement.split import Supply, filled, split
 
 
@@ -81,28 +81,32 @@ def fewest_domains(
     of each level, within one domain of this ``level``. Of equal domains those of the least ``size``
     (of each finest one) are chosen.
     """
-    sizes = [np.add.reduceat(size, domains.finest_bounds(at)[:-1]) for at in range(len(caps))]
+    if min(int(its.max()) for its in caps) >= count:
+        finest = caps[-1] * (int(size.sum()) + 1) + size
+        return domains.nodes_in(np.array([_smallest(finest, caps[-1] >= count)]), domains.finest)
+    sizes = [np.add.reduceat(size, bounds[:-1]) for bounds in domains.finest_bounds]
     bulk = tuple(its * (int(size.sum()) + 1) + most for its, most in zip(caps, sizes, strict=True))
     supply = Supply(domains, caps, bulk, filled_last=bulk[-1], grain=(1,) * len(caps))
     pods = _pods(supply, count, top=level, work=work)
-    return pods[domains.of_node[domains.finest]] > 0
+    return domains.nodes_in(np.flatnonzero(pods), domains.finest)
 
 
 def _tightest_node(free: _Free) -> Ints:
     """The node with the least free capacity, of such the one in the smallest finest domain."""
-    least = free.free_capacity[free.eligible].min()
-    nodes = np.flatnonzero(free.eligible & (free.free_capacity == least))
-    caps = free.domains.total(free.eligible.astype(np.int64), free.domains.finest)
-    return nodes[[np.argmin(caps[free.domains.of_node[free.domains.finest][nodes]])]]
+    nodes = np.flatnonzero(free.eligible)
+    owner = free.domains.of_node[free.domains.finest].take(nodes)
+    amounts = free.free_capacity.take(nodes)
+    least = np.flatnonzero(amounts == amounts.min())
+    return nodes[least[[np.bincount(owner)[owner[least]].argmin()]]]
 
 
 def _tightest(free: _Free, pods: Ints) -> Ints:
     """In each finest domain as many nodes as it has pods, those with the least free capacity."""
     owner = free.domains.of_node[free.domains.finest]
-    nodes = np.flatnonzero(free.eligible & (pods[owner] > 0))
-    nodes = nodes[np.lexsort((free.free_capacity[nodes], owner[nodes]))]
-    place = np.arange(len(nodes)) - np.searchsorted(owner[nodes], owner[nodes])
-    found: Ints = np.sort(nodes[place < pods[owner[nodes]]])
+    nodes = np.flatnonzero(free.eligible & (pods > 0)[owner])
+    owner = owner[nodes]
+    nodes = nodes[np.lexsort((free.free_capacity[nodes], owner))]
+    found: Ints = np.sort(nodes[places(owner) < pods[owner]])
     return found
 
 
@@ -139,12 +143,13 @@ def _top(caps: tuple[Ints, ...], count: int, limits: ResolvedConstraints) -> int
 def _pods(supply: Supply, count: int, *, top: int, work: WorkBudget) -> Ints:
     """How many pods each finest domain gets."""
     assert supply.caps[top].max() >= count > 0, f"{count} pods, room for {supply.caps[top].max()}"
-    fewest = [_fewest(caps, count) for caps in supply.caps]
-    level, index = _home(supply, count, fewest[-1], top=top)
+    level, index = _home(supply, count, _fewest(supply.caps[-1], count), top=top)
     pods = None
     with work.search(100):
         pods = split(supply, level, index, count=count, work=work)
-        if level != top and _spans(supply.domains, pods) != fewest:
+        if level != top and _spans(supply.domains, pods) != [
+            _fewest(caps, count) for caps in supply.caps
+        ]:
             whole = _roomiest(supply, count, top)
             pods = split(supply, top, whole, count=count, work=work)
     return filled(supply, level, index, count=count) if pods is None else pods
@@ -152,8 +157,7 @@ def _pods(supply: Supply, count: int, *, top: int, work: WorkBudget) -> Ints:
 
 def _fewest(caps: Ints, count: int) -> int:
     """The fewest domains that could hold the gang if only their sizes mattered."""
-    largest_first = np.sort(caps)[::-1]
-    return int(np.searchsorted(np.cumsum(largest_first), count)) + 1
+    return int(np.sort(caps)[::-1].cumsum().searchsorted(count)) + 1
 
 
 def _home(supply: Supply, count: int, fewest_finest: int, *, top: int) -> tuple[int, int]:
@@ -176,10 +180,8 @@ def _roomiest(supply: Supply, count: int, level: int) -> int:
 def _finest_needed(supply: Supply, level: int, count: int) -> Ints:
     """How many finest domains each domain of a level that can hold the gang needs for it."""
     caps = supply.caps[-1]
-    starts = supply.domains.finest_bounds(level)[:-1]
-    owner = np.zeros(len(caps), dtype=np.int64)
-    owner[starts[1:]] = 1
-    owner = np.cumsum(owner)
+    bounds = supply.domains.finest_bounds[level]
+    starts, owner = bounds[:-1], np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     largest_first = caps[np.lexsort((-caps, owner))]
     held = np.cumsum(largest_first) - largest_first
     held -= held[starts][owner]
@@ -189,6 +191,6 @@ def _finest_needed(supply: Supply, level: int, count: int) -> Ints:
 
 def _spans(domains: Domains, pods: Ints) -> list[int]:
     return [
-        int(np.count_nonzero(np.add.reduceat(pods, domains.finest_bounds(level)[:-1])))
-        for level in range(domains.finest + 1)
+        int(np.count_nonzero(np.add.reduceat(pods, bounds[:-1])))
+        for bounds in domains.finest_bounds
     ]

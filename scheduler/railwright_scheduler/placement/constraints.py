@@ -8,7 +8,7 @@ below, and placement is the same knapsack with other numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,21 +18,20 @@ from railwright_scheduler.placement.domains import Domains
 UNLIMITED = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class LevelLimit:
+class LevelLimit(NamedTuple):
     """A number of pods in each domain of a level."""
 
     level: int
     pods: int
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedConstraints:
+class ResolvedConstraints(NamedTuple):
     """All pods are in one domain of level ``within``, and of level ``rather`` if one has capacity.
     Of ``segments`` each run of so many node ranks is in one domain of the level; each size divides
     the next one. Of ``spreads`` no domain of the level has more pods. All nodes have the rail
     assignment of number ``rails`` with correct cables; 0 does not require one. ``scale_up_only``
-    takes only nodes of scale-up domains."""
+    takes only nodes of scale-up domains. (A tuple, as results are looked up by it for each job, and
+    the hash of a dataclass takes several times as long.)"""
 
     within: int = 0
     rather: int = 0
@@ -76,36 +75,40 @@ ANYWHERE = ResolvedConstraints()
 
 def caps(domains: Domains, eligible: Mask, limits: ResolvedConstraints) -> tuple[Ints, ...]:
     """How many pods each domain of each level of the tree may have, each eligible node one."""
-    amounts = eligible.astype(np.int64)
-    if limits.takes_all:
-        return tuple(domains.total(amounts, level) for level in range(domains.finest + 1))
-    found = [domains.total(amounts, domains.finest)]
+    takes_all, found = limits.takes_all, [domains.total(eligible.astype(np.int64), domains.finest)]
     for level in range(domains.finest, -1, -1):
         if level < domains.finest:
-            inner = domains.inner_bounds(level)[:-1]
-            found.insert(0, np.add.reduceat(found[0], inner))
-        for spread in limits.spreads:
-            if level == spread.level:
-                found[0] = np.minimum(found[0], spread.pods)
-        found[0] = found[0] // limits.grain(level) * limits.grain(level)
+            found.insert(0, np.add.reduceat(found[0], domains.inner_bounds[level][:-1]))
+        if not takes_all:
+            for spread in limits.spreads:
+                if level == spread.level:
+                    found[0] = np.minimum(found[0], spread.pods)
+            found[0] = found[0] // limits.grain(level) * limits.grain(level)
+    if takes_all:
+        return tuple(found)
     for level in range(1, domains.finest + 1):
         found[level] = _no_more_than_around(domains, level, found[level], found[level - 1])
     return tuple(found)
+
+
+def level_caps(domains: Domains, eligible: Mask, limits: ResolvedConstraints, level: int) -> Ints:
+    """The same for the domains of one level."""
+    if limits.takes_all:
+        return domains.total(eligible.astype(np.int64), level)
+    return caps(domains, eligible, limits)[level]
 
 
 def capacity(domains: Domains, eligible: Mask, limits: ResolvedConstraints) -> int:
     """How many pods a gang can have at most."""
     if limits.takes_all and not limits.within:
         return int(np.count_nonzero(eligible))
-    if limits.takes_all:
-        return int(domains.total(eligible.astype(np.int64), limits.within).max(initial=0))
-    return int(caps(domains, eligible, limits)[limits.within].max(initial=0))
+    return int(level_caps(domains, eligible, limits, limits.within).max(initial=0))
 
 
 def _no_more_than_around(domains: Domains, level: int, own: Ints, around: Ints) -> Ints:
     """A domain has no more than the one that it lies in; of several in one that may have a single
     pod, only the first may."""
-    first = domains.inner_bounds(level - 1)[:-1]
+    first = domains.inner_bounds[level - 1][:-1]
     parent = np.repeat(np.arange(len(around)), np.diff(np.append(first, len(own))))
     found = np.minimum(own, around[parent])
     alone = (around[parent] == 1) & (found > 0)

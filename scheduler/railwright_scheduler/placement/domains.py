@@ -11,13 +11,14 @@ choices; the tree ends above them, and they only count in ``spans``.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_scheduler.arrays import Ints
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.model.snapshot import UNKNOWN_DOMAIN, Node
 
 _Step = tuple[bool, str, str]
@@ -31,12 +32,15 @@ them than this are computed each time."""
 class Domains:
     """Level 0 is the whole cluster, level l > 0 the snapshot's level l-1.
 
-    ``of_node[l]`` is the domain of each node. ``bounds[l]``, for the levels of the tree only, holds
-    the first node of each domain, and the number of nodes at its end.
+    ``of_node[l]`` is the domain of each node. For the levels of the tree only, each with the number
+    of all at its end: ``bounds[l]`` holds the first node of each domain, ``finest_bounds[l]`` the
+    first finest domain in each, and ``inner_bounds[l]`` the first domain of the next level in each.
     """
 
     bounds: tuple[Ints, ...]
-    of_node: tuple[Ints, ...]
+    finest_bounds: tuple[Ints, ...]
+    inner_bounds: tuple[Ints, ...]
+    of_node: Ints
 
     @property
     def finest(self) -> int:
@@ -48,21 +52,18 @@ class Domains:
         sums: Ints = np.add.reduceat(amounts, self.bounds[level][:-1])
         return sums
 
-    def finest_bounds(self, level: int) -> Ints:
-        """The first finest domain inside each domain of a level, and their number at its end."""
-        bounds: Ints = np.searchsorted(self.bounds[-1], self.bounds[level])
-        return bounds
-
-    def inner_bounds(self, level: int) -> Ints:
-        """The first domain of the next level inside each of one, and their number at its end."""
-        bounds: Ints = np.searchsorted(self.bounds[level + 1], self.bounds[level])
-        return bounds
-
     def spans(self, nodes: Ints) -> tuple[int, ...]:
         """Count the domains that these nodes (ascending) use at each level, coarsest first."""
-        return tuple(
-            1 + int(np.count_nonzero(np.diff(domain[nodes]))) for domain in self.of_node[1:]
-        )
+        domains = self.of_node.take(nodes, axis=1)
+        changes = (domains[1:, 1:] != domains[1:, :-1]).sum(axis=1)
+        return tuple((1 + changes).tolist())
+
+    def nodes_in(self, domains: Ints, level: int) -> Mask:
+        """The nodes in these domains of a level of the tree."""
+        among = np.zeros(len(self.bounds[level]) - 1, dtype=np.bool_)
+        among[domains] = True
+        found: Mask = among[self.of_node[level]]
+        return found
 
 
 def in_topology_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
@@ -104,7 +105,16 @@ def of(nodes: Sequence[Node], levels: int) -> Domains:
         of_node.append((np.cumsum(opens) - 1).astype(np.int64))
         if depth == 0 or not opens.all():
             bounds.append(np.append(np.flatnonzero(opens), len(nodes)).astype(np.int64))
-    return Domains(bounds=tuple(bounds), of_node=tuple(of_node))
+    finest = [np.searchsorted(bounds[-1], its) for its in bounds]
+    inner = [np.searchsorted(below, its) for its, below in itertools.pairwise(bounds)]
+    return Domains(tuple(bounds), tuple(finest), tuple(inner), np.array(of_node))
+
+
+def places(owner: Ints) -> Ints:
+    """The place of each element among those of the same owner; ``owner`` is ascending."""
+    counts = np.bincount(owner)
+    found: Ints = np.arange(len(owner)) - (counts.cumsum() - counts)[owner]
+    return found
 
 
 def _path(node: Node) -> tuple[_Step, ...]:

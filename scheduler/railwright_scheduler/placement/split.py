@@ -23,6 +23,7 @@ Dropped: the most even split among equals, and the choice of racks that leaves t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,8 +67,7 @@ class _Prices:
     never: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """``cost[:, n]`` is the least cost of n pods in a domain.
 
     Either ``finest`` names the finest domains that share them, or ``parts`` the tables that do:
@@ -106,7 +106,7 @@ def filled(supply: Supply, level: int, index: int, *, count: int) -> Ints:
     pods = np.zeros(len(supply.caps[level]), dtype=np.int64)
     pods[index] = count
     for inner in range(level + 1, supply.domains.finest + 1):
-        caps, first = supply.caps[inner], supply.domains.inner_bounds(inner - 1)
+        caps, first = supply.caps[inner], supply.domains.inner_bounds[inner - 1]
         parent = np.repeat(np.arange(len(pods)), np.diff(first))
         # A domain's children stay where they are: only their order among each other changes.
         largest = np.lexsort((-caps, parent))
@@ -163,7 +163,7 @@ def _prices(supply: Supply, count: int) -> _Prices:
 
 def _table(supply: Supply, prices: _Prices, level: int, index: int, *, count: int) -> _Table:
     """The table of one domain above the finest level, with the cost of opening it."""
-    finest = np.arange(*supply.domains.finest_bounds(level)[index : index + 2])
+    finest = np.arange(*supply.domains.finest_bounds[level][index : index + 2])
     if level == supply.domains.finest - 1:
         inner = _largest_first(supply, prices, finest, count=count)
     else:
@@ -212,9 +212,9 @@ def _single(supply: Supply, level: int, finest: Ints) -> Mask:
 
 
 def _largest_first(supply: Supply, prices: _Prices, finest: Ints, *, count: int) -> _Table:
-    held = np.cumsum(np.sort(supply.caps[-1][finest])[::-1])
-    pods = np.arange(min(int(held[-1]), count) + 1)
-    needed = np.searchsorted(held, pods) + (pods > 0)
+    held = np.sort(supply.caps[-1][finest])[::-1].cumsum()
+    needed = held.searchsorted(np.arange(min(int(held[-1]), count) + 1)) + 1
+    needed[0] = 0
     return _Table(needed * prices.opening[-1][:, np.newaxis], finest)
 
 
@@ -249,7 +249,7 @@ def _merge(prices: _Prices, ahead: Ints, part: Ints, *, count: int) -> tuple[Int
     size, width = min(sum(lengths) - 1, count + 1), min(lengths)
     # A row of sums per total, from most pods in the part to fewest; the shorter table is the row.
     row, longer = (part[:, ::-1], ahead) if width == lengths[1] else (ahead, part)
-    padded = np.repeat(prices.never[:, np.newaxis], size + width - 1, axis=1)
+    padded = np.full((len(prices.never), size + width - 1), prices.never[:, np.newaxis])
     columns = min(longer.shape[1], size)
     padded[:, width - 1 : width - 1 + columns] = longer[:, :columns]
     stride = padded.itemsize

@@ -9,12 +9,12 @@ later jobs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Ints, Mask, Taken
+from railwright_scheduler.cluster import Ints, Mask, PodRequest, Taken
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.shortages import AmountPairs
@@ -25,20 +25,18 @@ from railwright_scheduler.policy.mappings import RequestedMapping
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSignature:
-    """The requests of a role on each node, and the nodes that can satisfy them.
+    """The request of a role on each node, and the nodes that can satisfy it.
 
-    ``need[i]`` is requested of the resource in row ``rows[i]`` of the cluster. Each mask is a
-    subset of the one before: nodes ``matched`` by the selector and the node affinity (by the
-    selector alone ``unmatched`` more); without an untolerated lasting taint (``tolerated``);
-    ``candidates``, large enough, healthy or not; ``healthy``, available or recently lost, and
-    without any untolerated taint now; ``open``, the available ones of these. ``index`` numbers the
-    signatures of a decision.
+    Each mask is a subset of the one before: nodes ``matched`` by the selector and the node affinity
+    (by the selector alone ``unmatched`` more); without an untolerated lasting taint
+    (``tolerated``); ``candidates``, large enough, healthy or not; ``healthy``, available or
+    recently lost, and without any untolerated taint now; ``open``, the available ones of these.
+    ``index`` numbers the signatures of a decision.
     """
 
     index: int
     per_node: AmountPairs
-    rows: Ints
-    need: Ints
+    request: PodRequest
     matched: Mask
     unmatched: int
     tolerated: Mask
@@ -48,8 +46,7 @@ class SchedulingSignature:
     open: Mask
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RoleDemand:
+class RoleDemand(NamedTuple):
     """A role that is evaluated for a start: ``ways`` are the topology constraints that it may start
     under, one for each rail order, ``largest`` the one with the largest capacity."""
 
@@ -61,11 +58,11 @@ class RoleDemand:
     @property
     def any_rails(self) -> ResolvedConstraints:
         """The constraints whatever the rail order."""
-        return replace(self.largest, rails=0)
+        return self.largest._replace(rails=0) if self.largest.rails else self.largest
 
     def taken(self, nodes: Ints) -> Taken:
         """The capacity that its pods take on these nodes."""
-        return Taken(nodes, self.signature.rows, self.signature.need)
+        return Taken(nodes, self.signature.request)
 
 
 class Effect(Enum):
@@ -79,8 +76,7 @@ class Effect(Enum):
     """None of them starts in this cycle, however small."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a job does not start; ``reason`` is None for one that waits for its own pods to go."""
 
     reason: Reason | None
@@ -88,8 +84,8 @@ class Refusal:
 
 
 class Candidate(NamedTuple):
-    """A job, and what the stages so far found for each of its roles. (A tuple, as each stage copies
-    it, and a copy of a dataclass takes twice the time.)
+    """A job, and what the stages so far found for each of its roles. (A tuple, as are other values
+    that each job makes: to make or copy a dataclass takes twice the time.)
 
     A job that ``returns`` waits only for its own pods to go. ``ways`` are the constraints that each
     role may start under, ``demands`` have what each requests, ``limits`` the constraints under

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -77,7 +76,7 @@ def resolve(
         each.nodes > 1 and numbers[each.tier] > finest for each in constraints.segments
     ):
         spreads = (LevelLimit(0, 1), *spreads)
-    return replace(asked, spreads=spreads)
+    return asked._replace(spreads=spreads)
 
 
 def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:
@@ -95,7 +94,7 @@ def for_each_rail_order(limits: ResolvedConstraints, cluster: Cluster) -> list[R
     number share a rail only on nodes of one order. Without such nodes, the first order matches
     none."""
     ways = np.unique(cluster.aligned[cluster.aligned > 0]).tolist()
-    return [replace(limits, rails=way) for way in ways or [1]]
+    return [limits._replace(rails=way) for way in ways or [1]]
 
 
 def _level(tier: str, levels: tuple[str, ...], finest: int) -> int | None:

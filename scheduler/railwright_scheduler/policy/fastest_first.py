@@ -30,7 +30,6 @@ def choose_fastest(
     allowed: Mask,
     free_capacity: Ints,
     slowdown: Ints,
-    *,
     count: int,
     limits: ResolvedConstraints,
     work: WorkBudget,
@@ -49,6 +48,8 @@ def choose_fastest(
     best = choice(allowed)
     with work.search(100):
         for _ in range(OFTEN):
+            if not slowdown[best].any():
+                break
             masks = [*_without_slow(best, allowed, slowdown)]
             work.spend(len(masks) * (_CHOICE + SORTED * len(allowed)))
             able = (mask for mask in masks if placement.capacity(domains, mask, limits) >= count)
@@ -65,8 +66,6 @@ def _without_slow(nodes: Ints, allowed: Mask, slowdown: Ints) -> Iterator[Mask]:
     """All that are allowed but the slow ones of these, and but the slowest of these; and all that
     are not as slow as the slowest of these."""
     slow = slowdown[nodes]
-    if not slow.any():
-        return
     for left_out in (slow > 0, slow == slow.max()):
         mask = allowed.copy()
         mask[nodes[left_out]] = False

@@ -14,7 +14,7 @@ import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Mask
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Mask, PodRequest
 from railwright_scheduler.model.shortages import (
     Exclusion,
     ExclusionCause,
@@ -67,7 +67,7 @@ class Feasibility:
             if self._capacity_of(demand.signature, demand.largest) < role.replicas:
                 never = self._never_fits(role, demand.signature, demand.largest)
                 return found.refused(replace(never, role=role.name) if len(roles) > 1 else never)
-        together = self._never_together(demands, work)
+        together = self._never_together(demands, work) if len(roles) > 1 else None
         return found if together is None else found.refused(together)
 
     def _never_together(self, demands: Sequence[RoleDemand], work: WorkBudget) -> NeverFits | None:
@@ -153,19 +153,19 @@ class Feasibility:
                     f"role {role.name}: per_pod[{resource!r}] is {amount}, expected at least 0"
                 )
         present = [(name, amount) for name, amount in asked if name in cluster.rows]
-        rows = np.array([cluster.rows[name] for name, _ in present], dtype=np.int64)
-        need = np.array([min(amount, NODE_AMOUNT_MAX + 1) for _, amount in present], dtype=np.int64)
+        request = PodRequest.of(
+            [(cluster.rows[name], min(amount, NODE_AMOUNT_MAX + 1)) for name, amount in present]
+        )
         selected = self._eligibility.selected(role.selector)
         matched = selected & self._eligibility.matched(role.affinity)
         tolerated = matched & self._eligibility.tolerated_ever(role.tolerations)
-        large = (cluster.allocatable[rows] >= need[:, np.newaxis]).all(axis=0)
+        large = (cluster.allocatable[request.rows] >= request.need).all(axis=0)
         candidates = tolerated & large & (len(present) == len(asked))
         untainted = candidates & self._eligibility.tolerated(role.tolerations)
         return SchedulingSignature(
             index=len(self._signatures),
             per_node=tuple(asked),
-            rows=rows,
-            need=need,
+            request=request,
             matched=matched,
             unmatched=int(np.count_nonzero(selected & ~matched)),
             tolerated=tolerated,
@@ -259,8 +259,8 @@ def _excluded(
     found = np.bincount(closed, minlength=len(CAUSES)).tolist()
     counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
     lacking = signature.open & ~available
-    left = cluster.allocatable[signature.rows] - cluster.foreign[signature.rows]
-    small = lacking & np.any(left < signature.need[:, np.newaxis], axis=0)
+    left = cluster.allocatable[signature.request.rows] - cluster.foreign[signature.request.rows]
+    small = lacking & np.any(left < signature.request.need, axis=0)
     counts[ExclusionCause.FOREIGN_PODS] = int(np.count_nonzero(small))
     counts[ExclusionCause.BUSY] = int(np.count_nonzero(lacking & ~small))
     return tuple(Exclusion(cause, nodes) for cause, nodes in counts.items() if nodes)

@@ -23,11 +23,10 @@ from railwright_scheduler.policy.candidate import (
     RoleDemand,
     SchedulingSignature,
 )
-from railwright_scheduler.policy.reservation import Reservations
+from railwright_scheduler.policy.reservation import UNRESERVED, Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
 _NEVER = np.iinfo(np.int64).max
-_NO_NODES = np.zeros(0, dtype=np.int64)
 
 WAYS_MAX = 4
 """Rail orders that are evaluated for a start: those in which a job has the most free nodes. Each
@@ -38,7 +37,7 @@ WAYS_CHECKED_MAX = 64
 
 
 class FreeNodes:
-    """The nodes that jobs could have now. Results are kept until a job starts or reserves."""
+    """The nodes that jobs could have now. Results are kept until a job starts."""
 
     def __init__(
         self,
@@ -51,13 +50,11 @@ class FreeNodes:
         self._capacity = capacity
         self._selector = selector
         self._reservations = reservations
-        self._available: dict[int, Mask] = {}
-        self._allowed: dict[tuple[int, ResolvedConstraints], Mask] = {}
         self._missing: dict[tuple[int, ResolvedConstraints], NotEnoughNodes] = {}
         self._most_free: dict[tuple[int, ResolvedConstraints], ResolvedConstraints] = {}
         self._free: dict[tuple[int, ResolvedConstraints], int] = {}
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
-        self._first: dict[tuple[int, ResolvedConstraints], int | None] = {}
+        self._first: dict[tuple[int, ResolvedConstraints], tuple[int, int]] = {}
 
     def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
         """The candidate with the constraints under which each role could start by itself."""
@@ -78,15 +75,9 @@ class FreeNodes:
         taken: Sequence[Taken] = (),
     ) -> Mask:
         """The nodes that it could have now, under these constraints, beside what is reserved or
-        ``taken`` by other roles of its gang. The caller must not write to it."""
-        key = signature.index, limits
-        allowed = None if taken else self._allowed.get(key)
-        if allowed is None:
-            beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
-            allowed = self._cluster.meant(self._available_to(signature) & beside, limits)
-            if not taken:
-                self._allowed[key] = allowed
-        return allowed
+        ``taken`` by other roles of its gang."""
+        holds = self._capacity.unreserved.holds(signature.request, taken)
+        return self._cluster.meant(signature.open & holds, limits)
 
     def available(
         self,
@@ -95,10 +86,8 @@ class FreeNodes:
         taken: Sequence[Taken] = (),
     ) -> Mask:
         """As ``allowed``, whether nodes are reserved or not."""
-        available = self._available_to(signature)
-        if taken:
-            available = available & self._capacity.holds(signature.rows, signature.need, taken)
-        return self._cluster.meant(available, limits)
+        holds = self._capacity.free.holds(signature.request, taken)
+        return self._cluster.meant(signature.open & holds, limits)
 
     def could_start_on(self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]) -> bool:
         """Whether each role could have its nodes now, beside the others."""
@@ -115,13 +104,13 @@ class FreeNodes:
         demands = candidate.demands
         if len(demands) == 1:
             return self._free_for(demands[0].signature, self._most_free_way(demands[0]))
-        busy, taken = [_NO_NODES], list[Taken]()
+        nodes, busy = np.zeros((2, len(self._cluster.nodes)), dtype=np.bool_)
+        taken: list[Taken] = []
         for demand, its in zip(demands, reserved, strict=False):
-            available = self.available(demand.signature, demand.any_rails, taken)
-            busy.append(its[~available[its]])
+            nodes[its] = True
+            busy[its] |= ~self.available(demand.signature, demand.any_rails, taken)[its]
             taken.append(demand.taken(its))
-        nodes = np.unique(np.concatenate([_NO_NODES, *reserved]))
-        return len(np.setdiff1d(nodes, np.concatenate(busy)))
+        return int(np.count_nonzero(nodes & ~busy))
 
     def shortage(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
         """What this role of the job lacks."""
@@ -132,15 +121,12 @@ class FreeNodes:
             role=demand.role.name if len(job.roles) > 1 else "",
         )
 
-    def forget(self, *, started: bool) -> None:
-        """Compute anew what depends on reservations, and if a job ``started`` on what is free."""
+    def forget(self) -> None:
+        """Compute anew what depends on what is free."""
         self._first.clear()
-        self._allowed.clear()
-        if started:
-            self._available.clear()
-            self._free.clear()
-            self._missing.clear()
-            self._most_free.clear()
+        self._free.clear()
+        self._missing.clear()
+        self._most_free.clear()
 
     def _startable_way(self, demand: RoleDemand, work: WorkBudget) -> ResolvedConstraints | None:
         """The constraints under which the role, by itself, could start now; None if under none."""
@@ -166,7 +152,7 @@ class FreeNodes:
         signature, ways, replicas = demand.signature, demand.ways, demand.role.replicas
         if len(ways) <= WAYS_MAX:
             return ways
-        free = self._cluster.by_rails(self.allowed(signature, replace(ways[0], rails=0)))
+        free = self._cluster.by_rails(self.allowed(signature, demand.any_rails))
 
         def has_capacity(way: ResolvedConstraints) -> bool:
             if free[way.rails] < replicas:
@@ -183,8 +169,10 @@ class FreeNodes:
         """Why this role of the job cannot start, by itself."""
         role, signature, limits = demand.role, demand.signature, self._most_free_way(demand)
         free = self._free_for(signature, limits)
-        position = self._first_position(signature, limits) if free >= role.replicas else None
-        if position is None:
+        position = UNRESERVED
+        if free >= role.replicas:
+            position = self._first_position(signature, limits)
+        if position == UNRESERVED:
             return self.shortage(job, demand)
         return self._blocked(position, need=role.replicas, free=free)
 
@@ -199,12 +187,9 @@ class FreeNodes:
         """What keeps a gang from these nodes of each role, which are free; None if nothing does."""
         positions, taken = list[int](), list[Taken]()
         for demand, its in zip(demands, nodes, strict=True):
-            blocked = np.zeros(len(self._cluster.nodes), dtype=np.bool_)
-            blocked[its] = ~self.allowed(demand.signature, demand.any_rails, taken)[its]
-            position = self._reservations.first_position(demand.signature, blocked, taken)
-            positions += [] if position is None else [position]
+            positions.append(self._reservations.first_position(demand.signature, its, taken))
             taken.append(demand.taken(its))
-        if not positions:
+        if min(positions) == UNRESERVED:
             return None
         free = [self.available(each.signature, each.any_rails) for each in demands]
         need = len(np.unique(np.concatenate(list(nodes))))
@@ -212,26 +197,28 @@ class FreeNodes:
 
     def _blocked(self, position: int, *, need: int, free: int) -> BlockedByReservation:
         waiting = self._reservations.waiting
-        first, first_free = waiting[position]
+        first, first_free, first_need = waiting[position]
         return BlockedByReservation(
             position=len(waiting) + 1,
             first=f"{first.namespace}/{first.name}",
-            first_need=len({*self._reservations.by_job[first.uid]}),
+            first_need=first_need,
             first_free=first_free,
             need=need,
             free=free,
         )
 
-    def _first_position(
-        self, signature: SchedulingSignature, limits: ResolvedConstraints
-    ) -> int | None:
-        """The position of the first job whose reservation blocks a node for this signature."""
-        key = signature.index, limits
-        if key not in self._first:
+    def _first_position(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
+        """The position of the first job whose reservation blocks a node for this signature. What is
+        reserved stays so in a cycle: only the nodes of later reservations are looked at again."""
+        unreserved = self._capacity.unreserved
+        first, seen = self._first.get((signature.index, limits), (UNRESERVED, -1))
+        if seen < unreserved.version:
             available = self.available(signature, limits)
-            beside = self.allowed(signature, limits)
-            self._first[key] = self._reservations.first_position(signature, available & ~beside)
-        return self._first[key]
+            nodes = unreserved.changed(seen) if seen >= 0 else np.arange(len(available))
+            nodes = nodes[available[nodes]]
+            first = min(first, self._reservations.first_position(signature, nodes))
+            self._first[signature.index, limits] = first, unreserved.version
+        return first
 
     def _most_free_way(self, demand: RoleDemand) -> ResolvedConstraints:
         """Of the constraints that the role may start under those under which it could have the most
@@ -245,16 +232,8 @@ class FreeNodes:
             self._most_free[key] = max(ways, key=lambda way: self._free_for(demand.signature, way))
         return self._most_free[key]
 
-    def _available_to(self, signature: SchedulingSignature) -> Mask:
-        """The nodes that could take a pod of this signature now, reserved or not."""
-        available = self._available.get(signature.index)
-        if available is None:
-            available = signature.open & self._capacity.holds(signature.rows, signature.need)
-            self._available[signature.index] = available
-        return available
-
     def _free_for(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
-        """How many of those one gang could have."""
+        """How many nodes, reserved or not, one gang could have now."""
         key = (signature.index, limits)
         if key not in self._free:
             available = self.available(signature, limits)
@@ -267,7 +246,11 @@ class FreeNodes:
         missing = self._missing.get((signature.index, largest))
         if missing is None:
             missing = feasibility.not_enough_nodes(
-                self._cluster, signature, self._available_to(signature), limits, largest=largest
+                self._cluster,
+                signature,
+                self.available(signature, placement.ANYWHERE),
+                limits,
+                largest=largest,
             )
             self._missing[signature.index, largest] = missing
         return missing

@@ -60,7 +60,7 @@ def joint_bounds(
     """What the nodes, empty and healthy, could give at most to some of these roles, however many
     pods they have."""
     able = np.array([cluster.meant(each.signature.candidates, each.any_rails) for each in demands])
-    rows = sorted({row for each in demands for row in each.signature.rows.tolist()})
+    rows = sorted({row for each in demands for row in each.signature.request.rows.tolist()})
     names = [PODS, *(name for row in rows for name, at in cluster.rows.items() if at == row)]
     needs = np.array([_need(each, rows) for each in demands])
     amounts = np.vstack([np.full(able.shape[1], len(demands)), cluster.allocatable[rows]])
@@ -85,8 +85,8 @@ def joint_bounds(
 
 def _need(demand: RoleDemand, rows: Sequence[int]) -> list[int]:
     """One pod, and what it requests of each of these resources."""
-    signature = demand.signature
-    needs = dict(zip(signature.rows.tolist(), signature.need.tolist(), strict=True))
+    request = demand.signature.request
+    needs = dict(zip(request.rows.tolist(), request.need[:, 0].tolist(), strict=True))
     return [1, *(needs.get(row, 0) for row in rows)]
 
 

@@ -23,6 +23,9 @@ PLACED, LIMITED, SPARED = (20, 50), (25, 65), (15, 40)
 level where a spread or segments limit what domains may have, and for each later role that it spares
 nodes of."""
 
+_EVERYWHERE = np.ones(1, dtype=np.bool_)
+"""All nodes, however many there are."""
+
 Allowed = Callable[[int, ResolvedConstraints, Sequence[Taken]], Mask]
 """The nodes that the role of this number may have, beside what other roles of its gang take."""
 
@@ -32,9 +35,9 @@ def count_role(
 ) -> None:
     """Count the work of placing one role."""
     levels = 0 if limits.takes_all else len(cluster.domains.bounds)
-    nodes = len(cluster.nodes)
-    for times, (calls, units) in ((1, PLACED), (levels, LIMITED), (spared, SPARED)):
-        work.searched += times * (calls * CALL + nodes * units)
+    calls = PLACED[0] + levels * LIMITED[0] + spared * SPARED[0]
+    units = PLACED[1] + levels * LIMITED[1] + spared * SPARED[1]
+    work.searched += calls * CALL + len(cluster.nodes) * units
 
 
 class GangDomains:
@@ -60,8 +63,7 @@ class GangDomains:
         self._level = max((limits[number].within for number in self._shared), default=0)
         self.as_of_one_role: Mask | None = None
         self._needed = np.array([demands[number].role.replicas for number in self._shared])
-        self._counts = np.cumsum(np.sort(self._needed)[::-1])
-        self._everywhere = np.ones(len(cluster.nodes), dtype=np.bool_)
+        self._counts = np.sort(self._needed)[::-1].cumsum()
 
     def whole(self) -> Iterator[Mask]:
         """The domains of the level that must hold the gang, of those that could hold each role by
@@ -70,7 +72,7 @@ class GangDomains:
         if not self._level or not self._shared:
             return
         of_node, needed = self._cluster.domains.of_node[self._level], self._needed[:, np.newaxis]
-        alone, left = self._held(self._level, self._needed, self._everywhere)
+        alone, left = self._held(self._level, self._needed, _EVERYWHERE)
         able, size = np.all(alone >= needed, axis=0), alone.sum(axis=0)
         together = able & np.all(left >= needed, axis=0)
         rank = np.where(together, size, size.sum() + size.max() - size)
@@ -106,10 +108,9 @@ class GangDomains:
     def filled(self, among: Mask) -> Mask:
         """Of these nodes those of the finest domains that the gang fills one after the other, those
         first that hold most of the pods that are left; at last the smallest that holds the rest."""
-        of_node = self._cluster.domains.of_node[self._cluster.domains.finest]
-        needed, nodes = self._needed, np.zeros_like(among)
+        domains, needed, nodes = self._cluster.domains, self._needed, np.zeros_like(among)
         while needed.any():
-            alone, left = self._held(self._cluster.domains.finest, needed, among & ~nodes)
+            alone, left = self._held(domains.finest, needed, among & ~nodes)
             held, size = np.minimum(left, needed[:, np.newaxis]), alone.sum(axis=0)
             total = held.sum(axis=0)
             order = np.lexsort((size, -total))
@@ -117,7 +118,7 @@ class GangDomains:
             chosen = order[: max(1, int(np.count_nonzero(full & (total[order] > 0))))]
             if not total[chosen[0]]:
                 break
-            nodes |= np.isin(of_node, chosen)
+            nodes |= domains.nodes_in(chosen, domains.finest)
             needed = np.maximum(0, needed - held[:, chosen].sum(axis=1))
         return nodes
 
@@ -126,13 +127,13 @@ class GangDomains:
         return int(self._least(level).max(initial=1))
 
     def _least(self, level: int) -> Ints:
-        held = np.cumsum(np.sort(self._caps[level], axis=1)[:, ::-1], axis=1)
+        held = np.sort(self._caps[level], axis=1)[:, ::-1].cumsum(axis=1)
         found: Ints = (held[:, :-1] < self._counts[:, np.newaxis]).sum(axis=1) + 1
         return found
 
     @functools.cached_property
     def _finest(self) -> tuple[Ints, Ints]:
-        return self._held(self._cluster.domains.finest, self._needed, self._everywhere)
+        return self._held(self._cluster.domains.finest, self._needed, _EVERYWHERE)
 
     @functools.cached_property
     def _caps(self) -> Sequence[Ints]:
@@ -142,11 +143,11 @@ class GangDomains:
         domains, rows = self._cluster.domains, np.argsort(-self._needed, kind="stable")
         needed = self._needed[rows, np.newaxis]
         alone, left = (held[rows] for held in self._finest)
-        caps = [np.cumsum(np.minimum(left, needed), axis=0)]
+        caps = [np.minimum(left, needed).cumsum(axis=0)]
         for level in range(domains.finest - 1, -1, -1):
-            together = np.add.reduceat(caps[0], domains.inner_bounds(level)[:-1], axis=1)
-            each = np.add.reduceat(alone, domains.finest_bounds(level)[:-1], axis=1)
-            caps.insert(0, np.minimum(together, np.cumsum(np.minimum(each, needed), axis=0)))
+            together = np.add.reduceat(caps[0], domains.inner_bounds[level][:-1], axis=1)
+            each = np.add.reduceat(alone, domains.finest_bounds[level][:-1], axis=1)
+            caps.insert(0, np.minimum(together, np.minimum(each, needed).cumsum(axis=0)))
         return caps
 
     def _held(self, level: int, needed: Ints, among: Mask) -> tuple[Ints, Ints]:
@@ -159,17 +160,14 @@ class GangDomains:
             limits = self._limits[number]
             count_role(self._work, self._cluster, limits)
             rest = allowed = self._allowed(number, limits, ()) & among
-            left[row] = alone[row] = placement.caps(domains, allowed, limits)[level]
+            left[row] = alone[row] = placement.level_caps(domains, allowed, limits, level)
             if taken:
                 rest = self._allowed(number, limits, taken) & among
-                left[row] = placement.caps(domains, rest, limits)[level]
+                left[row] = placement.level_caps(domains, rest, limits, level)
+            if number == self._shared[-1]:
+                break
             columns = np.flatnonzero(rest)
             owner = of_node[columns]
-            first = columns[places(owner) < np.minimum(left[row], needed[row])[owner]]
+            first = columns[placement.places(owner) < np.minimum(left[row], needed[row])[owner]]
             taken.append(self._demands[number].taken(first))
         return alone, left
-
-
-def places(owner: Ints) -> Ints:
-    """The place of each element among those of the same owner; ``owner`` is ascending."""
-    return np.arange(len(owner)) - np.searchsorted(owner, owner)

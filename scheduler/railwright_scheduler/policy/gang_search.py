@@ -29,9 +29,9 @@ import numpy as np
 from railwright_scheduler import placement
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement import ResolvedConstraints, places
 from railwright_scheduler.policy.candidate import RoleDemand
-from railwright_scheduler.policy.gang_domains import Allowed, GangDomains, count_role, places
+from railwright_scheduler.policy.gang_domains import Allowed, GangDomains, count_role
 
 ORDERS_MAX, DOMAINS_MAX, RAIL_ORDERS_MAX = 3, 3, 3
 """Orders of the roles, domains besides the best, and rail orders that are tried for a gang."""
@@ -123,9 +123,11 @@ class GangSearch:
                     placed.append(found)
                 else:
                     unplaced.append(found)
-            if placed:
+            if len(placed) > 1:
                 # As ``NodeSelector.best_way`` compares them for a gang of one role.
                 return min(placed, key=lambda each: self._spans(each[1])[::-1])
+            if placed:
+                return placed[0]
         assert unplaced[0] is not None
         return unplaced[0]
 
@@ -163,7 +165,7 @@ class GangSearch:
             for level in range(its.rather, its.within, -1):
                 is_scale_up = level == its.rather == self._cluster.scale_up_level
                 yield [
-                    replace(each, within=level, scale_up_only=each.scale_up_only or is_scale_up)
+                    each._replace(within=level, scale_up_only=each.scale_up_only or is_scale_up)
                     if at in shared
                     else each
                     for at, each in enumerate(limits)
@@ -216,8 +218,9 @@ class GangSearch:
         self, domains: GangDomains, trial: Trial, nodes: tuple[Ints, ...]
     ) -> Placed:
         """The trial, or one that leaves out domains of it, as long as there is one."""
-        found, fewest = (trial, nodes), self._spans(nodes)
+        found: Placed = trial, nodes
         is_better = self._is_start and trial.subset is not domains.as_of_one_role
+        fewest = self._spans(nodes) if is_better else ()
         while is_better:
             is_better = False
             for subset in self._without_one_domain(domains, found[1]):
@@ -237,13 +240,12 @@ class GangSearch:
     def _without_one_domain(self, domains: GangDomains, nodes: Sequence[Ints]) -> Iterator[Mask]:
         """The domains of the gang without one of those with the fewest nodes of it, at each level
         at which fewer could hold it."""
-        columns = np.unique(np.concatenate(nodes))
-        for level in range(self._cluster.domains.finest, 0, -1):
-            of_node = self._cluster.domains.of_node[level]
-            used, counts = np.unique(of_node[columns], return_counts=True)
+        columns, tree = np.unique(np.concatenate(nodes)), self._cluster.domains
+        for level in range(tree.finest, 0, -1):
+            used, counts = np.unique(tree.of_node[level][columns], return_counts=True)
             if len(used) > domains.least(level):
                 for domain in used[np.argsort(counts, kind="stable")][:LEFT_OUT_MAX].tolist():
-                    yield domains.filled(np.isin(of_node, used) & (of_node != domain))
+                    yield domains.filled(tree.nodes_in(used[used != domain], level))
 
     def place(self, trial: Trial, choose: Choose) -> tuple[Ints, ...] | UnplacedRole:
         """The nodes of each role (columns, as chosen), or the first that does not fit."""
@@ -282,13 +284,13 @@ class GangSearch:
             others.sort(key=lambda rails: -int(spare[rails]))
         for rails in [first, *others[: RAIL_ORDERS_MAX - 1]]:
             yield [
-                replace(its, rails=rails) if demand.role.shares_topology else its
+                its._replace(rails=rails) if demand.role.shares_topology else its
                 for demand, its in zip(demands, limits, strict=True)
             ]
 
     def _spare_by_rails(self, number: int, limits: ResolvedConstraints) -> Ints:
         """How many nodes of each rail order the role could have beyond those that it needs."""
-        allowed = self._allowed(number, replace(limits, rails=0), ())
+        allowed = self._allowed(number, limits._replace(rails=0), ())
         return self._cluster.by_rails(allowed) - self._demands[number].role.replicas
 
     def _scarcest_first(self, limits: Sequence[ResolvedConstraints]) -> list[int]:
@@ -306,13 +308,13 @@ class GangSearch:
         """Of these nodes those that the job's constraints leave once pods of earlier roles are on
         the ``shared`` nodes: in their domain of the required level, and in domains that have such
         nodes no more others than the spread leaves."""
-        if not shared:
-            return allowed
-        domains, nodes = self._cluster.domains, np.unique(np.concatenate(list(shared)))
-        if limits.within:
+        domains = self._cluster.domains
+        if shared and limits.within:
             of_node = domains.of_node[limits.within]
-            allowed = allowed & (of_node == of_node[nodes[0]])
-        others = allowed.copy()
+            allowed = allowed & (of_node == of_node[shared[0][0]])
+        if not shared or not limits.spreads:
+            return allowed
+        nodes, others = np.unique(np.concatenate(list(shared))), allowed.copy()
         others[nodes] = False
         for spread in sorted(limits.spreads, key=lambda each: -each.level):
             of_node = domains.of_node[spread.level]
@@ -369,8 +371,7 @@ class GangSearch:
         domains = self._cluster.domains
         nodes = np.concatenate(list(gang.nodes.values()))
         for level in range(domains.finest, 0, -1):
-            of_node = domains.of_node[level]
-            near = allowed & np.isin(of_node, of_node[nodes])
+            near = allowed & domains.nodes_in(domains.of_node[level][nodes], level)
             if placement.capacity(domains, near, limits) >= count:
                 return near
         return allowed

@@ -13,7 +13,7 @@ meanwhile are of the next round. Jobs that are not evaluated keep what they have
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from railwright_scheduler.budget import CALL, QUEUE_WORK
 from railwright_scheduler.cluster import Cluster
@@ -35,8 +35,7 @@ CALLS, TOLERATION = 5, 1_000
 each requirement, or value of one, of its node affinity."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationWork:
+class EvaluationWork(NamedTuple):
     """What it takes to evaluate a job: ``own`` for it alone, and ``shared`` for results that other
     jobs of this cycle can use, by what these depend on."""
 
@@ -115,7 +114,7 @@ def evaluation_work(verdict: Verdict, cluster: Cluster, *, starts: int) -> Evalu
     own, shared = JOB + verdict.searched, list[tuple[Hashable, int]]()
     for demand in demands:
         role, signature, way = demand.role, demand.signature, demand.ways[0]
-        masks = MASKS + 2 * len(signature.rows) + len(role.selector)
+        masks = MASKS + 2 * len(signature.request.rows) + len(role.selector)
         describing = CALLS * CALL + nodes * masks + len(role.tolerations) * TOLERATION
         if role.affinity is not None:
             describing += role.affinity.size * (TOLERATION + nodes // 4)

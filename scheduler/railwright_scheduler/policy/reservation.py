@@ -35,7 +35,8 @@ Select = Callable[[Role, Mask, ResolvedConstraints, WorkBudget], Ints]
 """Of these nodes, those that suit a role best."""
 
 
-_UNRESERVED = np.iinfo(np.int64).max
+UNRESERVED = int(np.iinfo(np.int64).max)
+"""The position of no job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,7 @@ class Reservations:
 
     ``select`` chooses nodes as for a start. ``previous`` has the node names of the last cycle's
     reservations by job UID; ``waiting`` the jobs that wait for nodes, each with how many it could
-    have now without reservations of others.
+    have now without reservations of others, and how many it has reserved.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Reservations:
             {name: column for column, name in enumerate(self._node_names)} if previous else {}
         )
         self._nothing = np.zeros(len(cluster.nodes), dtype=np.bool_)
-        self.waiting: list[tuple[Job, int]] = []
-        self._first = np.full(cluster.allocatable.shape, _UNRESERVED, dtype=np.int64)
+        self.waiting: list[tuple[Job, int, int]] = []
+        self._first = np.full(cluster.allocatable.shape, UNRESERVED, dtype=np.int64)
         self._refused: dict[tuple[int, ResolvedConstraints], int] = {}
         self._unsettled: list[tuple[Sequence[int], RowAmounts, int]] = []
         self.by_job: dict[str, tuple[str, ...]] = {}
@@ -101,19 +102,18 @@ class Reservations:
                 startable = startable | had
             return _Target(demand, had, startable)
 
-        limits: list[ResolvedConstraints] = []
+        chosen: list[tuple[ResolvedConstraints, Mask]] = []
         for number, demand in enumerate(demands):
             ways = demand.ways
             if len(ways) > 1:
                 ways = self._nearest_first(target(number))
-            way = next((way for way in ways if self._has_capacity(demand, way)), None)
-            if way is None:
+            found = next(filter(None, (self._with_capacity(demand, way) for way in ways)), None)
+            if found is None:
                 return ()
-            limits.append(way)
+            chosen.append(found)
         if len(demands) == 1:
-            way, eligible = limits[0], self._eligible(demands[0], limits[0])
-            return (self._choose_under(target(0), way, eligible, work),)
-        return self._search(demands, limits, target, work)
+            return (self._choose_under(target(0), *chosen[0], work),)
+        return self._search(demands, [limits for limits, _ in chosen], target, work)
 
     def _search(
         self,
@@ -153,23 +153,26 @@ class Reservations:
                 break
         return ()
 
-    def _has_capacity(self, demand: RoleDemand, limits: ResolvedConstraints) -> bool:
-        """Whether earlier reservations leave capacity for the role by itself."""
+    def _with_capacity(
+        self, demand: RoleDemand, limits: ResolvedConstraints
+    ) -> tuple[ResolvedConstraints, Mask] | None:
+        """These constraints and the eligible nodes, if earlier reservations leave capacity there
+        for the role by itself."""
         key, replicas = (demand.signature.index, limits), demand.role.replicas
-        if replicas >= self._refused.get(key, _UNRESERVED):
-            return False
+        if replicas >= self._refused.get(key, UNRESERVED):
+            return None
         eligible = self._eligible(demand, limits)
         if placement.capacity(self._cluster.domains, eligible, limits) >= replicas:
-            return True
+            return limits, eligible
         # Earlier reservations only grow in a cycle: no larger role of this kind fits.
         self._refused[key] = replicas
-        return False
+        return None
 
     def _nearest_first(self, target: _Target) -> Sequence[ResolvedConstraints]:
         """The ways of the role, the one that it is nearest to starting under first. They differ in
         their rails alone."""
         cluster, ways = self._cluster, target.demand.ways
-        any_rails, replicas = replace(ways[0], rails=0), target.demand.role.replicas
+        any_rails, replicas = target.demand.any_rails, target.demand.role.replicas
         free = cluster.by_rails(cluster.meant(target.startable, any_rails))
         held = cluster.by_rails(cluster.meant(target.kept, any_rails))
 
@@ -185,15 +188,17 @@ class Reservations:
         domains, role, kept = self._cluster.domains, target.demand.role, target.kept
         startable = target.startable
         if limits.within:
-            caps = placement.caps(domains, eligible, limits)
+            caps = placement.level_caps(domains, eligible, limits, limits.within)
             order = self._fullness(limits.within, caps, role.replicas, startable & eligible, kept)
-            large = caps[limits.within] >= role.replicas
+            large = caps >= role.replicas
             best = int(np.argmax(np.where(large, order, -1)))
             eligible = eligible & (domains.of_node[limits.within] == best)
         rank = self._rank(startable, kept)
         count = role.replicas
         if limits.segment == 1 and limits.spread >= count:
             nodes = np.flatnonzero(eligible)
+            if count == 1:
+                return nodes[[rank[nodes].argmin()]]
             return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
         eligible = self._fullest_domains(role, eligible, limits, startable, kept)
         # Domains of which it has and could take the most are filled first.
@@ -206,16 +211,14 @@ class Reservations:
         self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
     ) -> None:
         """Add the next job that waits, and reserve these nodes of each role, if there are any."""
-        position = len(self.waiting)
-        self.waiting.append((job, free))
+        position, columns = len(self.waiting), [column for its in nodes for column in its.tolist()]
+        self.waiting.append((job, free, len({*columns})))
         if not nodes:
             return
         for demand, its in zip(demands, nodes, strict=True):
-            rows, need = demand.signature.rows, demand.signature.need
-            self._capacity.reserve(its, rows, need)
-            reserved = rows[:, np.newaxis], its
+            self._capacity.reserve(its, demand.signature.request)
+            reserved = demand.signature.request.rows[:, np.newaxis], its
             self._first[reserved] = np.minimum(self._first[reserved], position)
-        columns = np.concatenate(nodes).tolist()
         self.by_job[job.uid] = tuple(map(self._node_names.__getitem__, columns))
 
     def keep(self, job: Job, reason: Reason | None) -> None:
@@ -226,7 +229,7 @@ class Reservations:
             self._keep(job, position=len(self.waiting))
         elif free is None:
             return
-        self.waiting.append((job, free or 0))
+        self.waiting.append((job, free or 0, len({*self.by_job.get(job.uid, ())})))
 
     def _keep(self, job: Job, *, position: int) -> None:
         rows = self._cluster.rows
@@ -248,9 +251,8 @@ class Reservations:
             return [names[pods] for pods in job.pod_ranges]
         return [names, *([()] * (len(job.roles) - 1))]
 
-    def settle(self) -> bool:
-        """Reserve what was kept, all at once: there may be tens of thousands. Returns whether there
-        was any."""
+    def settle(self) -> None:
+        """Reserve what was kept, all at once: there may be tens of thousands."""
         kept = [
             (column, row, amount, position)
             for columns, amounts, position in self._unsettled
@@ -262,23 +264,20 @@ class Reservations:
             self._capacity.reserve_each(columns, rows, amounts)
             np.minimum.at(self._first, (rows, columns), positions)
         self._unsettled.clear()
-        return bool(kept)
 
     def first_position(
-        self, signature: SchedulingSignature, nodes: Mask, taken: Sequence[Taken] = ()
-    ) -> int | None:
+        self, signature: SchedulingSignature, nodes: Ints, taken: Sequence[Taken] = ()
+    ) -> int:
         """The position of the first job that has reserved a resource of which one of these nodes
-        has too little left for this signature, beside what is ``taken``."""
-        columns = np.flatnonzero(nodes)
-        short = self._capacity.short_of(columns, signature.rows, signature.need, taken)
-        first = int(
-            self._first[signature.rows[:, np.newaxis], columns][short].min(initial=_UNRESERVED)
-        )
-        return None if first == _UNRESERVED else first
+        (columns) has too little left for this signature, beside what is ``taken``; UNRESERVED if
+        none has."""
+        short = self._capacity.unreserved.short_of(nodes, signature.request, taken)
+        reserved = self._first.take(nodes, axis=1)[signature.request.rows]
+        return int(reserved[short].min(initial=UNRESERVED))
 
     def are_on(self, nodes: Mask) -> bool:
         """Whether jobs have reserved something on one of these nodes."""
-        return bool((self._first[:, nodes] != _UNRESERVED).any())
+        return bool((self._first[:, nodes] != UNRESERVED).any())
 
     def _eligible(
         self, demand: RoleDemand, limits: ResolvedConstraints, taken: Sequence[Taken] = ()
@@ -286,8 +285,8 @@ class Reservations:
         """The healthy nodes that could take a pod under these constraints once others end, beside
         earlier reservations and what other roles of its gang take."""
         signature = demand.signature
-        could_hold = self._capacity.could_hold(signature.rows, signature.need, taken)
-        return self._cluster.meant(signature.healthy & could_hold, limits)
+        holds = self._capacity.reservable.holds(signature.request, taken)
+        return self._cluster.meant(signature.healthy & holds, limits)
 
     def _kept(self, job: Job) -> list[Mask]:
         """The nodes of each role in the job's last reservation. The caller must not write to it."""
@@ -298,13 +297,11 @@ class Reservations:
             kept[[self._columns[name] for name in names if name in self._columns]] = True
         return found
 
-    def _fullness(
-        self, level: int, caps: tuple[Ints, ...], most: int, startable: Mask, kept: Mask
-    ) -> Ints:
+    def _fullness(self, level: int, caps: Ints, most: int, startable: Mask, kept: Mask) -> Ints:
         """The order of a level's domains: by how many nodes each has that the job could have now,
         up to ``most`` of them, then by how many it had reserved."""
         total = self._cluster.domains.total
-        now = np.minimum(total(startable.astype(np.int64), level), np.minimum(caps[level], most))
+        now = np.minimum(total(startable.astype(np.int64), level), np.minimum(caps, most))
         had = total(kept.astype(np.int64), level)
         found: Ints = now * (len(self._cluster.nodes) + 1) + had
         return found
@@ -318,14 +315,14 @@ class Reservations:
         level = limits.segment_level if limits.segment > 1 else limits.spread_level
         if not 0 < level <= domains.finest:
             return eligible
-        caps = placement.caps(domains, eligible, limits)
+        caps = placement.level_caps(domains, eligible, limits, level)
         most = role.replicas if limits.segment > 1 else limits.spread
         order = np.argsort(
             -self._fullness(level, caps, most, startable & eligible, kept), kind="stable"
         )
-        held = np.cumsum(caps[level][order])
+        held = np.cumsum(caps[order])
         count = int(np.searchsorted(held, role.replicas)) + 1
-        chosen = eligible & np.isin(domains.of_node[level], order[:count])
+        chosen = eligible & domains.nodes_in(order[:count], level)
         fits = placement.capacity(domains, chosen, limits) >= role.replicas
         return chosen if fits else eligible
 
@@ -334,14 +331,12 @@ class Reservations:
         has, then what has the most free capacity. So what has filled up is never given away, and
         a node that does not become free is left for one that does."""
         free_capacity = self._capacity.free_capacity
-        rank = 3 + int(free_capacity.max(initial=0)) - free_capacity
-        rank[kept] = 2
-        rank[startable] = 1
-        rank[startable & kept] = 0
+        rank = np.where(startable, 1, 3 + int(free_capacity.max(initial=0)) - free_capacity)
+        if kept.any():
+            rank[kept] = np.where(startable[kept], 0, 2)
         return rank
 
     def _startable(self, demand: RoleDemand, taken: Sequence[Taken]) -> Mask:
         """The nodes that could take a pod of the role now, beside earlier reservations."""
         signature = demand.signature
-        beside = self._capacity.holds_unreserved(signature.rows, signature.need, taken)
-        return signature.open & beside
+        return signature.open & self._capacity.unreserved.holds(signature.request, taken)

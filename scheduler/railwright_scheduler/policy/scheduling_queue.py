@@ -17,7 +17,7 @@ A refused job reserves nodes if it could start once others end (``reservation``)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Ints
@@ -42,8 +42,7 @@ from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class Verdict(NamedTuple):
     """What the stages found. A refused job has the ``reserved`` nodes (columns) of each role, if it
     has any; ``free`` is how many nodes it could have now without the reservations of others.
     ``work`` is what the verdict took, ``searched`` the work of searches for gangs of several
@@ -130,8 +129,6 @@ class SchedulingQueue:
                 self._reservations.add(
                     candidate.job, candidate.demands, verdict.reserved, free=verdict.free
                 )
-                if verdict.reserved:
-                    self._free_nodes.forget(started=False)
 
     def keep(self, job: Job, reason: Reason | None) -> None:
         """Let a job wait that this cycle does not evaluate, with the reservation and the ``reason``
@@ -141,8 +138,7 @@ class SchedulingQueue:
 
     def settle(self) -> None:
         """Take over all that was kept, before a job behind it is evaluated."""
-        if self._reservations.settle():
-            self._free_nodes.forget(started=False)
+        self._reservations.settle()
 
     def _start(self, start: Candidate) -> None:
         assert start.admit is not None
@@ -153,5 +149,5 @@ class SchedulingQueue:
         if sender is not None:
             self._traffic.add(sender)
         for demand, nodes in zip(start.demands, start.nodes, strict=True):
-            self._capacity.take(nodes, demand.signature.rows, demand.signature.need)
-        self._free_nodes.forget(started=True)
+            self._capacity.take(nodes, demand.signature.request)
+        self._free_nodes.forget()

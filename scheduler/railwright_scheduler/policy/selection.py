@@ -8,7 +8,6 @@ order, its mapping decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,8 @@ from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
 from railwright_scheduler.mapping.request import Uses
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
-from railwright_scheduler.policy import fastest_first, node_speeds, ranks
+from railwright_scheduler.policy import node_speeds, ranks
+from railwright_scheduler.policy.fastest_first import choose_fastest
 from railwright_scheduler.policy.link_traffic import Traffic
 
 FASTER = 2
@@ -58,9 +58,7 @@ class NodeSelector:
             if placement.capacity(domains, free, limits) < count:
                 return True, (), 0, 0
             rather = self._preferred(free, limits, count)
-            nodes = fastest_first.choose_fastest(
-                domains, rather, free_capacity, slow, count=count, limits=limits, work=work
-            )
+            nodes = choose_fastest(domains, rather, free_capacity, slow, count, limits, work)
             kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
             return False, domains.spans(nodes), int(slow[nodes].max()), -kept
 
@@ -71,14 +69,17 @@ class NodeSelector:
     ) -> Ints:
         """The nodes (columns, ascending) that suit the role best, whatever its ranks send. There
         must be capacity."""
-        return self.choices(replace(role, workload=None), allowed, limits, work)[0]
+        allowed = self._preferred(allowed, limits, role.replicas)
+        domains, slow = self._cluster.domains, self._cluster.slowdown
+        free_capacity = self._weighted_capacity(role, slow)
+        return choose_fastest(domains, allowed, free_capacity, slow, role.replicas, limits, work)
 
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
         """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
         scale_up_level = self._cluster.scale_up_level
         if limits.rather != scale_up_level:
             return allowed
-        within = replace(limits, within=max(limits.within, scale_up_level), scale_up_only=True)
+        within = limits._replace(within=max(limits.within, scale_up_level), scale_up_only=True)
         in_scale_up_domains = self._cluster.meant(allowed, within)
         held = placement.capacity(self._cluster.domains, in_scale_up_domains, within) >= count
         return in_scale_up_domains if held else allowed
@@ -92,21 +93,15 @@ class NodeSelector:
         domains, count = self._cluster.domains, role.replicas
         slow = node_speeds.degrees(role, self._cluster)
         free_capacity = self._weighted_capacity(role, slow)
-        first = fastest_first.choose_fastest(
-            domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
-        )
+        first = choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
         if not self._spans(role):
             return [first]
         busy = self._traffic.busy(first)
         if busy.any():
             free_capacity = self._weighted_capacity(role, slow, busy)
-            first = fastest_first.choose_fastest(
-                domains, allowed, free_capacity, slow, count=count, limits=limits, work=work
-            )
+            first = choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
         others = (
-            fastest_first.choose_fastest(
-                domains, nodes, free_capacity, slow, count=count, limits=its, work=work
-            )
+            choose_fastest(domains, nodes, free_capacity, slow, count, its, work)
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
@@ -138,10 +133,10 @@ class NodeSelector:
         spans = (1, *domains.spans(first))
         # What it rather has and got is not given up for others.
         kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
-        limits = replace(limits, within=max(limits.within, kept))
+        limits = limits._replace(within=max(limits.within, kept))
         if limits.segment == 1:
             for size in ranks.portions(role, spans[domains.finest]):
-                yield allowed, replace(limits, segments=(LevelLimit(domains.finest, size),))
+                yield allowed, limits._replace(segments=(LevelLimit(domains.finest, size),))
         for mask in self._better_masks(first, slow, busy):
             yield allowed & mask, limits
 
