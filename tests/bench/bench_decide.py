@@ -1,11 +1,11 @@
 """How much CPU a decision takes: 2,000 nodes of 8 GPUs, 1,000 queued jobs; and one huge gang.
 
 Prints one JSON object: CPU milliseconds (best and worst of the rounds) for a cluster that is three
-quarters busy, the same with node affinities, for an empty one, for an empty one without topology
-labels, and for a gang of all nodes; and for gangs whose ranks are mapped, each round another job,
-as answers are remembered, in the end beside jobs on most of the nodes, which send all the time:
-what these send is remembered after the first round. The bars are 100 ms for the queues and 1,000 ms
-for the gangs.
+quarters busy, the same with node affinities, and where most jobs have several roles (then a cycle
+evaluates a part of the queue), for an empty one, for an empty one without topology labels, and for
+a gang of all nodes; and for gangs whose ranks are mapped, each round another job, as answers are
+remembered, in the end beside jobs on most of the nodes, which send all the time: what these send is
+remembered after the first round. The bars are 100 ms for the queues and 1,000 ms for the gangs.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def _cases() -> dict[str, list[Snapshot]]:
         "busy": [_world(busy=0.75, labelled=True, jobs=JOBS)] * ROUNDS,
         "empty": [_world(busy=0.0, labelled=True, jobs=JOBS)] * ROUNDS,
         "unlabelled": [_world(busy=0.0, labelled=False, jobs=JOBS)] * ROUNDS,
+        "roles": [_with_roles(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
         "affinity": [_with_affinity(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
         "one_gang": [_one_gang(NODES)] * ROUNDS,
         "one_gang_ragged": [_one_gang(NODES * 3 // 4, busy=0.2)] * ROUNDS,
@@ -131,6 +132,22 @@ def _with_affinity(world: Snapshot) -> Snapshot:
         with_role(job, affinity=affinities[number % len(affinities)])
         for number, job in enumerate(world.jobs)
     )
+    return replace(world, jobs=tuple(jobs))
+
+
+def _with_roles(world: Snapshot) -> Snapshot:
+    """The same with an evaluator in most jobs, and parameter servers in some of these."""
+    rng, jobs = random.Random(7), []
+    for each in world.jobs:
+        (worker,) = each.roles
+        roles = [replace(worker, name="worker")]
+        if rng.random() < 0.8:
+            per_pod = {"cpu": rng.choice((4_000, 16_000)), "memory": 2**34, "pods": 1}
+            roles.append(Role(1, per_pod, name="evaluator"))
+            if rng.random() < 0.4:
+                per_pod = {"cpu": 8_000, "memory": 2**35, "pods": 1}
+                roles.append(Role(rng.choice((1, 2, 4)), per_pod, name="server"))
+        jobs.append(replace(each, roles=tuple(roles)))
     return replace(world, jobs=tuple(jobs))
 
 
