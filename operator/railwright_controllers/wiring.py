@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from railwright_controllers import informers, metrics
+from railwright_controllers import metrics
 from railwright_controllers.agents.probe_tasks import ProbeTasks
 from railwright_controllers.agents.server import Agents
+from railwright_controllers.informers import ControllerInformers
 from railwright_controllers.report.fabric_reporter import FabricReporter
 from railwright_controllers.report.node_healths import NodeHealthReporter
 from railwright_controllers.settings import ControllerSettings
@@ -32,6 +33,7 @@ from railwright_controllers.surveys.surveyor import Surveyor
 from railwright_kube.client import Api
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.tokens import Tokens
+from railwright_kube.watching import Watching
 from railwright_process.server import MessageServer
 from railwright_process.tls import Certificates
 
@@ -58,12 +60,8 @@ class ControllerParts:
     leader_address: Callable[[], str]
 
     def __post_init__(self) -> None:
-        self.informers = informers.assemble(
-            self.api,
-            namespace=self.settings.namespace,
-            series=self.series.watch,
-            clock=clock,
-            rng=rng,
+        self.informers = ControllerInformers(
+            Watching(self.api, self.series.watch, clock, rng), namespace=self.settings.namespace
         )
         self.keys = PublishedKeys(self.api, clock=clock, rng=rng())
         self.probe_tasks = ProbeTasks(clock)

@@ -21,13 +21,14 @@ Wakes = Callable[[R | None, R | None], bool]
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Constructs informers. Most changes call ``wake``."""
+    """Constructs informers. Most changes call ``wake``. ``clock`` is monotonic seconds; ``rng``
+    makes a random source for retries."""
 
     api: Api
     series: WatchMetrics
-    wake: Callable[[], None]
     clock: Callable[[], float]
     rng: Callable[[], Random]
+    wake: Callable[[], None] = lambda: None
 
     def reflect(
         self,

@@ -29,12 +29,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from railwright_kube.client import Api
-from railwright_operator import informers as caches
+from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
 from railwright_operator.heartbeats import state
 from railwright_operator.heartbeats.server import HeartbeatServer
+from railwright_operator.informers import Informers
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests, Start
 from railwright_operator.report import loop_lag
@@ -140,14 +141,10 @@ class OperatorParts:
         )
         self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
         self.commits = Commits(self.awake.set)
-        self.informers = caches.assemble(
-            self.api,
+        self.informers = Informers(
+            Watching(self.api, self.series.watch, clock, rng, self.awake.set),
             launcher=self.launcher,
             reception_clock=self.received.reception_clock,
-            series=self.series.watch,
-            wake=self.awake.set,
-            clock=clock,
-            rng=rng,
         )
         index = self.informers.pod_index
         self.series.mislabelled_pods.set_function(lambda: index.mislabelled)

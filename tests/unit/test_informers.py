@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry
 from fixtures import reporting
 from fixtures.reporting import Raw
 from railwright_kube.client import Api
-from railwright_operator import informers, metrics
+from railwright_kube.watching import Watching
+from railwright_operator import metrics
 from railwright_operator.informers import Informers
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.records import Exit, PodRecord, Waiting
@@ -30,15 +31,9 @@ class Woken:
 
     def __init__(self) -> None:
         self.count = 0
-        self.informers: Informers = informers.assemble(
-            cast(Api, None),
-            launcher=LAUNCHER,
-            series=metrics.Metrics(CollectorRegistry()).watch,
-            wake=self._wake,
-            clock=lambda: 0.0,
-            reception_clock=lambda: 0.0,
-            rng=lambda: Random(0),
-        )
+        series = metrics.Metrics(CollectorRegistry()).watch
+        watching = Watching(cast(Api, None), series, lambda: 0.0, lambda: Random(0), self._wake)
+        self.informers = Informers(watching, launcher=LAUNCHER, reception_clock=lambda: 0.0)
 
     def _wake(self) -> None:
         self.count += 1

@@ -11,7 +11,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from railwright_kube.reflector import Reflector
-from railwright_operator import informers, metrics
+from railwright_kube.watching import Watching
+from railwright_operator import metrics
+from railwright_operator.informers import Informers
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.wiring import OperatorParts, Runtime
 from railwright_operator.write import defaults, pods
@@ -62,14 +64,11 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) -> None:
-    watched = informers.assemble(
-        cast(Any, None),
+    series = metrics.Metrics(CollectorRegistry()).watch
+    watched = Informers(
+        Watching(cast(Any, None), series, lambda: 0.0, lambda: Random(0)),
         launcher=pods.Launcher("launcher", "http://operator"),
-        series=metrics.Metrics(CollectorRegistry()).watch,
-        wake=lambda: None,
-        clock=lambda: 0.0,
         reception_clock=lambda: 0.0,
-        rng=lambda: Random(0),
     )
     warm = [copy.run for copy in watched.warm]
 
