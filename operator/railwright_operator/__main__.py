@@ -111,7 +111,7 @@ def _stuck(parts: OperatorParts, leadership: Leadership) -> list[str]:
 
 
 def _unready(parts: OperatorParts) -> Iterator[str]:
-    if not parts.received.keys.available:
+    if not parts.keys.available:
         yield "the signing keys of tokens have not been read yet"
     if parts.certificates.missing:
         yield parts.certificates.missing

@@ -29,12 +29,15 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from railwright_kube.client import Api
+from railwright_kube.signing_keys import PublishedKeys
+from railwright_kube.tokens import Tokens
 from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
-from railwright_operator.heartbeats import state
-from railwright_operator.heartbeats.server import HeartbeatServer
+from railwright_operator.heartbeats.reception import ReceptionClock
+from railwright_operator.heartbeats.server import Launchers
+from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.informers import Informers
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests, Start
@@ -59,6 +62,7 @@ from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
 from railwright_process import garbage, lifecycle
+from railwright_process.server import MessageServer
 from railwright_process.tls import Certificates
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -109,7 +113,7 @@ class OperatorParts:
         self._construct_server()
         lag = partial(loop_lag.measure, self.series.loop_lag_s, self.runtime.clock, self.listening)
         warm = (informer.run for informer in self.informers.warm)
-        self.tasks: tuple[Run, ...] = (*warm, self.received.keys.run, lag)
+        self.tasks: tuple[Run, ...] = (*warm, self.keys.run, lag)
         if self.certificates.encrypts:
             self.tasks += (self.certificates.run,)
         self.leading: tuple[Run, ...] = (
@@ -139,12 +143,14 @@ class OperatorParts:
             self.settings.heartbeat_url,
             authorities=self.certificates.authorities,
         )
-        self.received = state.construct(self.api, wake=self.awake.set, clock=clock, rng=rng())
+        self.reception_clock = ReceptionClock(clock)
+        self.keys = PublishedKeys(self.api, clock=clock, rng=rng())
+        self.sessions = Sessions(clock=self.reception_clock, wake=self.awake.set)
         self.commits = Commits(self.awake.set)
         self.informers = Informers(
             Watching(self.api, self.series.watch, clock, rng, self.awake.set),
             launcher=self.launcher,
-            reception_clock=self.received.reception_clock,
+            reception_clock=self.reception_clock,
         )
         index = self.informers.pod_index
         self.series.mislabelled_pods.set_function(lambda: index.mislabelled)
@@ -186,12 +192,12 @@ class OperatorParts:
             healths=informers.healths,
             machines=Machines(informers.nodes.records, informers.pod_index),
             start_events=informers.start_events,
-            sessions=self.received.sessions,
+            sessions=self.sessions,
             lease_checker=self.lease_checker,
             executor=self.executor,
             mappings=self.mapping_requests,
             clock=self.listening,
-            reception_clock=self.received.reception_clock,
+            reception_clock=self.reception_clock,
             wall_clock=self.runtime.wall_clock,
         )
 
@@ -201,7 +207,7 @@ class OperatorParts:
         clock, rng = self.runtime.clock, self.runtime.rng
         job_metrics = JobMetrics(
             self.registry,
-            reception_clock=self.received.reception_clock,
+            reception_clock=self.reception_clock,
             wall_clock=self.runtime.wall_clock,
         )
         faults = JobFaults(jobs, raised=counts.job_faults, clock=clock, rng=rng())
@@ -217,7 +223,7 @@ class OperatorParts:
         reporter = Reporter(
             api,
             jobs=jobs,
-            sessions=self.received.sessions,
+            sessions=self.sessions,
             commits=self.commits,
             events=self.events,
             faults=faults,
@@ -255,21 +261,36 @@ class OperatorParts:
         self.informers.profiles.absorb(stored)
 
     def _construct_server(self) -> None:
-        copied, received, runtime = self.informers.pods, self.received, self.runtime
-        series = self.series.heartbeats
-        self.server = HeartbeatServer(
-            received.sessions,
-            state.tokens(received, copied.records, metrics=series, clock=runtime.wall_clock),
+        series, runtime = self.series.heartbeats, self.runtime
+        launchers = Launchers(
+            sessions=self.sessions,
             audience_of=pods.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
-            is_ready=lambda: self.is_leader() and copied.synced and received.keys.available,
+        )
+        self.server = MessageServer(
+            launchers.routes(),
+            Tokens(
+                self.keys,
+                node_of=self._node_of,
+                checks=series.token_checks,
+                clock=runtime.wall_clock,
+            ),
+            is_ready=self._is_ready,
             leader_address=self.leader_address,
             tls=self.certificates.context if self.certificates.encrypts else None,
-            reception_clock=received.reception_clock,
             metrics=series,
             clock=runtime.clock,
+            on_tick=self.reception_clock.tick,
         )
+
+    def _is_ready(self) -> bool:
+        """Whether messages of launchers are accepted."""
+        return self.is_leader() and self.informers.pods.synced and self.keys.available
+
+    def _node_of(self, pod_uid: str) -> str | None:
+        pod = self.informers.pods.records.get(pod_uid)
+        return None if pod is None or pod.terminal else pod.node
 
     async def run(self, leading: asyncio.Event) -> None:
         """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run

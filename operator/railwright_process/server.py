@@ -6,6 +6,7 @@ import asyncio
 import resource
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 
@@ -27,30 +28,27 @@ QUEUED_AT = 24
 to be accepted, and how many may."""
 
 
+@dataclass(eq=False, repr=False)
 class MessageServer:
     """The server for the paths in ``routes``. It accepts messages while ``is_ready``, and otherwise
     redirects them to the leader, whose host:port ``leader_address`` returns if it is known.
-    ``on_tick`` is called every ``TICK_S``; ``clock`` is monotonic seconds. With ``tls``, every
-    connection is encrypted."""
+    ``on_tick`` is called every ``TICK_S`` in which it is ready, with whether connections may have
+    been refused; ``clock`` is monotonic seconds. With ``tls``, every connection is encrypted."""
 
-    def __init__(
-        self,
-        routes: Mapping[str, Route],
-        tokens: Tokens,
-        *,
-        is_ready: Callable[[], bool],
-        leader_address: Callable[[], str],
-        tls: Tls | None = None,
-        metrics: ServerMetrics,
-        clock: Callable[[], float],
-        on_tick: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._routes = routes
-        self._tokens = tokens
-        self._is_ready = is_ready
-        self._leader_address = leader_address
-        self._on_tick = on_tick
-        self._connections = Connections(self._admit, tls=tls, metrics=metrics, clock=clock)
+    routes: Mapping[str, Route]
+    tokens: Tokens
+    _: KW_ONLY
+    is_ready: Callable[[], bool]
+    leader_address: Callable[[], str]
+    tls: Tls | None = None
+    metrics: ServerMetrics
+    clock: Callable[[], float]
+    on_tick: Callable[[bool], None] = lambda is_queue_full: None
+
+    def __post_init__(self) -> None:
+        self._connections = Connections(
+            self._admit, tls=self.tls, metrics=self.metrics, clock=self.clock
+        )
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -85,7 +83,8 @@ class MessageServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._connections.sweep()
-            self._on_tick()
+            if self.is_ready():
+                self.on_tick(self.is_queue_full())
 
     def is_queue_full(self) -> bool:
         """Whether the kernel refuses connections because they are not accepted fast enough."""
@@ -99,10 +98,10 @@ class MessageServer:
 
     def _admit(self, head: Head) -> tuple[Route, Bearer]:
         """Authenticate the sender before the body is read. Raises RefusedError."""
-        route = self._routes.get(head.path)
+        route = self.routes.get(head.path)
         if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
-        if not self._is_ready():
+        if not self.is_ready():
             raise self._not_leading(head.path)
         bearer = self._bearer(head.token)
         route.admit(bearer)
@@ -114,7 +113,7 @@ class MessageServer:
         return route, bearer
 
     def _not_leading(self, path: str) -> RefusedError:
-        address = self._leader_address()
+        address = self.leader_address()
         if not address:
             return RefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, or not yet"
@@ -127,7 +126,7 @@ class MessageServer:
 
     def _bearer(self, token: str) -> Bearer:
         try:
-            return self._tokens.bearer(token)
+            return self.tokens.bearer(token)
         except TokenRefusedError as refused:
             raise RefusedError(HTTPStatus.FORBIDDEN, str(refused)) from refused
         except KeysNotReadError as early:

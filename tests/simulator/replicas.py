@@ -121,7 +121,7 @@ class Replica:
             mark_hung=lambda *_: None,
             give_up_lease=lambda: None,
         )
-        self._routes = self.parts.server.routes()
+        self._routes = self.parts.server.routes
         self._task = loop.create_task(self._run(), context=self._context)
         self._task.add_done_callback(_raise_error)
 
@@ -225,7 +225,7 @@ class Replica:
         while True:
             await asyncio.sleep(TICK_S)
             if self.parts.server.is_ready():
-                self.parts.received.reception_clock.tick()
+                self.parts.reception_clock.tick()
 
 
 def _raise_error(task: asyncio.Task[int]) -> None:

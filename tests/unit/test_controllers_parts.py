@@ -38,7 +38,7 @@ async def test_surveys_leave_out_nodes_that_train() -> None:
 
 async def test_token_of_an_ended_pod_is_of_no_node() -> None:
     constructed = Constructed()
-    node_of = constructed.parts.server._tokens._node_of
+    node_of = constructed.parts.server.tokens._node_of
     assert node_of("uid") is None
     constructed.pod(1)
     assert node_of("uid") == "n1"
@@ -54,7 +54,7 @@ async def test_published_and_stored_times_are_of_the_calendar() -> None:
 
 async def test_server_of_agents_needs_lease_lists_and_keys() -> None:
     constructed = Constructed()
-    parts, is_ready = constructed.parts, constructed.parts.server._is_ready
+    parts, is_ready = constructed.parts, constructed.parts.server.is_ready
     *others, last = parts.informers.all
     for informer in others:
         informer._first_list.set()

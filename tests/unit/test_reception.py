@@ -95,10 +95,10 @@ async def test_full_accept_queue_stops_the_clock(monkeypatch: pytest.MonkeyPatch
     try:
         with contextlib.ExitStack() as queued:
             queued.enter_context(socket.create_connection(address, timeout=5))
-            assert not gangs.server._server.is_queue_full()
+            assert not gangs.server.is_queue_full()
             queued.enter_context(socket.create_connection(address, timeout=5))
-            assert gangs.server._server.is_queue_full()
-            gangs.server._tick()
+            assert gangs.server.is_queue_full()
+            gangs.reception_clock.tick(gangs.server.is_queue_full())
             stopped_s, since_s = gangs.reception_clock(), time.monotonic()
             while time.monotonic() < since_s + 0.05:
                 assert gangs.reception_clock() == stopped_s

@@ -41,10 +41,12 @@ class ReceptionClock:
             return self._at_s
         return self._at_s + min(now_s - self._ticked_s, GAP_S)
 
-    def tick(self) -> None:
-        """The server has accepted and read what arrived."""
+    def tick(self, is_queue_full: bool = False) -> None:
+        """The server has accepted and read what arrived; of a full queue messages may be lost."""
         self._at_s = self()
         self._ticked_s = self._clock()
+        if is_queue_full:
+            self.miss()
 
     def miss(self) -> None:
         """Stop the clock for a message that may be lost, once in ``MISSES_S``."""

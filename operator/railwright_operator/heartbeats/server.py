@@ -1,4 +1,4 @@
-"""The heartbeat server of launchers: its paths, and the authentication of messages.
+"""The messages of launchers to the heartbeat server: their paths, and their authentication.
 
 Launchers send ``railwright.protocol`` messages, one POST each. A launcher is verified by a token
 that is bound to the live pod of its rank and attempt.
@@ -10,20 +10,17 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from railwright import profile, protocol
 from railwright_kube.errors import RequestFailed
-from railwright_kube.tokens import Bearer, Tokens
+from railwright_kube.tokens import Bearer
 from railwright_operator.heartbeats import decoding
-from railwright_operator.heartbeats.reception import ReceptionClock
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_process.connections import Route, Tls
+from railwright_process.connections import Route
 from railwright_process.messages import RefusedError, Response
-from railwright_process.server import MessageServer
-from railwright_process.server_metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -41,46 +38,14 @@ decode_register = decoding.decoder(protocol.Register)
 decode_heartbeat = decoding.decoder(protocol.Heartbeat)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class HeartbeatServer:
-    """The server. ``audience_of`` names the audience of a job's tokens by its UID. Messages are
-    accepted while ``is_ready``, and otherwise redirected to ``leader_address`` if it is known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchers:
+    """The messages of launchers. ``audience_of`` names the audience of tokens by the job's UID."""
 
     sessions: Sessions
-    tokens: Tokens
-    _: KW_ONLY
     audience_of: Callable[[str], str]
     pod_uid_of: PodUidOf
     on_commit: OnCommit
-    is_ready: Callable[[], bool]
-    leader_address: Callable[[], str]
-    reception_clock: ReceptionClock
-    tls: InitVar[Tls | None] = None
-    metrics: InitVar[ServerMetrics]
-    clock: InitVar[Callable[[], float]]
-    _server: MessageServer = field(init=False)
-
-    def __post_init__(
-        self, tls: Tls | None, metrics: ServerMetrics, clock: Callable[[], float]
-    ) -> None:
-        self._server = MessageServer(
-            self.routes(),
-            self.tokens,
-            is_ready=self.is_ready,
-            leader_address=self.leader_address,
-            tls=tls,
-            metrics=metrics,
-            clock=clock,
-            on_tick=self._tick,
-        )
-
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the bound address (for port 0). Raises OSError when the port is taken."""
-        return await self._server.start(host, port)
-
-    async def stop(self) -> None:
-        """Close the port and every connection."""
-        await self._server.stop()
 
     def routes(self) -> Mapping[str, Route]:
         """Map each path to the route for its messages."""
@@ -144,13 +109,6 @@ class HeartbeatServer:
         if bearer.pod_uid != lives:
             raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of the pod of this rank")
         return message
-
-    def _tick(self) -> None:
-        """Stop the clock when messages may be lost."""
-        if self.is_ready():
-            self.reception_clock.tick()
-            if self._server.is_queue_full():
-                self.reception_clock.miss()
 
 
 def _admit_any(bearer: Bearer) -> None:
