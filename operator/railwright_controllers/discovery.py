@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from railwright_controllers import file_reads
 from railwright_controllers.file_reads import FileRead
@@ -122,21 +122,18 @@ class _Agent:
         return last is None or last.shared != report.shared or self.benchmarks != benchmarks
 
 
+@dataclass(eq=False)
 class Discovery:
     """The fabric, as of the last ``refresh``. ``due`` is set when a source changed, and
     ``refreshed`` after an assembly, for the part that publishes it. Before ``is_assembled`` there
     is nothing to publish."""
 
-    def __init__(
-        self,
-        cache: FabricCache,
-        *,
-        healths: Callable[[], Iterable[HealthRecord]] = tuple,
-        clock: Callable[[], float],
-    ) -> None:
-        self._cache = cache
-        self._healths = healths
-        self._clock = clock
+    cache: FabricCache
+    _: KW_ONLY
+    healths: Callable[[], Iterable[HealthRecord]] = tuple
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._agents: dict[str, _Agent] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self._files_by_uid: dict[str, FilesRecord] = {}
@@ -170,7 +167,7 @@ class Discovery:
     def _labels_read(self, node: NodeRecord | None) -> tuple[str, bool, Labels] | None:
         if node is None:
             return None
-        return node.name, node.is_reserved, labels.read_of(node.labels, self._cache.levels)
+        return node.name, node.is_reserved, labels.read_of(node.labels, self.cache.levels)
 
     def files_changed(self, old: FilesRecord | None, new: FilesRecord | None) -> None:
         """Take in a change of a ConfigMap with files; None means absent."""
@@ -190,7 +187,7 @@ class Discovery:
         if not self._has_node(node):
             return False
         agent = self._agents.setdefault(node, _Agent())
-        agent.received_s = self._clock()
+        agent.received_s = self.clock()
         try:
             report = await self._parse(document)
         except WiringError as refused:
@@ -220,7 +217,7 @@ class Discovery:
 
     def agents(self) -> AgentSummary:
         """Summarize which agents have reported, are silent, or had a document refused."""
-        now_s = self._clock()
+        now_s = self.clock()
         oldest_s = now_s - SILENT_S
         first_s = min((agent.received_s for agent in self._agents.values()), default=now_s)
         silent = (node for node, agent in self._agents.items() if agent.received_s < oldest_s)
@@ -239,7 +236,7 @@ class Discovery:
         do not count, and after ``CAUGHT_UP_S`` none does."""
         if self._began_s is None:
             return False
-        age_s = self._clock() - self._began_s
+        age_s = self.clock() - self._began_s
         awaited = {
             node.name
             for node in self._nodes.values()
@@ -258,8 +255,8 @@ class Discovery:
         ]
         if not unread:
             return ()
-        fabric, published = self.found.fabric, {*self._cache.sources}
-        for health in self._healths():
+        fabric, published = self.found.fabric, {*self.cache.sources}
+        for health in self.healths():
             published.update(health.content.get("sources", ()))
         missing = published.difference(
             (each.source for each in fabric.source_reports), *fabric.fact_sources.values()
@@ -273,20 +270,20 @@ class Discovery:
     @property
     def delay(self) -> str:
         """Why the fabric may be out of date; empty if nothing takes unusually long."""
-        if self._busy_since_s is None or self._clock() - self._busy_since_s < SLOW_S:
+        if self._busy_since_s is None or self.clock() - self._busy_since_s < SLOW_S:
             return ""
         return f"files are being read, or the fabric is assembled, for more than {SLOW_S:.0f} s"
 
     async def run(self) -> None:
         """Read files and assemble the fabric as sources change, until cancelled."""
         while True:
-            self._busy_since_s = self._clock()
+            self._busy_since_s = self.clock()
             if self.due.is_set():
                 await self.read_files()
-            started_s = self._clock()
+            started_s = self.clock()
             await self.refresh()
             self._busy_since_s = None
-            pause_s = PAUSE_FACTOR * (self._clock() - started_s)
+            pause_s = PAUSE_FACTOR * (self.clock() - started_s)
             await asyncio.sleep(min(max(PAUSE_S, pause_s), PAUSE_S_MAX))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
@@ -309,11 +306,11 @@ class Discovery:
         """Assemble the fabric again if a source changed. If this fails, the last fabric stays, and
         ``problem`` says so."""
         if self._began_s is None:
-            self._began_s = self._clock()
+            self._began_s = self.clock()
             self._expected = frozenset(
-                each.name for each in self._healths() if AGENTS in each.content.get("sources", ())
+                each.name for each in self.healths() if AGENTS in each.content.get("sources", ())
             )
-        configured = self._cache.levels
+        configured = self.cache.levels
         if self._stale or self._configured != configured:
             self._stale, self._configured = False, configured
             await self._assemble(configured)

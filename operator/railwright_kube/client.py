@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -59,6 +59,7 @@ class _Reply:
     token: str | None
 
 
+@dataclass(eq=False, repr=False)
 class Api:
     """Requests to the API server; use as ``async with Api(...) as api``.
 
@@ -66,27 +67,21 @@ class Api:
     monotonic seconds; ``rng`` only spreads retries. Every method raises a ``RequestFailed``.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        may_write: Callable[[], bool],
-        metrics: ApiMetrics,
-        clock: Callable[[], float],
-        rng: Random,
-    ) -> None:
-        self._transport = transport
-        self._may_write = may_write
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
+    transport: Transport
+    _: KW_ONLY
+    may_write: Callable[[], bool]
+    metrics: ApiMetrics
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
         self._writing = Lane(WRITES_MAX)
         self._writing_cluster = Lane(CLUSTER_WRITES_MAX)
         self._reading = Lane(READS_MAX)
         self._opened = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._transport.opened())
+        await self._opened.enter_async_context(self.transport.opened())
         return self
 
     async def __aexit__(
@@ -138,8 +133,8 @@ class Api:
         """
         request = HttpRequest("watch", "GET", path, query)
         try:
-            async with self._transport.exchange(request, total_s=None, stall_s=stall_s) as response:
-                self._metrics.requests.labels("watch", str(response.status)).inc()
+            async with self.transport.exchange(request, total_s=None, stall_s=stall_s) as response:
+                self.metrics.requests.labels("watch", str(response.status)).inc()
                 if response.status != 200:
                     answer = _decoded(await bounded(response.body, BODY_BYTES_MAX))
                     if response.status == 401:
@@ -180,17 +175,17 @@ class Api:
 
     async def _persist(self, request: HttpRequest, deadline_s: float) -> _Reply:
         """Attempts until an answer that is final, or until no attempt fits the deadline."""
-        until_s = self._clock() + deadline_s
+        until_s = self.clock() + deadline_s
         renewed = False
         last: errors.RequestFailed = errors.Unreachable(f"{request}: no attempt in {deadline_s} s")
         for attempt in range(ATTEMPTS_MAX):
             wait_s = 0.0
             if attempt:
                 wait_s = backoff.delay_s(
-                    attempt - 1, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
+                    attempt - 1, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng
                 )
             try:
-                reply = await self._attempt(request, until_s - self._clock())
+                reply = await self._attempt(request, until_s - self.clock())
             except NoAnswerError as error:
                 if error.sent and request.writes:
                     raise errors.OutcomeUnknown(f"{request}: {error}") from error
@@ -206,30 +201,30 @@ class Api:
                 elif reply.status not in (_WRITE_RETRIED if request.writes else _READ_RETRIED):
                     raise last
                 wait_s = max(wait_s, reply.retry_after_s)
-                self._metrics.retries.labels(request.verb, str(reply.status)).inc()
-            if self._clock() + wait_s >= until_s:
+                self.metrics.retries.labels(request.verb, str(reply.status)).inc()
+            if self.clock() + wait_s >= until_s:
                 break
             await asyncio.sleep(wait_s)
         raise last
 
     async def _attempt(self, request: HttpRequest, left_s: float) -> _Reply:
         """One request: through the gate, then on the wire."""
-        if request.writes and not self._may_write():
+        if request.writes and not self.may_write():
             raise errors.NotLeader(f"{request}: this process does not hold the Lease")
-        started_s = self._clock()
+        started_s = self.clock()
         code = "none"
         try:
             reply = await self._send(request, left_s)
             code = str(reply.status)
             return reply
         finally:
-            self._metrics.requests.labels(request.verb, code).inc()
-            self._metrics.request_s.labels(request.verb).observe(self._clock() - started_s)
+            self.metrics.requests.labels(request.verb, code).inc()
+            self.metrics.request_s.labels(request.verb).observe(self.clock() - started_s)
 
     async def _send(self, request: HttpRequest, left_s: float) -> _Reply:
         total_s = max(0.001, left_s)
         try:
-            async with self._transport.exchange(request, total_s=total_s, stall_s=None) as response:
+            async with self.transport.exchange(request, total_s=total_s, stall_s=None) as response:
                 body = await bounded(response.body, BODY_BYTES_MAX)
                 return _Reply(response.status, response.retry_after_s, body, response.token)
         except BodyTooLargeError as error:
@@ -240,7 +235,7 @@ class Api:
     async def _renew_token(self, refused: str | None) -> None:
         """Raises Unreachable when the credentials cannot be read."""
         try:
-            await self._transport.renew_token(refused)
+            await self.transport.renew_token(refused)
         except CredentialsError as error:
             raise errors.Unreachable(f"credentials not read: {error}") from error
 

@@ -18,7 +18,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -97,6 +97,7 @@ class _RenewableLease(LeaseLock):
         return True
 
 
+@dataclass(eq=False)
 class Leadership:
     """A candidate for the Lease ``namespace/name``.
 
@@ -105,30 +106,19 @@ class Leadership:
     the thread of the Lease, and must not block.
     """
 
-    def __init__(
-        self,
-        kubeconfig: str | None,
-        *,
-        namespace: str,
-        name: str,
-        identity: str,
-        address: str = "",
-        on_gained: Callable[[], object],
-        on_lost: Callable[[], object],
-        clock: Callable[[], float],
-        rng: Random,
-        timings: LeaseTimings = LeaseTimings(),
-    ) -> None:
-        self._kubeconfig = kubeconfig
-        self._namespace = namespace
-        self._name = name
-        self._identity = identity
-        self._address = address
-        self._on_gained = on_gained
-        self._on_lost = on_lost
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
+    kubeconfig: str | None
+    _: KW_ONLY
+    namespace: str
+    name: str
+    identity: str
+    address: str = ""
+    on_gained: Callable[[], object]
+    on_lost: Callable[[], object]
+    clock: Callable[[], float]
+    rng: Random
+    timings: LeaseTimings = LeaseTimings()
+
+    def __post_init__(self) -> None:
         self._lock: Any = None
         self._sighting: _Sighting | None = None
         self._acquired_at = ""
@@ -138,7 +128,7 @@ class Leadership:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def __repr__(self) -> str:
-        return f"<Leadership {self._identity} held={self.held()} renewed_s={self._renewed_s}>"
+        return f"<Leadership {self.identity} held={self.held()} renewed_s={self._renewed_s}>"
 
     def start(self) -> None:
         """Start the thread."""
@@ -154,14 +144,13 @@ class Leadership:
         """Whether this process may write now: no other process can hold the Lease."""
         renewed_s = self._renewed_s
         return (
-            renewed_s is not None
-            and self._clock() < renewed_s + self._timings.duration_s - MARGIN_S
+            renewed_s is not None and self.clock() < renewed_s + self.timings.duration_s - MARGIN_S
         )
 
     def leader_address(self) -> str:
         """The host:port of another process that holds the Lease; empty while it is not known."""
         seen = self._sighting
-        if seen is None or self.held() or self._clock() - seen.since_s > seen.held_s:
+        if seen is None or self.held() or self.clock() - seen.since_s > seen.held_s:
             return ""
         return seen.address
 
@@ -175,12 +164,12 @@ class Leadership:
             return
         self._renewed_s = None
         logger.error("lease lost", extra=self._context())
-        self._on_lost()
+        self.on_lost()
 
     def _campaign(self) -> None:
         """Acquire the Lease, then renew it; return when it is lost or after ``stop``."""
         while not self._stopping.is_set():
-            started_s = self._clock()
+            started_s = self.clock()
             if self._renewed_s is not None and not self.held():
                 # The process was paused. A renewal could still succeed.
                 return
@@ -189,24 +178,24 @@ class Leadership:
                 self._renewed_s = started_s
                 if is_new:
                     logger.info("lease gained", extra=self._context())
-                    self._on_gained()
+                    self.on_gained()
             elif self._is_lost():
                 return
             self._stopping.wait(self._pause_s())
 
     def _pause_s(self) -> float:
         """Seconds until the next attempt; another holder's Lease is tried as soon as it expires."""
-        pause_s = self._timings.retry_s * (0.9 + self._rng.random() / 5)
+        pause_s = self.timings.retry_s * (0.9 + self.rng.random() / 5)
         if self._sighting is None or self._renewed_s is not None:
             return pause_s
-        left_s = self._sighting.since_s + self._sighting.held_s - self._clock()
+        left_s = self._sighting.since_s + self._sighting.held_s - self.clock()
         return min(pause_s, left_s + SOON_S) if left_s > 0 else pause_s
 
     def _is_lost(self) -> bool:
         """Whether this process led, and another holds the Lease or renewals failed for too long."""
         if self._renewed_s is None:
             return False
-        late = self._clock() - self._renewed_s > self._timings.renew_deadline_s
+        late = self.clock() - self._renewed_s > self.timings.renew_deadline_s
         return self._taken or late
 
     def _attempt(self, now_s: float) -> bool:
@@ -226,19 +215,19 @@ class Leadership:
 
     def _take(self, now_s: float) -> bool:
         lock = self._opened()
-        if self._renewed_s is not None and lock.update(self._name, self._namespace, self._record()):
+        if self._renewed_s is not None and lock.update(self.name, self.namespace, self._record()):
             return True
-        found, seen = lock.get(self._name, self._namespace)
+        found, seen = lock.get(self.name, self.namespace)
         if not found:
             if seen.status != 404:
                 raise seen
-            return self._written(lock.create(self._name, self._namespace, self._record()))
-        if self._renewed_s is not None and seen.holder_identity != self._identity:
+            return self._written(lock.create(self.name, self.namespace, self._record()))
+        if self._renewed_s is not None and seen.holder_identity != self.identity:
             self._taken = True
             return False
-        if seen.holder_identity not in (self._identity, None) and not self._is_left(now_s):
+        if seen.holder_identity not in (self.identity, None) and not self._is_left(now_s):
             return False
-        return self._written(lock.update(self._name, self._namespace, self._record()))
+        return self._written(lock.update(self.name, self.namespace, self._record()))
 
     def _written(self, done: bool) -> bool:
         """Log a refused write. LeaseLock logs the reason at INFO."""
@@ -251,9 +240,9 @@ class Leadership:
         lease = self._opened().lease_reference
         version = str(lease.metadata.resource_version)
         if self._sighting is None or self._sighting.version != version:
-            held_s = lease.spec.lease_duration_seconds or self._timings.duration_s
-            address = _stated_address(lease, other_than=self._address)
-            self._sighting = _Sighting(version, self._clock(), held_s, address)
+            held_s = lease.spec.lease_duration_seconds or self.timings.duration_s
+            address = _stated_address(lease, other_than=self.address)
+            self._sighting = _Sighting(version, self.clock(), held_s, address)
         return now_s - self._sighting.since_s > self._sighting.held_s
 
     def _release(self) -> None:
@@ -263,9 +252,9 @@ class Leadership:
         self._renewed_s = None
         try:
             lock = self._opened()
-            found, seen = lock.get(self._name, self._namespace)
-            if found and seen.holder_identity == self._identity:
-                lock.update(self._name, self._namespace, self._record(holder=VACANT, duration_s=1))
+            found, seen = lock.get(self.name, self.namespace)
+            if found and seen.holder_identity == self.identity:
+                lock.update(self.name, self.namespace, self._record(holder=VACANT, duration_s=1))
         except (OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._failed(error)
 
@@ -273,8 +262,8 @@ class Leadership:
         now = str(datetime.now(UTC))
         self._acquired_at = self._acquired_at or now
         return LeaderElectionRecord(  # type: ignore[no-untyped-call]
-            self._identity if holder is None else holder,
-            str(int(duration_s or self._timings.duration_s)),
+            self.identity if holder is None else holder,
+            str(int(duration_s or self.timings.duration_s)),
             self._acquired_at,
             now,
         )
@@ -283,17 +272,17 @@ class Leadership:
         """The lock, with a client whose requests end within half of the renew deadline."""
         if self._lock is None:
             blocking = connection.blocking_client(
-                self._kubeconfig, deadline_s=self._timings.renew_deadline_s / 2
+                self.kubeconfig, deadline_s=self.timings.renew_deadline_s / 2
             )
             self._lock = _RenewableLease(  # type: ignore[no-untyped-call]
-                self._name, self._namespace, self._identity
+                self.name, self.namespace, self.identity
             )
-            self._lock.address = self._address
+            self._lock.address = self.address
             self._lock.api_instance = client.CoordinationV1Api(blocking)
         return self._lock
 
     def _context(self) -> dict[str, object]:
-        return {"lease": f"{self._namespace}/{self._name}", "identity": self._identity}
+        return {"lease": f"{self.namespace}/{self.name}", "identity": self.identity}
 
 
 def _stated_address(lease: Any, *, other_than: str) -> str:

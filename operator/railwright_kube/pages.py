@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from railwright_kube import body_limits, errors, projections
@@ -26,27 +27,22 @@ jobs of 256 KiB."""
 DEADLINE_S = 30.0
 
 
+@dataclass(eq=False)
 class Pager:
     """Lists the objects of one kind under one path, and adapts the size of pages."""
 
-    def __init__(
-        self,
-        api: Api,
-        path: str,
-        projection: Projection[Any],
-        *,
-        metrics: WatchMetrics,
-        query: Mapping[str, str] | None = None,
-    ) -> None:
-        self._api = api
-        self._path = path
-        self._projection = projection
-        self._metrics = metrics
-        self._query = dict(query or {})
+    api: Api
+    path: str
+    projection: Projection[Any]
+    _: KW_ONLY
+    metrics: WatchMetrics
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._objects = OBJECTS_FIRST
 
     def __repr__(self) -> str:
-        return f"<Pager {self._projection.kind} objects={self._objects}>"
+        return f"<Pager {self.projection.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
         """List all objects; the next page is requested while one is taken in.
@@ -70,12 +66,10 @@ class Pager:
         """The page from this position on, with as many objects as fit."""
         while True:
             try:
-                return await self._ask(
-                    following, accept=self._projection.accept, decode=self._sized
-                )
+                return await self._ask(following, accept=self.projection.accept, decode=self._sized)
             except errors.AnswerTooLarge as error:
                 fields = {
-                    "kind": self._projection.kind,
+                    "kind": self.projection.kind,
                     "objects": self._objects,
                     "error": str(error),
                 }
@@ -91,11 +85,11 @@ class Pager:
     def _sized(self, body: bytes) -> Page:
         """Request a page; double the size of the next one if that fits."""
         try:
-            page = self._projection.page(body)
+            page = self.projection.page(body)
         except RecursionError as error:
             if self._objects > 1:
                 raise errors.AnswerTooLarge("an object is nested too deeply") from error
-            page = self._projection.page(body_limits.shallow(body))
+            page = self.projection.page(body_limits.shallow(body))
         if len(body) <= body_limits.BODY_BYTES_MAX // 4:
             self._objects = min(OBJECTS_MAX, 2 * self._objects)
         return page
@@ -106,16 +100,16 @@ class Pager:
         page = await self._ask(
             following, accept=projections.METADATA_ONLY, decode=projections.metadata_page
         )
-        self._metrics.errors.labels(self._projection.kind, "too large").inc()
+        self.metrics.errors.labels(self.projection.kind, "too large").inc()
         self._objects = 2
         logger.error("object too large to read", extra={**fields, "object": page.unread})
         return page
 
     async def _ask(self, following: str, *, accept: str, decode: Callable[[bytes], Page]) -> Page:
-        query = self._query | {"limit": str(self._objects)}
+        query = {**self.query, "limit": str(self._objects)}
         if following:
             query["continue"] = following
-        page: Page = await self._api.get(
-            self._path, query=query, deadline_s=DEADLINE_S, accept=accept, decode=decode
+        page: Page = await self.api.get(
+            self.path, query=query, deadline_s=DEADLINE_S, accept=accept, decode=decode
         )
         return page

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,7 +29,7 @@ from railwright_kube import backoff, errors, projections
 from railwright_kube.client import Api
 from railwright_kube.metrics import WatchMetrics
 from railwright_kube.pages import Pager
-from railwright_kube.projections import ApiObject, Event, F, Identity, Projection, Undeclared
+from railwright_kube.projections import ApiObject, Event, Identity, Projection, Undeclared
 from railwright_kube.yielding import TimeSlice
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class Listing:
     uids: set[str] = field(default_factory=set)
 
 
+@dataclass(eq=False, repr=False)
 class Reflector(Generic[R]):
     """A cache of the objects under ``path``, by UID.
 
@@ -86,42 +87,30 @@ class Reflector(Generic[R]):
     a write may lack its version, and an event from before that write may arrive after it.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        path: str,
-        *,
-        projection: Projection[F],
-        parse: Callable[[F], R | None],
-        on_change: Callable[[R | None, R | None], None],
-        metrics: WatchMetrics,
-        clock: Callable[[], float],
-        rng: Random,
-        query: Mapping[str, str] | None = None,
-        lasting: Callable[[R, R], R] | None = None,
-        stall_s: float = STALL_S,
-        watch_s: int = WATCH_S,
-    ) -> None:
-        self._api = api
-        self._path = path
-        self._kind = projection.kind
-        self._parse: Callable[[Any], R | None] = parse
-        self._on_change = on_change
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
-        self._projection: Projection[Any] = projection
-        self._query = dict(query or {})
-        self._pager = Pager(api, path, projection, metrics=metrics, query=query)
-        self._lasting = lasting or (lambda held, news: news)
-        self._stall_s = stall_s
-        self._watch_s = watch_s
+    api: Api
+    path: str
+    _: KW_ONLY
+    projection: Projection[Any]
+    parse: Callable[[Any], R | None]
+    on_change: Callable[[R | None, R | None], None]
+    metrics: WatchMetrics
+    clock: Callable[[], float]
+    rng: Random
+    query: Mapping[str, str] = field(default_factory=dict)
+    lasting: Callable[[R, R], R] = lambda held, news: news
+    stall_s: float = STALL_S
+    watch_s: int = WATCH_S
+
+    def __post_init__(self) -> None:
+        self._pager = Pager(
+            self.api, self.path, self.projection, metrics=self.metrics, query=self.query
+        )
         self._records: dict[str, R] = {}
         self._view = MappingProxyType(self._records)
         self._version: int | None = None
         self._newest = 0
-        self._received_s = clock()
-        self._listed_s = clock()
+        self._received_s = self.clock()
+        self._listed_s = self.clock()
         self._first_list = asyncio.Event()
         self.relists = 0
         self.events = 0
@@ -129,14 +118,14 @@ class Reflector(Generic[R]):
 
     def __repr__(self) -> str:
         return (
-            f"<Reflector {self._kind} records={len(self._records)} version={self._version}"
+            f"<Reflector {self.kind} records={len(self._records)} version={self._version}"
             f" relists={self.relists} errors={self.errors}>"
         )
 
     @property
     def kind(self) -> str:
         """The kind of the objects."""
-        return self._kind
+        return self.projection.kind
 
     @property
     def records(self) -> Mapping[str, R]:
@@ -154,7 +143,7 @@ class Reflector(Generic[R]):
 
     def receive_age_s(self) -> float:
         """Seconds since the last list or event of the API server, bookmarks included."""
-        return self._clock() - self._received_s
+        return self.clock() - self._received_s
 
     def absorb(self, record: R) -> None:
         """Take in the response to a write, unless the stream has already passed its version.
@@ -165,17 +154,17 @@ class Reflector(Generic[R]):
         if held is None and self._version is not None and record.rv <= self._version:
             return
         if held is None or record.rv >= held.rv:
-            self._put(held, record if held is None else self._lasting(held, record))
+            self._put(held, record if held is None else self.lasting(held, record))
 
     async def run(self) -> None:
         """List and watch until cancelled. Raises StoreWentBackError."""
         self._begin()
         failures = 0
         while True:
-            started_s, applied = self._clock(), self.events
+            started_s, applied = self.clock(), self.events
             cause = ""
             try:
-                if self._version is None or self._clock() - self._listed_s >= RESYNC_S:
+                if self._version is None or self.clock() - self._listed_s >= RESYNC_S:
                     await self._relist()
                 await self._follow()
             except StoreWentBackError:
@@ -193,15 +182,15 @@ class Reflector(Generic[R]):
                 cause = "unexpected"
                 self._version = None
                 logger.exception("watch failed", extra=self._context(error))
-            if self.events > applied or self._clock() - started_s >= HEALTHY_S:
+            if self.events > applied or self.clock() - started_s >= HEALTHY_S:
                 failures = 0
             await self._pause(cause, failures)
             failures += 1
 
     def _begin(self) -> None:
         """Publish the series. A process that does not lead constructs watches that never run."""
-        self._metrics.records.labels(self._kind).set_function(lambda: len(self._records))
-        self._metrics.receive_age_s.labels(self._kind).set_function(self.receive_age_s)
+        self.metrics.records.labels(self.kind).set_function(lambda: len(self._records))
+        self.metrics.receive_age_s.labels(self.kind).set_function(self.receive_age_s)
 
     async def _pause(self, cause: str, failures: int) -> None:
         """Count the end of a watch and wait. A stream that the server closes is no error."""
@@ -209,39 +198,39 @@ class Reflector(Generic[R]):
             self._count_error(cause)
         cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
         await asyncio.sleep(
-            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self._rng)
+            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self.rng)
         )
 
     async def _relist(self) -> None:
         """Take in a complete list, page by page, then drop the records that it lacks."""
         self._version = None
         self.relists += 1
-        self._metrics.relists.labels(self._kind).inc()
-        self._listed_s = self._clock()
+        self.metrics.relists.labels(self.kind).inc()
+        self._listed_s = self.clock()
         if self.relists == 1:
             # A standby constructs it long before it runs.
             self._received_s = self._listed_s
         listing = Listing()
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
-                self._received_s = self._clock()
+                self._received_s = self.clock()
                 self._check_store(listing.version, found.metadata)
                 self._take(found)
         self._check_store(listing.version)
         for held in self._missing_from(listing):
             self._put(held, None)
         self._version = self._newest = listing.version
-        self._received_s = self._clock()
+        self._received_s = self.clock()
         took_s = self._received_s - self._listed_s
         self._first_list.set()
         logger.info(
             "listed",
-            extra={"kind": self._kind, "objects": len(listing.uids), "seconds": round(took_s, 2)},
+            extra={"kind": self.kind, "objects": len(listing.uids), "seconds": round(took_s, 2)},
         )
 
     async def _list(self, listing: Listing) -> AsyncGenerator[ApiObject, None]:
         """The objects of a list, recorded in ``listing``, with pauses for other tasks."""
-        time_slice = TimeSlice(self._clock)
+        time_slice = TimeSlice(self.clock)
         async with contextlib.aclosing(self._pager.pages()) as pages:
             async for page in pages:
                 listing.version = page.version
@@ -251,7 +240,7 @@ class Reflector(Generic[R]):
                 for item in page.items:
                     if time_slice.is_over:
                         await time_slice.yield_to_others()
-                    found = self._projection.listed(item)
+                    found = self.projection.listed(item)
                     listing.uids.add(found.metadata.uid)
                     yield found
 
@@ -278,37 +267,38 @@ class Reflector(Generic[R]):
                 evidence = f"{metadata.name} from {held.rv} to {metadata.resource_version}"
         if evidence:
             self._count_error("rewound")
-            raise StoreWentBackError(f"{self._kind}: {evidence}")
+            raise StoreWentBackError(f"{self.kind}: {evidence}")
 
     async def _follow(self) -> None:
         """Apply a stream's events until it ends."""
-        query = self._query | {
+        query = {
+            **self.query,
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": str(self._version),
-            "timeoutSeconds": str(self._watch_s + self._rng.randrange(self._watch_s)),
+            "timeoutSeconds": str(self.watch_s + self.rng.randrange(self.watch_s)),
         }
-        stream = self._api.stream(self._path, query=query, stall_s=self._stall_s)
+        stream = self.api.stream(self.path, query=query, stall_s=self.stall_s)
         async with contextlib.aclosing(stream) as lines:
             async for line in lines:
-                self._received_s = self._clock()
+                self._received_s = self.clock()
                 self._apply(projections.event(line))
         # The server ended the stream: it has nothing else to say.
-        self._received_s = self._clock()
+        self._received_s = self.clock()
 
     def _apply(self, event: Event) -> None:
         kind = event.type
         label = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
-        self._metrics.events.labels(self._kind, label).inc()
+        self.metrics.events.labels(self.kind, label).inc()
         match kind:
             case "ERROR":
                 failure = projections.failure(event.object)
                 cause = "gone" if failure.code == 410 else "error event"
                 raise _RelistError(f"{failure.code} {failure.message}", cause=cause)
             case "ADDED" | "MODIFIED":
-                version = self._take(self._projection.streamed(event.object))
+                version = self._take(self.projection.streamed(event.object))
             case "DELETED":
-                version = self._drop(self._projection.streamed(event.object).metadata)
+                version = self._drop(self.projection.streamed(event.object).metadata)
             case _:
                 version = int(projections.versioned(event.object).metadata.version)
         assert self._version is not None, "events come only after a list"
@@ -343,8 +333,8 @@ class Reflector(Generic[R]):
             return None
         held = self._records.get(found.metadata.uid)
         try:
-            record = self._parse(found)
-            return record if record is None or held is None else self._lasting(held, record)
+            record = self.parse(found)
+            return record if record is None or held is None else self.lasting(held, record)
         except Exception as error:
             logger.exception("object not readable", extra=self._unreadable(found, error))
             return None
@@ -361,14 +351,14 @@ class Reflector(Generic[R]):
             assert old is not None, "a change from nothing to nothing"
             del self._records[old.uid]
         if old != new:
-            self._on_change(old, new)
+            self.on_change(old, new)
 
     def _count_error(self, cause: str) -> None:
         self.errors += 1
-        self._metrics.errors.labels(self._kind, cause).inc()
+        self.metrics.errors.labels(self.kind, cause).inc()
 
     def _context(self, error: object) -> dict[str, Any]:
-        return {"kind": self._kind, "version": self._version, "error": str(error)}
+        return {"kind": self.kind, "version": self._version, "error": str(error)}
 
 
 def _is_resumable(error: errors.RequestFailed) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import jwt
 import msgspec
@@ -78,6 +78,7 @@ class Bearer:
     audiences: tuple[str, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Tokens:
     """Verifies tokens. ``clock`` is Unix time. ``checks`` counts verifications by outcome.
 
@@ -85,18 +86,13 @@ class Tokens:
     there is no such pod.
     """
 
-    def __init__(
-        self,
-        keys: PublishedKeys,
-        *,
-        node_of: Callable[[str], str | None],
-        checks: Counter,
-        clock: Callable[[], float],
-    ) -> None:
-        self._keys = keys
-        self._node_of = node_of
-        self._checks = checks
-        self._clock = clock
+    keys: PublishedKeys
+    _: KW_ONLY
+    node_of: Callable[[str], str | None]
+    checks: Counter
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._verified: OrderedDict[bytes, _Claims] = OrderedDict()
         self._generation = 0
         """Of the keys that these were verified with."""
@@ -109,9 +105,9 @@ class Tokens:
         if not token or len(token) > TOKEN_BYTES_MAX:
             raise self._refusal("malformed", "no bearer token that can be read")
         digest = hashlib.sha256(token.encode()).digest()
-        if self._generation != self._keys.generation:
+        if self._generation != self.keys.generation:
             self._verified.clear()
-            self._generation = self._keys.generation
+            self._generation = self.keys.generation
         held = self._verified.get(digest)
         if held is None:
             held = self._verified[digest] = self._verify(token)
@@ -119,36 +115,36 @@ class Tokens:
                 self._verified.popitem(last=False)
         self._check_times(held)
         pod_uid = held.binding.pod.uid
-        node = self._node_of(pod_uid)
+        node = self.node_of(pod_uid)
         if node is None:
             raise self._refusal("no such pod", "the pod of the token is not live")
         return Bearer(pod_uid, held.sub, node, held.aud)
 
     def _verify(self, token: str) -> _Claims:
         """The claims of a token whose signature is valid."""
-        if not self._keys.available:
-            self._checks.labels("no keys").inc()
+        if not self.keys.available:
+            self.checks.labels("no keys").inc()
             raise KeysNotReadError("the signing keys have not been read yet")
         try:
-            key = self._keys.find(jwt.get_unverified_header(token)["kid"])
+            key = self.keys.find(jwt.get_unverified_header(token)["kid"])
             if key is None:
                 raise self._refusal("unknown key", "the token is signed with an unknown key")
             claims = msgspec.convert(jwt.decode(token, key, options=OPTIONS), _Claims)
         except (jwt.PyJWTError, KeyError, ValueError, RecursionError) as error:
             raise self._refusal("refused", f"the token is not good: {error}") from error
-        self._checks.labels("good").inc()
+        self.checks.labels("good").inc()
         return claims
 
     def _check_times(self, held: _Claims) -> None:
-        now_s = self._clock()
+        now_s = self.clock()
         if now_s + LEEWAY_S < held.nbf:
             raise self._refusal("refused", "the token is not valid yet")
         over_s = now_s - LEEWAY_S - held.exp
         if over_s <= 0:
             return
-        if over_s > OUTAGE_S or not self._keys.was_unreachable():
+        if over_s > OUTAGE_S or not self.keys.was_unreachable():
             raise self._refusal("expired", f"the token expired {over_s + LEEWAY_S:.0f} s ago")
 
     def _refusal(self, outcome: str, reason: str) -> TokenRefusedError:
-        self._checks.labels(outcome).inc()
+        self.checks.labels(outcome).inc()
         return TokenRefusedError(reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import TypeVar
 
 from railwright_kube.client import Api
@@ -37,8 +38,8 @@ class Watching:
         parse: Callable[[F], R | None],
         *changed: Changed[R],
         wakes: Wakes[R] = lambda old, new: True,
-        lasting: Callable[[R, R], R] | None = None,
-        query: Mapping[str, str] | None = None,
+        lasting: Callable[[R, R], R] = lambda held, news: news,
+        query: Mapping[str, str] = MappingProxyType({}),
         watch_s: int = WATCH_S,
     ) -> VerifiedReflector[R]:
         """An informer of the objects under ``path``. A change calls these callbacks, and then

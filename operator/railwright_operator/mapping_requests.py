@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -46,26 +46,21 @@ class _Mapping:
     outcome: Outcome | None = None
 
 
+@dataclass(eq=False)
 class MappingRequests:
     """The mappings that the last plan requested, by the keys that it gave them.
 
     ``clock`` is monotonic seconds; ``wake`` starts a cycle, once there is an outcome.
     """
 
-    def __init__(
-        self,
-        *,
-        metrics: MappingMetrics,
-        clock: Callable[[], float],
-        wake: Callable[[], None],
-        rng: Random,
-        start: Start,
-    ) -> None:
-        self._metrics = metrics
-        self._clock = clock
-        self._wake = wake
-        self._rng = rng
-        self._start = start
+    _: KW_ONLY
+    metrics: MappingMetrics
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+    rng: Random
+    start: Start
+
+    def __post_init__(self) -> None:
         self._changed = asyncio.Event()
         self._mappings: dict[str, _Mapping] = {}
 
@@ -74,7 +69,7 @@ class MappingRequests:
 
     def state(self) -> dict[str, RequestedMapping]:
         """What is requested, with ages, and outcomes where there are some: for the next plan."""
-        now_s = self._clock()
+        now_s = self.clock()
         return {
             key: replace(each.requested, age_s=now_s - each.since_s, outcome=each.outcome)
             for key, each in self._mappings.items()
@@ -87,8 +82,8 @@ class MappingRequests:
             held = before.get(key)
             if held is None or held.requested.request is not current.request:
                 if held is None:
-                    asyncio.get_running_loop().call_later(WAIT_S, self._wake)
-                held = _Mapping(current, self._clock() if held is None else held.since_s)
+                    asyncio.get_running_loop().call_later(WAIT_S, self.wake)
+                held = _Mapping(current, self.clock() if held is None else held.since_s)
             self._mappings[key] = held
         self._changed.set()
 
@@ -103,8 +98,8 @@ class MappingRequests:
         while True:
             ready_s, job_uid = math.inf, ""
             try:
-                async with self._start(self._changed.set) as process:
-                    ready_s = self._clock()
+                async with self.start(self._changed.set) as process:
+                    ready_s = self.clock()
                     while (taken := await self._next(process)) is not None:
                         job_uid, mapping = taken
                         await self._compute(mapping, process)
@@ -118,11 +113,11 @@ class MappingRequests:
                 logger.exception("mapping raised", extra={"job_uid": job_uid})
             fields = {"job_uid": job_uid, "reason": reason}
             logger.error("mapper process replaced", extra=fields)
-            self._metrics.processes_lost.inc()
-            if self._clock() - ready_s > BACKOFF_CAP_S:
+            self.metrics.processes_lost.inc()
+            if self.clock() - ready_s > BACKOFF_CAP_S:
                 failures = 0
             wait_s = backoff.delay_s(
-                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
+                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng
             )
             await asyncio.sleep(wait_s)
             failures += 1
@@ -140,7 +135,7 @@ class MappingRequests:
 
     async def _compute(self, mapping: _Mapping, process: MapperProcess) -> None:
         """Raises MapperError, with an outcome, if the process is of no use any more."""
-        started_s = self._clock()
+        started_s = self.clock()
         outcome: Outcome = Unmapped.FAILED
         try:
             outcome = await process.map_ranks(mapping.requested.request) or Unmapped.OVER_BUDGET
@@ -149,7 +144,7 @@ class MappingRequests:
             raise
         finally:
             mapping.outcome = outcome
-            self._metrics.seconds.observe(self._clock() - started_s)
+            self.metrics.seconds.observe(self.clock() - started_s)
             label = outcome if isinstance(outcome, Unmapped) else "Mapped"
-            self._metrics.mappings.labels(label).inc()
-            self._wake()
+            self.metrics.mappings.labels(label).inc()
+            self.wake()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from prometheus_client import Counter
 
@@ -30,38 +31,32 @@ FIRST_S = 60.0
 TICK_S = 1.0
 
 
+@dataclass(eq=False)
 class Verification:
     """Runs in a leader. ``clock`` is monotonic seconds."""
 
-    def __init__(
-        self,
-        informers: Informers,
-        *,
-        ledger: Callable[[], Ledger],
-        violations: Counter,
-        clock: Callable[[], float],
-    ) -> None:
-        self._informers = informers
-        self._ledger = ledger
-        self._violations = violations
-        self._clock = clock
+    informers: Informers
+    _: KW_ONLY
+    ledger: Callable[[], Ledger]
+    violations: Counter
+    clock: Callable[[], float]
 
     def __repr__(self) -> str:
-        return f"<Verification of {self._informers.nodes!r} and {self._informers.pods!r}>"
+        return f"<Verification of {self.informers.nodes!r} and {self.informers.pods!r}>"
 
     async def run(self) -> None:
         """Verify until cancelled."""
-        due_s = self._clock() + FIRST_S
+        due_s = self.clock() + FIRST_S
         while True:
             await asyncio.sleep(TICK_S)
-            if self._clock() >= due_s:
+            if self.clock() >= due_s:
                 await self.verify()
-                due_s = self._clock() + VERIFY_S
+                due_s = self.clock() + VERIFY_S
 
     async def verify(self) -> None:
         """Verify once. Raises nothing."""
         try:
-            for informer in (self._informers.nodes, self._informers.pods):
+            for informer in (self.informers.nodes, self.informers.pods):
                 for difference in await informer.verify():
                     self._report(f"I17: {difference}")
             for finding in self._findings():
@@ -73,17 +68,17 @@ class Verification:
 
     def _report(self, finding: str) -> None:
         invariant, _, what = finding.partition(": ")
-        self._violations.labels(invariant).inc()
+        self.violations.labels(invariant).inc()
         logger.error("invariant violated", extra={"invariant": invariant, "finding": what})
 
     def _findings(self) -> Iterator[str]:
         """What is wrong with pods of attempts. Those in their job's status, or of no job, count as
         complete."""
-        jobs, observed = self._informers.jobs, self._informers.pod_index.observed()
+        jobs, observed = self.informers.jobs, self.informers.pod_index.observed()
         pods = {key: seen.pods for key, seen in observed.items()}
         whole = {
             (job_uid, attempt)
             for job_uid, attempt in observed
             if (job := jobs.get(job_uid)) is None or attempt <= job.record.attempt
         }
-        return live_invariants.gang_findings(pods, self._ledger(), whole=whole)
+        return live_invariants.gang_findings(pods, self.ledger(), whole=whole)

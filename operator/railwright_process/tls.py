@@ -15,6 +15,7 @@ import os
 import ssl
 import urllib.parse
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
 
@@ -50,32 +51,27 @@ UNUSABLE = (
 """What is raised for a Secret that cannot be read, or an authority that cannot sign."""
 
 
+@dataclass(eq=False, repr=False)
 class Certificates:
     """The certificates of a server that clients reach at this URL, signed by the authority in the
     Secret ``name``; nothing is read, and nothing encrypted, if it is an http URL. ``may_write`` in
     a leader. ``wall_clock`` is seconds since the epoch, ``clock`` is monotonic seconds."""
 
-    def __init__(
-        self,
-        api: Api,
-        url: str,
-        *,
-        namespace: str,
-        name: str,
-        may_write: Callable[[], bool],
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        rng: Callable[[], Random],
-    ) -> None:
-        parts = urllib.parse.urlsplit(url)
-        self._api = api
+    api: Api
+    url: str
+    _: KW_ONLY
+    namespace: str
+    name: str
+    may_write: Callable[[], bool]
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    rng: Callable[[], Random]
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
         self._host = parts.hostname or ""
-        self._path = paths.secret(namespace, name)
+        self._path = paths.secret(self.namespace, self.name)
         self.encrypts = parts.scheme == "https"
-        self._may_write = may_write
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._rng = rng
         self._authority: Authority | None = None
         self._signed_s = 0.0
         self._context: ssl.SSLContext | None = None
@@ -99,7 +95,7 @@ class Certificates:
 
     async def run(self) -> None:
         """Read the Secret again and again, until cancelled."""
-        tries, rng = 0, self._rng()
+        tries, rng = 0, self.rng()
         while True:
             await self.refresh()
             wait_s = REFRESH_S
@@ -132,29 +128,29 @@ class Certificates:
     def _renew(self, found: Authority) -> None:
         """Sign a certificate if it is due. Raises what is in ``UNUSABLE`` for an authority that
         clients do not accept, such as one with a short key or of another root."""
-        if found == self._authority and self._clock() - self._signed_s < RENEW_S:
+        if found == self._authority and self.clock() - self._signed_s < RENEW_S:
             return
-        context = server_context(authority.sign(found, self._host, self._wall_clock()))
+        context = server_context(authority.sign(found, self._host, self.wall_clock()))
         _verify(context, found.trusted.decode(), self._host)
         self._context, self._authority = context, found
-        self._signed_s = self._clock()
+        self._signed_s = self.clock()
         self._available.set()
         logger.info("certificate signed", extra={"host": self._host})
 
     async def _stored(self) -> Authority | None:
         """The authority in the Secret; None if there is none yet and this process may not write.
         Raises what is in ``UNUSABLE``."""
-        secret = await self._api.get(self._path)
+        secret = await self.api.get(self._path)
         data = secret.get("data") or {}
         if data.get(CERTIFICATE) or data.get(KEY):
-            return _read(data, self._wall_clock())
-        if not self._may_write():
+            return _read(data, self.wall_clock())
+        if not self.may_write():
             return None
         # The one in use is written again: processes that run trust it already.
-        made = self._authority or authority.new(self._host, self._wall_clock())
+        made = self._authority or authority.new(self._host, self.wall_clock())
         values = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: made.trusted}
         text = {name: base64.b64encode(value).decode() for name, value in values.items()}
-        await self._api.replace(self._path, {**secret, "data": {**data, **text}})
+        await self.api.replace(self._path, {**secret, "data": {**data, **text}})
         logger.info("authority stored", extra={"secret": self._path})
         return made
 

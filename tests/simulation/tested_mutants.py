@@ -184,7 +184,7 @@ TESTED_MUTANTS = (
     Mutant(
         "pods are never listed again",
         "reflector.py",
-        "if self._version is None or self._clock() - self._listed_s >= RESYNC_S:",
+        "if self._version is None or self.clock() - self._listed_s >= RESYNC_S:",
         "if self._version is None:",
         "tests/unit/test_reflector.py::test_event_missing_from_stream_is_found_by_next_list",
         package=KUBE,
@@ -332,7 +332,7 @@ TESTED_MUTANTS = (
     Mutant(
         "what fresh lists find is not reported",
         "verification.py",
-        "        self._violations.labels(invariant).inc()\n",
+        "        self.violations.labels(invariant).inc()\n",
         "",
         "tests/unit/test_verification.py::test_unrecorded_attempt_is_reported",
     ),

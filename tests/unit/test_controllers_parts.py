@@ -38,7 +38,7 @@ async def test_surveys_leave_out_nodes_that_train() -> None:
 
 async def test_token_of_an_ended_pod_is_of_no_node() -> None:
     constructed = Constructed()
-    node_of = constructed.parts.server.tokens._node_of
+    node_of = constructed.parts.server.tokens.node_of
     assert node_of("uid") is None
     constructed.pod(1)
     assert node_of("uid") == "n1"

@@ -48,7 +48,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     happened: list[str] = []
 
     async def lists(copy: Reflector[Any]) -> None:
-        happened.append(copy._kind)
+        happened.append(copy.kind)
         copy._first_list.set()
 
     async def nothing(*_: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -63,23 +64,20 @@ GAUGES: dict[str, tuple[str, ...]] = {
 """The gauges without their prefix: what each is, and its labels."""
 
 
+@dataclass(eq=False)
 class FabricMetrics(Collector):
-    """Collects the series."""
+    """Collects the series. ``healths`` are all NodeHealths as last read."""
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        *,
-        cache: FabricCache,
-        healths: Callable[[], Iterable[HealthRecord]],
-    ) -> None:
-        """``healths`` are all NodeHealths as last read."""
-        self._cache = cache
-        self._healths = healths
-        registry.register(self)
+    registry: CollectorRegistry
+    _: KW_ONLY
+    cache: FabricCache
+    healths: Callable[[], Iterable[HealthRecord]]
+
+    def __post_init__(self) -> None:
+        self.registry.register(self)
 
     def __repr__(self) -> str:
-        return f"<FabricMetrics {self._cache!r}>"
+        return f"<FabricMetrics {self.cache!r}>"
 
     def describe(self) -> Iterable[Metric]:
         """The names of the series, which the registry checks for duplicates."""
@@ -88,8 +86,8 @@ class FabricMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
         families = _families()
-        published = self._cache.published
-        samples = [*_fabric(published), *_sources(published), *_slow(list(self._healths()))]
+        published = self.cache.published
+        samples = [*_fabric(published), *_sources(published), *_slow(list(self.healths()))]
         for name, value, labels in samples:
             families[name].add_metric(labels, value)
         return families.values()

@@ -27,8 +27,8 @@ RELISTED_S = 1.0
 class KopfInformer(Reflector[SiteObject]):
     """An informer of cluster-scoped objects of the site with events from kopf."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._relisted = asyncio.Event()
 
     def seen(self, raw: Mapping[str, Any], event: str | None) -> None:
@@ -37,7 +37,7 @@ class KopfInformer(Reflector[SiteObject]):
         A deletion moves the version on, so that no late answer revives the object. kopf keeps no
         order between objects: what the deletion overtook comes with the list that follows it.
         """
-        self._received_s = self._clock()
+        self._received_s = self.clock()
         found = projections.converted(raw, ClusterObject)
         if event == "DELETED":
             version = self._drop(found.metadata)
@@ -62,7 +62,7 @@ class KopfInformer(Reflector[SiteObject]):
                 self._count_error(type(error).__name__)
                 logger.warning("list not read", extra=self._context(error))
                 await asyncio.sleep(
-                    backoff.delay_s(failures, base_s=RELISTED_S, cap_s=RESYNC_S, rng=self._rng)
+                    backoff.delay_s(failures, base_s=RELISTED_S, cap_s=RESYNC_S, rng=self.rng)
                 )
                 continue
             with contextlib.suppress(TimeoutError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -100,21 +100,19 @@ class _JobSeries:
         self.committed, self.committed_s = newest, now_s if is_later else None
 
 
+@dataclass(eq=False)
 class JobMetrics(Collector):
     """Collects the series of all jobs. ``reception_clock`` is that of the times of heartbeats,
     ``wall_clock`` Unix time."""
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        *,
-        reception_clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self.reception_clock = reception_clock
-        self._wall_clock = wall_clock
+    registry: CollectorRegistry
+    _: KW_ONLY
+    reception_clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._jobs: dict[str, _JobSeries] = {}
-        registry.register(self)
+        self.registry.register(self)
 
     def __repr__(self) -> str:
         return f"<JobMetrics jobs={len(self._jobs)}>"
@@ -135,7 +133,7 @@ class JobMetrics(Collector):
             self._jobs[uid] = series
         series.given = given
         series.placement = placement
-        series.record_checkpoint(_newest_checkpoint(given), self._wall_clock())
+        series.record_checkpoint(_newest_checkpoint(given), self.wall_clock())
         series.silent_s = _silent_s(given.session, self.reception_clock())
         reporting = _reporting(given)
         if reporting is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from railwright_conversion import bounds
 from railwright_kube import projections
@@ -91,19 +91,16 @@ class _PodEvents:
         return not pod.starting or bool(self.pulling or self.pulled or pod.pulled)
 
 
+@dataclass(eq=False)
 class StartEvents:
     """The reports of gang pods by UID. ``pod_changed`` must be called for every change of a pod."""
 
-    def __init__(
-        self,
-        pod_of: Callable[[str], PodRecord | None],
-        *,
-        wake: Callable[[], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._pod_of = pod_of
-        self._wake = wake
-        self._clock = clock
+    pod_of: Callable[[str], PodRecord | None]
+    _: KW_ONLY
+    wake: Callable[[], None]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._pods: dict[str, _PodEvents] = {}
 
     def __repr__(self) -> str:
@@ -117,7 +114,7 @@ class StartEvents:
     def read(self, found: PodEvent) -> None:
         """Take in an event; the informer holds no record of it."""
         regarding = found.involved_object
-        pod = self._pod_of(regarding.uid)
+        pod = self.pod_of(regarding.uid)
         # A user can write events in the own namespace with any UID.
         if pod is None or pod.namespace != regarding.namespace or not pod.starting:
             return
@@ -126,7 +123,7 @@ class StartEvents:
         if found.reason == PULLING and version > held.pulling:
             container = _named(_CONTAINER, regarding.field_path, "")[:NAME_LENGTH_MAX]
             if container != held.container or not held.report.image:
-                held.began_s = self._clock()
+                held.began_s = self.clock()
             held.pulling, held.container = version, container
             held.image = _named(_IMAGE, found.message, UNNAMED)[:IMAGE_LENGTH_MAX]
             held.since = found.last_timestamp or found.event_time or ""
@@ -160,10 +157,10 @@ class StartEvents:
         if held.is_going(pod):
             report = replace(report, image=held.image, since=held.since, began_s=held.began_s)
         elif report.image:
-            report = StartReport(ended_s=self._clock())
+            report = StartReport(ended_s=self.clock())
         if report != held.report:
             held.report = report
-            self._wake()
+            self.wake()
 
 
 def _named(pattern: re.Pattern[str], text: str, otherwise: str) -> str:

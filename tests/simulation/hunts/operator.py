@@ -114,8 +114,8 @@ HUNTS = (
         Mutant(
             "events of deletions are ignored",
             "reflector.py",
-            "self._drop(self._projection.streamed(event.object).metadata)",
-            "int(self._projection.streamed(event.object).metadata.resource_version)",
+            "self._drop(self.projection.streamed(event.object).metadata)",
+            "int(self.projection.streamed(event.object).metadata.resource_version)",
             TEST,
             package=KUBE,
         ),
