@@ -86,7 +86,6 @@ class PodStatus(Struct, rename="camel", frozen=True):
     phase: Annotated[str, 1] = ""
     conditions: Annotated[tuple[Condition, ...], 2] = ()
     reason: Annotated[str, 4] = ""
-    pod_ip: Annotated[str, 6] = field(default="", name="podIP")
     container_statuses: Annotated[tuple[ContainerStatus, ...], 8] = ()
     init_container_statuses: Annotated[tuple[ContainerStatus, ...], 10] = ()
 

@@ -41,7 +41,7 @@ class Woken:
 
 @pytest.mark.parametrize(
     "step",
-    [{"phase": "Running"}, {"ready": True}, {"pod_ip": "10.0.0.1"}, {"pulled": ("train",)}],
+    [{"phase": "Running"}, {"pulled": ("train",)}],
     ids=str,
 )
 def test_pod_that_starts_wakes_no_cycle(step: dict[str, Any]) -> None:

@@ -88,18 +88,15 @@ class PodRecord:
     deleting: bool
     requests: Amounts
     job_uid: str | None = None
-    job_name: str = ""
     attempt: int = 0
     node_rank: int = 0
     role: str = ""
     index: int = 0
-    ready: bool = False
     exit: Exit | None = None
     waiting: Waiting | None = None
     pulled: tuple[str, ...] = ()
     reason: str = ""
     disruption: str = ""
-    pod_ip: str = ""
 
     @property
     def terminal(self) -> bool:
@@ -116,8 +113,7 @@ def is_decisive(old: PodRecord | None, new: PodRecord | None) -> bool:
     """Whether a change matters to decisions: it is more than a step of a pod's start."""
     if old is None or new is None or new.terminal:
         return True
-    started = replace(old, phase=new.phase, ready=new.ready, pulled=new.pulled, pod_ip=new.pod_ip)
-    return started != new
+    return replace(old, phase=new.phase, pulled=new.pulled) != new
 
 
 def pod(found: PodObject) -> PodRecord:
@@ -138,24 +134,18 @@ def pod(found: PodObject) -> PodRecord:
     if job_uid is None:
         return record()
     labels = metadata.labels
-    ready, disrupted = (
-        core_v1.condition(status, "Ready"),
-        core_v1.condition(status, "DisruptionTarget"),
-    )
+    disrupted = core_v1.condition(status, "DisruptionTarget")
     return record(
         job_uid=sys.intern(job_uid),
-        job_name=sys.intern(labels[names.LABEL_JOB_NAME]),
         attempt=int(labels[names.LABEL_ATTEMPT]),
         node_rank=int(labels[names.LABEL_NODE_RANK]),
         role=sys.intern(labels[names.LABEL_ROLE]),
         index=int(labels[names.LABEL_COMPLETION_INDEX]),
-        ready=ready.status == "True",
         exit=_exit(spec.containers[0].name, status.container_statuses),
         waiting=_waiting(status),
         pulled=_pulled(status) if status.phase in STARTING_PHASES else (),
         reason=status.reason,
         disruption=disrupted.reason if disrupted.status == "True" else "",
-        pod_ip=status.pod_ip,
     )
 
 
