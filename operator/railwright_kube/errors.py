@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 
 class RequestFailed(Exception):  # noqa: N818 - its subclasses are named after their meaning
@@ -33,24 +32,17 @@ class OutcomeUnknown(RequestFailed):
 
 
 class ApiError(RequestFailed):
-    """The API server refused. ``details`` are those of its Status object."""
+    """The API server refused. The kinds below are those that callers distinguish."""
 
-    def __init__(
-        self, status: int, reason: str, *, message: str, details: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, status: int, reason: str, *, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
-        self.details = dict(details or {})
 
 
 class BadRequestError(ApiError):
     """400: the body is no object of its kind."""
-
-
-class UnauthorizedError(ApiError):
-    """401: our credentials are not accepted, also after reading them again."""
 
 
 class ForbiddenError(ApiError):
@@ -73,27 +65,16 @@ class ConflictError(ApiError):
     """409: a precondition (resourceVersion, UID) does not hold."""
 
 
-class GoneError(ApiError):
-    """410: the requested version was compacted; a new list is needed."""
-
-
 class InvalidError(ApiError):
     """422: the object breaks its schema or a rule."""
 
 
-class TooManyRequestsError(ApiError):
-    """429 until the deadline: the server limits the rate."""
-
-
 _KINDS: Mapping[int, type[ApiError]] = {
     400: BadRequestError,
-    401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
-    410: GoneError,
     422: InvalidError,
-    429: TooManyRequestsError,
 }
 
 
@@ -105,15 +86,9 @@ def from_status(status: int, answer: object, *, where: str) -> ApiError:
     """The error for an HTTP status and the decoded body, a Status object or anything else."""
     body = answer if isinstance(answer, dict) else {}
     reason = str(body.get("reason") or "Unknown")
-    details = body.get("details")
     kind = _KINDS.get(status, ApiError)
     if reason == "AlreadyExists":
         kind = AlreadyExistsError
     elif status == 403 and _NO_RIGHT.search(str(body.get("message"))):
         kind = RightsError
-    return kind(
-        status,
-        reason,
-        message=f"{where}: {body.get('message') or 'no message'}",
-        details=details if isinstance(details, dict) else None,
-    )
+    return kind(status, reason, message=f"{where}: {body.get('message') or 'no message'}")

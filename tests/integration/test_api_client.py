@@ -36,9 +36,8 @@ async def test_errors_state_whether_a_write_happened(
             await api.replace(f"{place}/one", made | {"data": {"a": "2"}})
         with pytest.raises(errors.NotFoundError, match="other"):
             await api.get(f"{place}/other")
-        with pytest.raises(errors.InvalidError) as caught:
+        with pytest.raises(errors.InvalidError, match=r"metadata\.name"):
             await api.create(place, shell.config_map("Not A Name"))
-        assert caught.value.details["causes"][0]["field"] == "metadata.name"
 
 
 async def test_precondition_protects_recreated_object(
@@ -143,7 +142,7 @@ async def test_a_write_refused_for_load_ends_at_its_deadline(
         shell.api(shell.connect(control_plane, through=between.entrance)) as api,
     ):
         between.fail("create configmaps", Reply(429, {"Retry-After": "60"}))
-        with pytest.raises(errors.TooManyRequestsError):
+        with pytest.raises(errors.ApiError, match="429"):
             await api.create(config_maps(namespace), shell.config_map("one"))
         assert between.count("create configmaps") == 1
 
@@ -245,7 +244,7 @@ async def test_rotated_token_is_read_again(
     kubeconfig.write_bytes(orjson.dumps(config))
     token_file.write_text("expired")
     async with shell.api(str(kubeconfig)) as api:
-        with pytest.raises(errors.UnauthorizedError):
+        with pytest.raises(errors.ApiError, match="401"):
             await api.get(config_maps(namespace))
         token_file.write_text(control_plane.token)
         await api.create(config_maps(namespace), shell.config_map("one"))
