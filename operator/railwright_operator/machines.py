@@ -7,7 +7,7 @@ node is kept as long as its record and what its pods hold are the very same obje
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
@@ -15,8 +15,7 @@ from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Node, Unavailable
 from railwright_scheduler.usage import NodeUsage, capped, with_usage
 from railwright_topology.interconnect import Interconnect
-from railwright_topology.miscabling import Rails
-from railwright_topology.relative_speed import EVEN, RelativeSpeed
+from railwright_topology.relative_speed import EVEN
 from railwright_watch.node_healths import HealthRecord
 from railwright_watch.nodes import NodeRecord
 
@@ -38,9 +37,9 @@ class _Made:
     health: HealthRecord | None
     node: Node
 
-    def is_of(self, record: NodeRecord, usage: NodeUsage) -> bool:
+    def is_of(self, record: NodeRecord, usage: NodeUsage, health: HealthRecord | None) -> bool:
         """Whether nothing changed about the node and its pods."""
-        return self.record is record and self.usage is usage
+        return self.record is record and self.usage is usage and self.health is health
 
 
 class Machines:
@@ -74,7 +73,7 @@ class Machines:
             record, health, held = self.by_name[name], healths.get(name), before.get(name)
             if health is not None and health.node_uid != record.uid:
                 health = None
-            if held is None or held.health is not health or not held.is_of(record, usage_on(name)):
+            if held is None or not held.is_of(record, usage_on(name), health):
                 held = self._build_node(name, health)
             made[name] = held
         self._made = made
@@ -102,32 +101,14 @@ class Machines:
         return self._domains[name]
 
     def _build_node(self, name: str, health: HealthRecord | None) -> _Made:
-        record, usage = self.by_name[name], self._pods.usage(name)
-        rails = None if health is None else health.rails
-        relative_speed = EVEN if health is None else health.relative_speed
-        held = self._made.get(name)
-        if held is None or not held.is_of(record, usage):
-            found = _node(record, self._place(name), rails, relative_speed)
-            is_same = held is not None and held.record.uid == record.uid
-            before = held.node if held is not None and is_same else None
-            found = with_usage(found, usage, before=before, capacity=record.capacity)
-            return _Made(record, usage, health, found)
-        changed = {
-            "domains": self._place(name),
-            "rails": rails,
-            "relative_speed": relative_speed,
-        }
-        is_same = all(getattr(held.node, fact) == value for fact, value in changed.items())
-        node = held.node if is_same else replace(held.node, **changed)  # type: ignore[arg-type]
-        return replace(held, health=health, node=node)
+        record, usage, held = self.by_name[name], self._pods.usage(name), self._made.get(name)
+        before = held.node if held is not None and held.record.uid == record.uid else None
+        found = _node(record, self._place(name), health)
+        node = with_usage(found, usage, before=before, capacity=record.capacity)
+        return _Made(record, usage, health, before if before == node else node)
 
 
-def _node(
-    record: NodeRecord,
-    place: tuple[str, ...],
-    rails: Rails | None,
-    relative_speed: RelativeSpeed,
-) -> Node:
+def _node(record: NodeRecord, place: tuple[str, ...], health: HealthRecord | None) -> Node:
     unavailable = None
     if not record.ready:
         unavailable = Unavailable.UNREADY
@@ -141,8 +122,8 @@ def _node(
         labels=record.labels,
         taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable,
-        rails=rails,
-        relative_speed=relative_speed,
+        rails=None if health is None else health.rails,
+        relative_speed=EVEN if health is None else health.relative_speed,
         machine=machines.machine_name(record.labels),
         device=machines.device(record.labels),
     )
