@@ -72,7 +72,7 @@ UNREAD = "none"
 """The path in the counts of messages whose bodies are not read."""
 
 FAILED = messages.refusal(
-    RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed to answer")
+    RefusedError("the server failed to answer", HTTPStatus.INTERNAL_SERVER_ERROR)
 )
 
 
@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection, whose deadline has passed."""
         if self._request is not None and not self._closing:
             reason = f"the body took longer than {BODY_DEADLINE_S} s"
-            self._refuse(messages.refusal(RefusedError(HTTPStatus.REQUEST_TIMEOUT, reason)))
+            self._refuse(messages.refusal(RefusedError(reason, HTTPStatus.REQUEST_TIMEOUT)))
         else:
             self.abort()
 
@@ -327,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             if end < 0:
                 if len(self._buffer) >= HEAD_BYTES_MAX:
                     raise RefusedError(
-                        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large"
+                        "the head is too large", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
                     )
                 return False
             data = bytes(self._buffer[:end])

@@ -26,10 +26,12 @@ SINGLE = frozenset({"content-length", "authorization", "content-encoding"})
 
 
 class RefusedError(Exception):
-    """A refused message: its sender acts on ``status`` and logs ``reason``. ``location`` is
-    the URL that accepts it, for TEMPORARY_REDIRECT."""
+    """A refused message: its sender acts on ``status``, by default that it must not be sent again,
+    and logs ``reason``. ``location`` is the URL that accepts it, for TEMPORARY_REDIRECT."""
 
-    def __init__(self, status: HTTPStatus, reason: str, *, location: str = "") -> None:
+    def __init__(
+        self, reason: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, *, location: str = ""
+    ) -> None:
         super().__init__(f"{status}: {reason}")
         self.status = status
         self.reason = reason
@@ -51,17 +53,17 @@ def read_head(data: bytes) -> Head:
     first, *lines = data.decode("latin-1").split("\r\n")
     request = REQUEST_LINE.fullmatch(first)
     if request is None:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, "expected HTTP/1.1")
+        raise RefusedError("expected HTTP/1.1")
     if request[1] != "POST":
-        raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "expected POST")
+        raise RefusedError("expected POST", HTTPStatus.METHOD_NOT_ALLOWED)
     fields = _read_fields(lines)
     if "transfer-encoding" in fields or "content-length" not in fields:
-        raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
+        raise RefusedError("expected a Content-Length", HTTPStatus.LENGTH_REQUIRED)
     if fields.get("content-encoding", "identity") != "identity":
-        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not supported")
+        raise RefusedError("Content-Encoding is not supported", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     length = fields["content-length"]
     if not LENGTH.fullmatch(length):
-        raise RefusedError(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
+        raise RefusedError("Content-Length is not a number")
     scheme, _, token = fields.get("authorization", "").partition(" ")
     keeps_open = request[3] == "1" and fields.get("connection", "").lower() != "close"
     return Head(
@@ -74,7 +76,7 @@ def _read_fields(lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         field = FIELD.fullmatch(line)
         if field is None or field[1].lower() in SINGLE & fields.keys():
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "a header field cannot be read")
+            raise RefusedError("a header field cannot be read")
         fields[field[1].lower()] = field[2].strip()
     return fields
 

@@ -100,15 +100,15 @@ class MessageServer:
         """Authenticate the sender before the body is read. Raises RefusedError."""
         route = self.routes.get(head.path)
         if route is None:
-            raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such path")
+            raise RefusedError("there is no such path", HTTPStatus.NOT_FOUND)
         if not self.is_ready():
             raise self._not_leading(head.path)
         bearer = self._bearer(head.token)
         route.admit(bearer)
         if head.length > route.bytes_max:
             raise RefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"{head.length} bytes, expected at most {route.bytes_max}",
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             )
         return route, bearer
 
@@ -116,11 +116,11 @@ class MessageServer:
         address = self.leader_address()
         if not address:
             return RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, or not yet"
+                "this replica does not lead, or not yet", HTTPStatus.SERVICE_UNAVAILABLE
             )
         return RefusedError(
-            HTTPStatus.TEMPORARY_REDIRECT,
             f"this replica does not lead; {address} does",
+            HTTPStatus.TEMPORARY_REDIRECT,
             location=f"//{address}{path}",
         )
 
@@ -128,9 +128,9 @@ class MessageServer:
         try:
             return self.tokens.bearer(token)
         except TokenRefusedError as refused:
-            raise RefusedError(HTTPStatus.FORBIDDEN, str(refused)) from refused
+            raise RefusedError(str(refused), HTTPStatus.FORBIDDEN) from refused
         except KeysNotReadError as early:
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(early)) from early
+            raise RefusedError(str(early), HTTPStatus.SERVICE_UNAVAILABLE) from early
 
 
 def _allow_open_files() -> None:

@@ -13,7 +13,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -189,13 +188,13 @@ def read(body: bytes) -> Poll:
     try:
         message = msgspec.json.decode(body, type=_Message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        raise RefusedError(str(error)) from error
     host, port = message.host, message.port if message.host else 0
     if host:
         # An address, never a name: a name would have to be resolved.
         refusal = addresses.refusal(host) or ("" if 0 < port <= PORT_MAX else f"port {port}")
         if refusal:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, f"`host` and `port`: {refusal}")
+            raise RefusedError(f"`host` and `port`: {refusal}")
         host = str(addresses.parse(host))
     reading = Reading(
         _plausible(message.latency_s, LATENCY_S_MAX),

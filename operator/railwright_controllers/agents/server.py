@@ -85,18 +85,18 @@ class Agents:
         """Raise RefusedError unless the bearer is an agent on a node."""
         agent = bearer.service_account == self.service_account and names.GROUP in bearer.audiences
         if not agent or not bearer.node:
-            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of an agent on a node")
+            raise RefusedError("the token is not of an agent on a node", HTTPStatus.FORBIDDEN)
 
     async def _take(self, node: str, body: bytes) -> dict[str, Any]:
         """Store a hardware report; the response states whether the agent is to poll."""
         try:
             if not await self.on_hardware_report(node, body.decode()):
-                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "the node is not cached yet")
+                raise RefusedError("the node is not cached yet", HTTPStatus.SERVICE_UNAVAILABLE)
         except UnicodeDecodeError as error:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "the document is no text") from error
+            raise RefusedError("the document is no text") from error
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
-            raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+            raise RefusedError(str(error)) from error
         polls = node in self.probe_tasks.selected
         return {"poll": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
 
@@ -104,7 +104,7 @@ class Agents:
         try:
             message = msgspec.json.decode(body, type=_Utilization)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+            raise RefusedError(str(error)) from error
         self.on_utilization(node, message.gpus)
         return {}
 
@@ -115,6 +115,6 @@ class Agents:
 
 async def _handle(act: Act, limit: asyncio.Semaphore, bearer: Bearer, body: bytes) -> Response:
     if limit.locked():
-        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too many messages at once")
+        raise RefusedError("too many messages at once", HTTPStatus.SERVICE_UNAVAILABLE)
     async with limit:
         return Response(200, orjson.dumps(await act(bearer.node, body)))

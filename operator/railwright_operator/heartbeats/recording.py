@@ -11,7 +11,6 @@ import functools
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
 
 from railwright import profile, protocol
 from railwright.profile import MismatchError, Recorded
@@ -40,11 +39,9 @@ class Recording:
         """Store a part; return whether the profile is now complete. Raises RefusedError."""
         if ranks > RANKS_MAX or part.ranks != ranks:
             expected = f"{ranks} ranks" if ranks <= RANKS_MAX else f"a job of {RANKS_MAX} at most"
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST, f"a part is of {part.ranks} ranks, expected {expected}"
-            )
+            raise RefusedError(f"a part is of {part.ranks} ranks, expected {expected}")
         if self._unfit:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, self._unfit)
+            raise RefusedError(self._unfit)
         if self.profile or self._is_merging:
             return False
         self._parts[part.rank] = part

@@ -88,7 +88,7 @@ class Launchers:
                 extra={"job_uid": member.job_uid, "step": message.step, "error": repr(error)},
             )
             raise RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the step could not be recorded now"
+                "the step could not be recorded now", HTTPStatus.SERVICE_UNAVAILABLE
             ) from error
         finally:
             self.sessions.settle_commit(message, recorded=recorded)
@@ -100,14 +100,14 @@ class Launchers:
         try:
             message = decode(body)
         except protocol.ProtocolError as error:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+            raise RefusedError(str(error)) from error
         member = message.member
         self.sessions.admit(member)
         if self.audience_of(member.job_uid) not in bearer.audiences:
-            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not for this job")
+            raise RefusedError("the token is not for this job", HTTPStatus.FORBIDDEN)
         lives = self.pod_uid_of(member.job_uid, member.attempt, member.node_rank)
         if bearer.pod_uid != lives:
-            raise RefusedError(HTTPStatus.FORBIDDEN, "the token is not of the pod of this rank")
+            raise RefusedError("the token is not of the pod of this rank", HTTPStatus.FORBIDDEN)
         return message
 
 

@@ -171,10 +171,7 @@ class Sessions:
         rank = message.member.node_rank
         expected = session.layout.of(rank).ranks_per_pod
         if message.num_processes != expected:
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST,
-                f"num_processes is {message.num_processes}, the job has {expected}",
-            )
+            raise RefusedError(f"num_processes is {message.num_processes}, the job has {expected}")
         address, port = message.address, message.master_port
         if session.started_at_s is None or not before.address:
             self._update(session, rank, address=address, master_port=port, registered=True)
@@ -202,7 +199,7 @@ class Sessions:
         rank = message.member.node_rank
         for reason in _contradictions(session.layout, message):
             self._update(session, rank)
-            raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
+            raise RefusedError(reason)
         requested = session.stacks_since_s is not None
         interval_s = beat_interval_s(0) if requested else self._launchers.beat_interval_s()
         answer = continue_answer(interval_s, stacks=requested)
@@ -226,7 +223,7 @@ class Sessions:
         if is_news(before, after):
             self._wake()
         if unlikely:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, unlikely)
+            raise RefusedError(unlikely)
         return answer
 
     async def profiled(self, message: profile.Handover, pod_uid: str) -> protocol.HeartbeatAnswer:
@@ -240,14 +237,11 @@ class Sessions:
         if role.group != session.layout.training.group:
             training = session.layout.training.group
             raise RefusedError(
-                HTTPStatus.FORBIDDEN, f"group {role.group} records, expected group {training}"
+                f"group {role.group} records, expected group {training}", HTTPStatus.FORBIDDEN
             )
         own = role.ranks_of(message.member.node_rank)
         if message.part.rank not in own:
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST,
-                f"part.rank is {message.part.rank}, expected {own[0]} to {own[-1]}",
-            )
+            raise RefusedError(f"part.rank is {message.part.rank}, expected {own[0]} to {own[-1]}")
         if await session.recording.take(message.part, ranks=role.world_size):
             session.shown = None
             self._wake()
@@ -261,18 +255,15 @@ class Sessions:
         role = session.layout.of(message.member.node_rank)
         if message.member.node_rank != role.master:
             raise RefusedError(
-                HTTPStatus.FORBIDDEN,
                 f"node rank {message.member.node_rank} commits, expected {role.master}",
+                HTTPStatus.FORBIDDEN,
             )
         granted = session.granted_steps.get(role.group, -1)
         if message.step < granted:
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST,
-                f"commit of step {message.step} after that of step {granted}",
-            )
+            raise RefusedError(f"commit of step {message.step} after that of step {granted}")
         if role.group in session.committing:
             raise RefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the commit before this one is not recorded yet"
+                "the commit before this one is not recorded yet", HTTPStatus.SERVICE_UNAVAILABLE
             )
         session.committing.add(role.group)
         return role.group
@@ -293,14 +284,14 @@ class Sessions:
         held = self._sessions.get(member.job_uid)
         if held is None or held.attempt < member.attempt:
             raise RefusedError(
-                HTTPStatus.TOO_EARLY, f"attempt {member.attempt} of this job is not expected here"
+                f"attempt {member.attempt} of this job is not expected here", HTTPStatus.TOO_EARLY
             )
         if held.attempt > member.attempt or held.revoked:
-            raise RefusedError(HTTPStatus.CONFLICT, f"attempt {member.attempt} was revoked")
+            raise RefusedError(f"attempt {member.attempt} was revoked", HTTPStatus.CONFLICT)
         if member.node_rank >= len(held.nodes):
             raise RefusedError(
-                HTTPStatus.FORBIDDEN,
                 f"node_rank is {member.node_rank}, expected less than {len(held.nodes)}",
+                HTTPStatus.FORBIDDEN,
             )
         return held
 
@@ -314,7 +305,7 @@ class Sessions:
             if rank.pod_uid:
                 if session.started_at_s is not None:
                     reason = "the attempt started with another pod here"
-                    raise RefusedError(HTTPStatus.CONFLICT, reason)
+                    raise RefusedError(reason, HTTPStatus.CONFLICT)
                 rank = LauncherView(member.node_rank, session.nodes[member.node_rank])
                 session.missing[member.node_rank] = None
             rank = session.ranks[member.node_rank] = replace(rank, pod_uid=pod_uid)
