@@ -24,11 +24,6 @@ def binding(namespace: str, name: str) -> str:
     return f"{pod(namespace, name)}/binding"
 
 
-def node(name: str) -> str:
-    """One node."""
-    return f"{NODES}/{_part(name)}"
-
-
 def config_maps(namespace: str) -> str:
     """The ConfigMaps of a namespace."""
     return f"/api/v1/namespaces/{_part(namespace)}/configmaps"

@@ -55,7 +55,7 @@ def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:
     jobs.absorb(raw_job(5, pod=pod | {"containers": [CONTAINER | gpus]}))
     cached = jobs.get("a")
     assert cached is not None
-    assert (cached.uid, cached.version, cached.submitted_s) == ("a", "5", 1767323045)
+    assert (cached.uid, cached.object.rv, cached.submitted_s) == ("a", 5, 1767323045)
     assert dict(cached.roles[0].per_pod) == {"nvidia.com/gpu": 8, "pods": 1}
     assert dict(cached.roles[0].selector) == {"kind": "h100"}
     assert cached.roles[0].tolerations == (

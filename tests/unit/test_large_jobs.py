@@ -282,5 +282,5 @@ async def test_the_spec_is_held_once_and_what_is_gone_is_dropped(jobs: Jobs) -> 
     await asyncio.gather(running, return_exceptions=True)
     cached = jobs.get("a-uid")
     assert cached is not None
-    assert (cached.version, cached.object.spec) == ("10", copy.records["a-uid"].spec)
+    assert (cached.object.rv, cached.object.spec) == (10, copy.records["a-uid"].spec)
     assert cached.object.spec is copy.records["a-uid"].spec

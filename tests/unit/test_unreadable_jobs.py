@@ -100,7 +100,7 @@ def test_earlier_spec_stays_in_force(jobs: Jobs) -> None:
     cached = jobs.get("a-uid")
     assert cached is not None
     assert cached.job.spec.suspend
-    assert (cached.version, cached.record.phase, cached.record.attempt) == ("2", Phase.SUSPENDED, 3)
+    assert (cached.object.rv, cached.record.phase, cached.record.attempt) == (2, Phase.SUSPENDED, 3)
     assert jobs.why_unreadable("a-uid") is not None
 
 
@@ -156,7 +156,7 @@ def test_invalid_status_changes_no_record(jobs: Jobs, changes: reporting.Raw, wh
     )
     cached = jobs.get("a-uid")
     assert cached is not None
-    assert (cached.version, cached.record.attempt, cached.record.nodes) == ("2", 3, ("n0", "n1"))
+    assert (cached.object.rv, cached.record.attempt, cached.record.nodes) == (2, 3, ("n0", "n1"))
 
 
 def test_pods_with_too_many_resources_are_set_aside(jobs: Jobs) -> None:

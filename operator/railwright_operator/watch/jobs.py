@@ -93,11 +93,6 @@ class CachedJob:
         )
 
     @property
-    def version(self) -> str:
-        """The resourceVersion to write against."""
-        return str(self.raw["metadata"]["resourceVersion"])
-
-    @property
     def generation(self) -> int:
         """The version of the spec."""
         return int(self.raw["metadata"]["generation"])
