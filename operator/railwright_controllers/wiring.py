@@ -37,7 +37,8 @@ from railwright_kube.watching import Watching
 from railwright_process.server import MessageServer
 from railwright_process.tls import Certificates
 
-clock = time.monotonic
+clock, rng = time.monotonic, random.Random
+"""Random sources are for the jitter of retries."""
 
 AGENT = "railwright-agent"
 """The service account of node agents, in the namespace of the controllers."""
@@ -154,8 +155,3 @@ class ControllerParts:
     def _node_of(self, uid: str) -> str | None:
         pod = self.informers.pods.records.get(uid)
         return None if pod is None or pod.terminal else pod.node
-
-
-def rng() -> random.Random:
-    """A random source for the jitter of retries; no decision depends on it."""
-    return random.Random()  # noqa: S311

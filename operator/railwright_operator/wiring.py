@@ -19,11 +19,11 @@ state in memory is void.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -74,19 +74,15 @@ FIRST_TOPOLOGY_S = 10.0
 """How long jobs of a new installation wait until the Fabric has a topology to place them by."""
 
 
-def rng() -> random.Random:
-    """A random source for the jitter of retries; no decision depends on it."""
-    return random.Random()  # noqa: S311
-
-
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What the operator takes from its machine: monotonic seconds, seconds since the epoch, random
-    sources, and processes of the mapper. ``keep_objects`` is called once all lists were read."""
+    sources for the jitter of retries, and processes of the mapper. ``keep_objects`` is called once
+    all lists were read."""
 
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
-    rng: Callable[[], random.Random] = rng
+    rng: Callable[[], Random] = Random
     start_mapper: Start = mapper_process.started
     keep_objects: Callable[[], None] = garbage.keep_for_good
 
