@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import KW_ONLY, dataclass
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -84,12 +83,7 @@ class Api:
         await self._opened.enter_async_context(self.transport.opened())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._opened.aclose()
 
     async def get(

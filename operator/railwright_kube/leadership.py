@@ -40,6 +40,9 @@ VACANT = ""
 ADDRESS = "railwright.dev/address"
 PORT = re.compile(r"[0-9]{1,5}")
 
+UNUSABLE = (OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError)
+"""What the ``kubernetes`` package raises for a request without a usable answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
@@ -195,16 +198,13 @@ class Leadership:
         """Whether this process led, and another holds the Lease or renewals failed for too long."""
         if self._renewed_s is None:
             return False
-        late = self.clock() - self._renewed_s > self.timings.renew_deadline_s
-        return self._taken or late
+        return self._taken or self.clock() - self._renewed_s > self.timings.renew_deadline_s
 
     def _attempt(self, now_s: float) -> bool:
         """Take or renew the Lease if it is ours, free, or expired; False for any failure."""
         try:
             return self._take(now_s)
-        except (OpenApiException, urllib3.exceptions.HTTPError, ConfigException) as error:
-            return self._failed(error)
-        except (OSError, ValueError) as error:
+        except (*UNUSABLE, ConfigException) as error:
             return self._failed(error)
 
     def _failed(self, error: Exception) -> bool:
@@ -255,7 +255,7 @@ class Leadership:
             found, seen = lock.get(self.name, self.namespace)
             if found and seen.holder_identity == self.identity:
                 lock.update(self.name, self.namespace, self._record(holder=VACANT, duration_s=1))
-        except (OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except UNUSABLE as error:
             self._failed(error)
 
     def _record(self, *, holder: str | None = None, duration_s: float = 0) -> LeaderElectionRecord:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, replace
 from random import Random
-from typing import Protocol
 
 from railwright_kube import backoff
 from railwright_operator.mapper_process import MapperError, MapperProcess
@@ -30,12 +29,9 @@ BACKOFF_BASE_S = 0.1
 BACKOFF_CAP_S = 10.0
 
 
-class Start(Protocol):
-    """Starts a process of the mapper; ``on_end`` is called when it ends."""
-
-    def __call__(self, on_end: Callable[[], None]) -> AbstractAsyncContextManager[MapperProcess]:
-        """The process within the block. Raises OSError and MapperError."""
-        ...
+Start = Callable[[Callable[[], None]], AbstractAsyncContextManager[MapperProcess]]
+"""Starts a process of the mapper, which there is within the block, and calls back when it ends.
+Raises OSError and MapperError."""
 
 
 @dataclass(slots=True)
