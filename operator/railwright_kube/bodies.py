@@ -8,6 +8,11 @@ from typing import Any
 Body = dict[str, Any]
 
 
+def manifest(api_version: str, kind: str, metadata: Body, spec: Mapping[str, Any]) -> Body:
+    """A whole object, to be created or replaced."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
 def binding(name: str, uid: str, *, node: str) -> Body:
     """Bind the pod with this UID; one made again under the same name is refused (409)."""
     return {

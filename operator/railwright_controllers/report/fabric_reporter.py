@@ -116,12 +116,8 @@ class FabricReporter:
             self._absent_s, self._fresh_s = now_s, None
         if (spec or self.cache.published) and now_s - self._absent_s < REPLACED_S:
             return
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "Fabric",
-            "metadata": {"name": names.SINGLETON},
-            "spec": dict(spec),
-        }
+        metadata = {"name": names.SINGLETON}
+        body = bodies.manifest(names.API_VERSION, "Fabric", metadata, dict(spec))
         with contextlib.suppress(errors.AlreadyExistsError):
             self._absorb(await self.api.create(routes.kind(names.FABRICS), body))
 

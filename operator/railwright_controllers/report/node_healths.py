@@ -121,8 +121,9 @@ class NodeHealthReporter:
         """Write an object; return whether it was written."""
         try:
             if held is None:
-                path, body = routes.kind(names.NODE_HEALTHS), _body(node, content)
-                answer = await self.api.create(path, body)
+                metadata = {"name": node.name, "ownerReferences": [_owner(node)]}
+                body = bodies.manifest(names.API_VERSION, "NodeHealth", metadata, content)
+                answer = await self.api.create(routes.kind(names.NODE_HEALTHS), body)
             else:
                 metadata = {"resourceVersion": str(held.rv), "ownerReferences": [_owner(node)]}
                 body = {"metadata": metadata, "spec": bodies.merge_patch(held.content, content)}
@@ -183,13 +184,3 @@ def _benchmark_fields(content: Mapping[str, Any]) -> Json:
 
 def _owner(node: NodeRecord) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-
-
-def _body(node: NodeRecord, content: Json) -> Json:
-    metadata = {"name": node.name, "ownerReferences": [_owner(node)]}
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "NodeHealth",
-        "metadata": metadata,
-        "spec": content,
-    }

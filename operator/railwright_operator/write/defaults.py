@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 
 from railwright_api import names, routes
-from railwright_kube import errors
+from railwright_kube import bodies, errors
 from railwright_kube.client import Api
 
 
 async def ensure(api: Api) -> None:
     """Create the queue if it is missing; an existing one is not changed. Raises RequestFailed."""
-    metadata = {"name": names.SINGLETON}
-    body = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": metadata, "spec": {}}
+    body = bodies.manifest(names.API_VERSION, "Queue", {"name": names.SINGLETON}, {})
     try:
         await api.get(routes.one(names.QUEUES, names.SINGLETON))
     except errors.NotFoundError:

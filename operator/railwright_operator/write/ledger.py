@@ -16,7 +16,7 @@ from typing import Any
 
 from railwright_api import ledger as api
 from railwright_api import names, routes, schema
-from railwright_kube import errors
+from railwright_kube import bodies, errors
 from railwright_kube.client import Api
 from railwright_operator.watch import causes
 from railwright_operator.write import placement_score
@@ -140,18 +140,13 @@ class LedgerStore:
     def _manifest(self, ledger: Ledger) -> dict[str, Any]:
         metadata = {"name": NAME} | ({"resourceVersion": self._version} if self._version else {})
         held = {entry.key: entry for entry in self.ledger.entries}
-        return {
-            "apiVersion": f"{names.GROUP}/{names.VERSION}",
-            "kind": "Ledger",
-            "metadata": metadata,
-            "spec": _later(self._found, _LEDGER_FIELDS)
-            | {
-                "epoch": ledger.epoch,
-                "incarnation": ledger.incarnation,
-                "holder": ledger.holder,
-                "entries": [self._entry_fields(entry, held) for entry in ledger.entries],
-            },
+        spec = _later(self._found, _LEDGER_FIELDS) | {
+            "epoch": ledger.epoch,
+            "incarnation": ledger.incarnation,
+            "holder": ledger.holder,
+            "entries": [self._entry_fields(entry, held) for entry in ledger.entries],
         }
+        return bodies.manifest(names.API_VERSION, "Ledger", metadata, spec)
 
     def _entry_fields(self, entry: Entry, held: Mapping[AttemptKey, Entry]) -> Fields:
         """The entry as it was read if it is unchanged; else as this version writes it."""

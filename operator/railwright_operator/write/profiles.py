@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railwright_api import names, routes
+from railwright_kube import bodies
 from railwright_kube.client import Api
 from railwright_operator.watch import owned
 from railwright_operator.watch.jobs import CachedJob
@@ -33,11 +34,8 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
         written = await api.patch(path, {"metadata": {"uid": held.uid}, "spec": spec})
         return owned.profile(owned.answered(written))
     owner = pods.owner_reference(name, uid=cached.uid)
-    body = {
-        "apiVersion": names.API_VERSION,
-        "kind": "Profile",
-        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
-        "spec": {name: value for name, value in spec.items() if value is not None},
-    }
+    own_metadata = {"name": name, "namespace": namespace, "ownerReferences": [owner]}
+    stated = {name: value for name, value in spec.items() if value is not None}
+    body = bodies.manifest(names.API_VERSION, "Profile", own_metadata, stated)
     made = await api.create(routes.kind(names.PROFILES, namespace), body)
     return owned.profile(owned.answered(made))

@@ -7,6 +7,7 @@ from typing import Any
 
 from railwright_api import names
 from railwright_conversion import checkpoints
+from railwright_kube import bodies
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import placement_score, pods, pre_runs
 from railwright_scheduler.attempt import resume_points
@@ -67,11 +68,6 @@ class Rendering:
         }
         if entry.score is not None:
             spec["mapping"] = placement_score.render(entry.score)
-        return {
-            "apiVersion": names.API_VERSION,
-            "kind": "Placement",
-            "metadata": pods.attempt_metadata(
-                entry, names.placement_name(entry.job_name, entry.attempt)
-            ),
-            "spec": spec,
-        }
+        name = names.placement_name(entry.job_name, entry.attempt)
+        metadata = pods.attempt_metadata(entry, name)
+        return bodies.manifest(names.API_VERSION, "Placement", metadata, spec)
