@@ -6,7 +6,6 @@ and its node, with lease and readiness. Nothing in a heartbeat or a pod can make
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -37,7 +36,7 @@ from railwright_scheduler.model.evidence import (
     ObservedSteps,
     PodState,
 )
-from railwright_scheduler.model.rank_layout import RankLayout
+from railwright_scheduler.model.rank_layout import RankLayout, RoleRanks
 from railwright_watch.nodes import NodeRecord
 
 OOM_KILLED, START_ERROR = "OOMKilled", "StartError"
@@ -180,9 +179,7 @@ class Liveness:
     ) -> ObservedRank:
         name = cached.record.nodes[node_rank]
         role = layout.of(node_rank)
-        ranks = role.ranks_of(node_rank)
-        limit = functools.partial(_memory_limit, cached, role.role)
-        done = _ended_well(pod, launcher, len(ranks))
+        done = _ended_well(pod, launcher, role.ranks_per_pod)
         report = None if pod is None else self.start_events.of(pod.uid)
         return ObservedRank(
             node_rank=node_rank,
@@ -190,7 +187,9 @@ class Liveness:
             pod=_pod_state(pod),
             deleting=pod is not None and pod.deleting,
             done=done,
-            crash=None if done else self._crash(pod, launcher, first_rank=ranks[0], limit=limit),
+            crash=None
+            if done
+            else self._crash(cached, role, node_rank, pod=pod, launcher=launcher),
             silent_s=self._silent_s(cached, launcher),
             unreported=launcher is None or launcher.received_at_s is None,
             silence_limit_s=silence_limit_s(launcher),
@@ -249,22 +248,35 @@ class Liveness:
 
     def _crash(
         self,
+        cached: CachedJob,
+        role: RoleRanks,
+        node_rank: int,
+        *,
         pod: PodRecord | None,
         launcher: LauncherView | None,
-        *,
-        first_rank: int,
-        limit: Callable[[], int | None],
     ) -> Crash | None:
-        """What the launcher reported; or its termination message; or the bare exit code."""
+        """What the launcher reported; or its termination message; or the bare exit code. When the
+        kernel kills a whole container, its launcher reports nothing: the reason comes from the
+        kubelet, and the limit from the job."""
         failure = _failure(launcher)
         if failure is not None and launcher is not None and launcher.failed_at_s is not None:
             age_s = self.reception_clock() - launcher.failed_at_s
-            return _crash_of(failure, pod, limit, age_s=age_s)
-        left = _left(pod, first_rank)
-        if pod is None or left is None:
-            return None
-        age_s = self.ages.of("crashed", pod.uid)
-        return _crash_of(left, pod, limit, age_s=age_s)
+        else:
+            failure = _left(pod, role.ranks_of(node_rank).start)
+            if pod is None or failure is None:
+                return None
+            age_s = self.ages.of("crashed", pod.uid)
+        killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
+        return Crash(
+            rank=failure.rank,
+            exit_code=failure.exit_code,
+            age_s=age_s,
+            signal=failure.signal,
+            message=failure.message or "",
+            last_lines=failure.last_lines,
+            out_of_memory=failure.out_of_memory or killed,
+            memory_limit=_memory_limit(cached, role.role) if killed else failure.memory_limit,
+        )
 
 
 def silence_limit_s(launcher: LauncherView | None) -> float:
@@ -343,28 +355,6 @@ def _memory_limit(cached: CachedJob, role: str) -> int | None:
     resources = found.template.spec.containers[0].resources
     limit = ((resources and resources.limits) or {}).get("memory")
     return None if limit is None else quantities.bytes_of(str(limit))
-
-
-def _crash_of(
-    failure: protocol.Failure,
-    pod: PodRecord | None,
-    limit: Callable[[], int | None],
-    *,
-    age_s: float,
-) -> Crash:
-    """The crash. When the kernel kills a whole container, its launcher reports nothing: the reason
-    comes from the kubelet, and the limit from the job."""
-    killed = pod is not None and pod.exit is not None and pod.exit.reason == OOM_KILLED
-    return Crash(
-        rank=failure.rank,
-        exit_code=failure.exit_code,
-        age_s=age_s,
-        signal=failure.signal,
-        message=failure.message or "",
-        last_lines=failure.last_lines,
-        out_of_memory=failure.out_of_memory or killed,
-        memory_limit=limit() if killed else failure.memory_limit,
-    )
 
 
 def _pod_state(pod: PodRecord | None) -> PodState:
