@@ -112,34 +112,30 @@ class Events:
 
     def _render(self, event: JobEvent) -> dict[str, Any]:
         unix_s = self.wall_clock()
+        time = datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
         # Part of the name, so each is later than the last one.
         self._posted_ns = max(self._posted_ns + 1, int(unix_s * 1e9))
-        return _render(event, self.instance, unix_s, name_ns=self._posted_ns)
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            # kubectl describe shows events of this API in the order of their names.
+            "metadata": {"name": f"{event.job['name']}.{self._posted_ns:016x}"},
+            "eventTime": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self.instance,
+            "action": event.reason,
+            "reason": event.reason,
+            "note": bounds.sentence(event.note),
+            "type": "Warning" if event.warning else "Normal",
+            "regarding": {
+                "apiVersion": names.API_VERSION,
+                "kind": "TrainingJob",
+                "namespace": event.job["namespace"],
+                "name": event.job["name"],
+                "uid": event.job["uid"],
+            },
+        }
 
     def _pause_s(self) -> float:
         latest_s = self._waiting_since_s + POSTPONED_S_MAX
         return min(self._postponed_until_s, latest_s) - self.clock()
-
-
-def _render(event: JobEvent, instance: str, unix_s: float, *, name_ns: int) -> dict[str, Any]:
-    time = datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        # kubectl describe shows events of this API in the order of their names.
-        "metadata": {"name": f"{event.job['name']}.{name_ns:016x}"},
-        "eventTime": time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "reportingController": CONTROLLER,
-        "reportingInstance": instance,
-        "action": event.reason,
-        "reason": event.reason,
-        "note": bounds.sentence(event.note),
-        "type": "Warning" if event.warning else "Normal",
-        "regarding": {
-            "apiVersion": names.API_VERSION,
-            "kind": "TrainingJob",
-            "namespace": event.job["namespace"],
-            "name": event.job["name"],
-            "uid": event.job["uid"],
-        },
-    }

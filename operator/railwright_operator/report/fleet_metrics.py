@@ -53,45 +53,41 @@ class FleetMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
-        nodes, families = _nodes(self._cycle), _families()
-        states = collections.Counter(node.unavailable for node in nodes)
-        for unavailable in (None, *Unavailable) if nodes else ():
-            families["nodes"].add_metric((_state(unavailable),), states[unavailable])
-        all_devices = _devices(node.allocatable for node in nodes)
-        used = _devices(node.used for node in nodes)
-        available = [node for node in nodes if node.unavailable is None]
-        unavailable_nodes = [node for node in nodes if node.unavailable is not None]
-        lost = _devices(node.allocatable for node in unavailable_nodes)
-        free = _devices(_devices([node.allocatable]) - _devices([node.used]) for node in available)
-        for resource, count in all_devices.most_common(RESOURCES_MAX):
-            families["devices"].add_metric((resource,), count)
-            families["devices_used"].add_metric((resource,), used[resource])
-            families["devices_unavailable"].add_metric((resource,), lost[resource])
-            families["devices_free"].add_metric((resource,), free[resource])
-        for node in unavailable_nodes[:UNAVAILABLE_NODES_MAX]:
-            families["node_unavailable"].add_metric((node.name, _state(node.unavailable)), 1)
-        job_nodes = _job_nodes(self._cycle, nodes)
-        for labels in itertools.islice(job_nodes, JOB_NODES_MAX):
+        families = _families()
+        if self._cycle is None:
+            return families.values()
+        state, plan = self._cycle
+        # The nodes once the plan of the cycle is carried out.
+        double_booked = frozenset(booking.node for booking in plan.double_bookings)
+        nodes = assume.subtract_assumed(state, plan.ledger.entries, double_booked)
+        _add_nodes(families, nodes)
+        for labels in itertools.islice(_job_nodes(state, plan, nodes), JOB_NODES_MAX):
             families["job_node"].add_metric(labels, 1)
         return families.values()
 
 
-def _nodes(cycle: tuple[ClusterState, Plan] | None) -> Sequence[Node]:
-    """The nodes once the plan of the cycle is carried out."""
-    if cycle is None:
-        return ()
-    state, plan = cycle
-    double_booked = frozenset(booking.node for booking in plan.double_bookings)
-    return assume.subtract_assumed(state, plan.ledger.entries, double_booked)
+def _add_nodes(families: Mapping[str, GaugeMetricFamily], nodes: Sequence[Node]) -> None:
+    """Add the series of nodes and of their devices."""
+    states = collections.Counter(node.unavailable for node in nodes)
+    for unavailable in (None, *Unavailable) if nodes else ():
+        families["nodes"].add_metric((_state(unavailable),), states[unavailable])
+    all_devices = _devices(node.allocatable for node in nodes)
+    used = _devices(node.used for node in nodes)
+    available = [node for node in nodes if node.unavailable is None]
+    unavailable_nodes = [node for node in nodes if node.unavailable is not None]
+    lost = _devices(node.allocatable for node in unavailable_nodes)
+    free = _devices(_devices([node.allocatable]) - _devices([node.used]) for node in available)
+    for resource, count in all_devices.most_common(RESOURCES_MAX):
+        families["devices"].add_metric((resource,), count)
+        families["devices_used"].add_metric((resource,), used[resource])
+        families["devices_unavailable"].add_metric((resource,), lost[resource])
+        families["devices_free"].add_metric((resource,), free[resource])
+    for node in unavailable_nodes[:UNAVAILABLE_NODES_MAX]:
+        families["node_unavailable"].add_metric((node.name, _state(node.unavailable)), 1)
 
 
-def _job_nodes(
-    cycle: tuple[ClusterState, Plan] | None, nodes: Iterable[Node]
-) -> Iterator[tuple[str, ...]]:
+def _job_nodes(state: ClusterState, plan: Plan, nodes: Iterable[Node]) -> Iterator[tuple[str, ...]]:
     """The labels of each node of each live attempt."""
-    if cycle is None:
-        return
-    state, plan = cycle
     states = {node.name: _state(node.unavailable) for node in nodes}
     for job in (each.job for each in state.jobs):
         record, verdict = plan.records.get(job.uid), plan.assessments.get(job.uid)
