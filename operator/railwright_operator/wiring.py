@@ -55,7 +55,7 @@ from railwright_operator.settings import Settings
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.verification import Verification
 from railwright_operator.watch.jobs import CachedJob
-from railwright_operator.watch.node_leases import NodeLeaseChecker, lease_of
+from railwright_operator.watch.node_leases import NodeLeaseChecker, read_lease
 from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import defaults, pods, profiles
 from railwright_operator.write.executor import Executor
@@ -156,7 +156,8 @@ class OperatorParts:
             jobs=self.informers.jobs,
             absorb=self.informers.absorb_queue,
         )
-        self.lease_checker = NodeLeaseChecker(lease_of(self.api), clock=clock, wake=self.awake.set)
+        ask = partial(read_lease, self.api)
+        self.lease_checker = NodeLeaseChecker(ask, clock=clock, wake=self.awake.set)
 
     def _construct_state(self) -> None:
         api, informers, jobs, wake = self.api, self.informers, self.informers.jobs, self.awake.set

@@ -21,6 +21,7 @@ from railwright_controllers.metrics import SurveyMetrics
 from railwright_controllers.surveys import due
 from railwright_controllers.surveys.stored import TooLargeError
 from railwright_controllers.watch.fabric import FabricCache
+from railwright_conversion import bounds
 from railwright_kube.backoff import Pauses
 from railwright_kube.errors import RequestFailed
 from railwright_topology import surveys
@@ -303,7 +304,5 @@ def _times(held: SourceReport, joined: Findings) -> dict[str, int]:
     return {node: held.times.get(node, 0) for tier in joined.tiers for node in tier}
 
 
-def _named(nodes: Collection[str]) -> str:
-    first = sorted(nodes)[:NAMED]
-    more = len(nodes) - len(first)
-    return ", ".join(first) + (f" and {more} more" if more else "")
+def _named(nodes: Iterable[str]) -> str:
+    return bounds.listed(sorted(nodes), NAMED)

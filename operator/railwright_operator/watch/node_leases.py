@@ -29,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -252,16 +252,10 @@ def _passed_s(earlier: str, later: str) -> float:
         return 0.0
 
 
-def lease_of(api: Api) -> Callable[[str], Coroutine[Any, Any, dict[str, Any] | None]]:
-    """A function that reads the Lease of a node; it returns None if there is none."""
-
-    async def ask(node: str) -> dict[str, Any] | None:
-        try:
-            lease: dict[str, Any] = await api.get(
-                paths.kubelet_lease(node), deadline_s=READ_DEADLINE_S
-            )
-        except errors.NotFoundError:
-            return None
-        return lease
-
-    return ask
+async def read_lease(api: Api, node: str) -> dict[str, Any] | None:
+    """Read the Lease of a node; None if there is none. Raises RequestFailed."""
+    try:
+        lease: dict[str, Any] = await api.get(paths.kubelet_lease(node), deadline_s=READ_DEADLINE_S)
+    except errors.NotFoundError:
+        return None
+    return lease
