@@ -52,24 +52,17 @@ def continue_answer(interval_s: int, *, stacks: bool) -> protocol.HeartbeatAnswe
 
 
 class LauncherCount:
-    """How many launchers there are, and how many of them wait at start barriers, by job."""
+    """How many launchers there are, and how many of them wait at start barriers: of each job, and
+    in ``total`` and ``waiting`` of all."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[int, int]] = {}
-        self._total = self._waiting = 0
+        self.total = self.waiting = 0
 
     def update(self, job_uid: str, launchers: int, *, waiting: int = 0) -> None:
         """Set the number of launchers of a job."""
         launchers_before, waiting_before = self._of.pop(job_uid, (0, 0))
-        self._total += launchers - launchers_before
-        self._waiting += waiting - waiting_before
+        self.total += launchers - launchers_before
+        self.waiting += waiting - waiting_before
         if launchers:
             self._of[job_uid] = launchers, waiting
-
-    def beat_interval_s(self) -> int:
-        """The interval of heartbeats, for all jobs."""
-        return beat_interval_s(self._total)
-
-    def register_interval_s(self) -> int | None:
-        """The interval of registrations at start barriers."""
-        return register_interval_s(self._waiting)

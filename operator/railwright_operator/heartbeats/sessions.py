@@ -23,6 +23,7 @@ from railwright_operator.heartbeats.interval import (
     beat_interval_s,
     continue_answer,
     late_beat_s,
+    register_interval_s,
 )
 from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.validation import ResumeLists, unlikely_step
@@ -183,7 +184,7 @@ class Sessions:
         launchers = len(session.nodes)
         waiting = launchers - len(session.missing) if session.started_at_s is None else 0
         self._launchers.update(session.job_uid, launchers, waiting=waiting)
-        interval_s = self._launchers.register_interval_s()
+        interval_s = register_interval_s(self._launchers.waiting)
         stated_s = max(interval_s or 0, protocol.HEARTBEAT_INTERVAL_S)
         after = self._update(session, rank, stated_s, sequence=-1)
         if not before.registered or before.address != after.address:
@@ -201,7 +202,7 @@ class Sessions:
             self._update(session, rank)
             raise RefusedError(reason)
         requested = session.stacks_since_s is not None
-        interval_s = beat_interval_s(0) if requested else self._launchers.beat_interval_s()
+        interval_s = beat_interval_s(0 if requested else self._launchers.total)
         answer = continue_answer(interval_s, stacks=requested)
         if message.sequence <= before.sequence:
             self._update(session, rank, interval_s)
