@@ -50,8 +50,8 @@ class Condition(Struct, frozen=True):
     reason: Annotated[str, 5] = ""
 
 
-class ContainerWaiting(Struct, frozen=True):
-    """The state of a container that waits."""
+class Waiting(Struct, frozen=True):
+    """Why a container of a pod does not start, such as ImagePullBackOff."""
 
     reason: Annotated[str, 1] = ""
     message: Annotated[str, 2] = ""
@@ -68,7 +68,7 @@ class Terminated(Struct, rename="camel", frozen=True):
 class State(Struct, frozen=True):
     """The state of a container: at most one field is set."""
 
-    waiting: Annotated[ContainerWaiting, 1] = ContainerWaiting()
+    waiting: Annotated[Waiting, 1] = Waiting()
     terminated: Annotated[Terminated, 3] = Terminated()
 
 

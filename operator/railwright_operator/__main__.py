@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import os
 import signal
 import sys
@@ -23,8 +22,6 @@ from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
 from railwright_process.environment import SettingsError
 from railwright_process.process_metrics import ProcessMetrics
-
-logger = logging.getLogger("railwright_operator")
 
 LEASE = "railwright-operator"
 STUCK_S = 60.0

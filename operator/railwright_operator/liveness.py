@@ -13,12 +13,13 @@ from dataclasses import KW_ONLY, dataclass, fields
 
 from railwright import protocol
 from railwright_api import quantities
+from railwright_kube.core_v1 import Waiting
 from railwright_operator.heartbeats.interval import INTERVAL_S_MAX, late_beat_s
 from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_operator.watch.records import PodRecord, Waiting
+from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.start_events import StartEvents, StartReport
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S
 from railwright_scheduler.attempt.hang import Watch

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures import shell
 from railwright_api import names
-from railwright_kube import paths, projections, protobuf
+from railwright_kube import core_v1, paths, projections, protobuf
 from railwright_kube.client import Api
 from railwright_kube.core_v1 import NodeObject, PodObject
 from railwright_kube.projections import ApiObject, Page, Projection, Undeclared
@@ -156,7 +156,7 @@ async def test_pods_are_equal_in_json_and_protobuf(control_plane: ControlPlane, 
         assert (bare.job_uid, running.job_uid) == (None, OWNER["uid"])
         assert heavy.requests == {"cpu": 2250, "memory": (5 << 30) + (64 << 20), "pods": 1}
         assert ended.exit == records.Exit(137, "OOMKilled", "\u00e9")
-        assert ended.waiting == records.Waiting("CrashLoopBackOff", "soon")
+        assert ended.waiting == core_v1.Waiting("CrashLoopBackOff", "soon")
         assert ended.disruption == "EvictionByEvictionAPI"
         assert ended.requests["nvidia.com/gpu"] == 16
         assert going.deleting

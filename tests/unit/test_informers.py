@@ -12,11 +12,12 @@ from prometheus_client import CollectorRegistry
 from fixtures import reporting
 from fixtures.reporting import Raw
 from railwright_kube.client import Api
+from railwright_kube.core_v1 import Waiting
 from railwright_kube.watching import Watching
 from railwright_operator import metrics
 from railwright_operator.informers import Informers
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.records import Exit, PodRecord, Waiting
+from railwright_operator.watch.records import Exit, PodRecord
 from railwright_operator.write import pods
 from railwright_watch import cluster_objects
 

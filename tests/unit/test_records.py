@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from fixtures import protobufs
-from railwright_kube import projections, protobuf
+from railwright_kube import core_v1, projections, protobuf
 from railwright_kube.core_v1 import NodeObject, PodObject
 from railwright_kube.projections import Undeclared
 from railwright_kube.protobuf import NodeList, PodList
@@ -155,7 +155,7 @@ def test_container_behind_another_is_not_stuck() -> None:
     ]
     status = {"phase": "Pending", "containerStatuses": statuses}
     record = read_pod(raw_pod(labels=OURS, status=status))
-    assert record.waiting == records.Waiting("ImagePullBackOff", "no")
+    assert record.waiting == core_v1.Waiting("ImagePullBackOff", "no")
     status["containerStatuses"] = statuses[:1]
     assert read_pod(raw_pod(labels=OURS, status=status)).waiting is None
 
@@ -360,7 +360,7 @@ def test_all_declared_fields_of_an_object_are_read() -> None:
     assert (pod.deleting, pod.reason, pod.disruption) == (True, "Evicted", CONDITION["reason"])
     assert (pod.exit, pod.waiting) == (
         records.Exit(3, "Error", "no"),
-        records.Waiting("ImagePullBackOff", "later"),
+        core_v1.Waiting("ImagePullBackOff", "later"),
     )
     assert pod.requests == {"cpu": 9000, "memory": 8 << 30, "nvidia.com/gpu": 16, "pods": 1}
     node = read_node(FULL["Node"])

@@ -26,6 +26,7 @@ from railwright_kube.core_v1 import (
     ContainerStatus,
     PodObject,
     PodStatus,
+    Waiting,
 )
 from railwright_kube.projections import Metadata, Owner
 from railwright_scheduler.model.snapshot import Amounts
@@ -59,14 +60,6 @@ class Exit:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failure", _failure(self.message))
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Why a container of a pod does not start, such as ImagePullBackOff."""
-
-    reason: str
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from railwright_conversion import bounds
 from railwright_kube import projections
-from railwright_kube.core_v1 import PodEvent
-from railwright_operator.watch.records import PodRecord, Waiting
+from railwright_kube.core_v1 import PodEvent, Waiting
+from railwright_operator.watch.records import PodRecord
 
 PATH = "/api/v1/events"
 EVENTS = projections.of(PodEvent)
