@@ -14,14 +14,13 @@ from prometheus_client import CollectorRegistry
 from railwright_controllers import metrics, settings, wiring
 from railwright_controllers.handlers import KopfThread
 from railwright_controllers.report.fabric_metrics import FabricMetrics
-from railwright_controllers.settings import ControllerSettings
 from railwright_controllers.wiring import ControllerParts
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
 from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints
-from railwright_process.environment import SettingsError
+from railwright_process.environment import ReplicaSettings, SettingsError
 from railwright_process.process_metrics import ProcessMetrics
 
 LEASE = "railwright-controllers"
@@ -46,7 +45,7 @@ def main() -> int:
     return asyncio.run(_run(chosen))
 
 
-async def _run(chosen: ControllerSettings) -> int:
+async def _run(chosen: ReplicaSettings) -> int:
     kubeconfig = os.environ.get("KUBECONFIG") or None
     registry = CollectorRegistry()
     series = metrics.ControllerMetrics(registry)
@@ -96,7 +95,7 @@ async def _run(chosen: ControllerSettings) -> int:
             registry=registry,
         )
         await probes.start(*chosen.probe_address)
-        await parts.server.start(*chosen.agent_address)
+        await parts.server.start(*chosen.address)
         leadership.start()
         try:
             return await lifecycle.until_ended(stop, lost, _work(parts, kopf, leading))

@@ -27,13 +27,13 @@ from railwright_controllers.agents.server import Agents
 from railwright_controllers.informers import ControllerInformers
 from railwright_controllers.report.fabric_reporter import FabricReporter
 from railwright_controllers.report.node_healths import NodeHealthReporter
-from railwright_controllers.settings import ControllerSettings
 from railwright_controllers.surveys import stored
 from railwright_controllers.surveys.surveyor import Surveyor
 from railwright_kube.client import Api
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.tokens import Tokens
 from railwright_kube.watching import Watching
+from railwright_process.environment import ReplicaSettings
 from railwright_process.server import MessageServer
 from railwright_process.tls import Certificates
 
@@ -55,7 +55,7 @@ class ControllerParts:
     ``leading`` only while this process holds the Lease."""
 
     api: Api
-    settings: ControllerSettings
+    settings: ReplicaSettings
     series: metrics.ControllerMetrics
     is_leader: Callable[[], bool]
     leader_address: Callable[[], str]
@@ -125,7 +125,7 @@ class ControllerParts:
         )
         self.certificates = Certificates(
             self.api,
-            self.settings.agents_url,
+            self.settings.url,
             namespace=self.settings.namespace,
             name=AUTHORITY,
             may_write=self.is_leader,

@@ -87,7 +87,7 @@ async def _run(chosen: Settings) -> int:
             registry=registry,
         )
         await probes.start(*chosen.probe_address)
-        await parts.server.start(*chosen.heartbeat_address)
+        await parts.server.start(*chosen.address)
         leadership.start()
         parts.watchdog.start()
         try:

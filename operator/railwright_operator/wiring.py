@@ -126,7 +126,7 @@ class OperatorParts:
         self.listening = ListeningClock(clock)
         self.certificates = Certificates(
             self.api,
-            self.settings.heartbeat_url,
+            self.settings.url,
             namespace=self.settings.namespace,
             name=AUTHORITY,
             may_write=self.is_leader,
@@ -136,7 +136,7 @@ class OperatorParts:
         )
         self.launcher = pods.Launcher(
             self.settings.launcher_image,
-            self.settings.heartbeat_url,
+            self.settings.url,
             authorities=self.certificates.authorities,
         )
         self.reception_clock = ReceptionClock(clock)

@@ -6,21 +6,63 @@ import ipaddress
 import os
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 
 class SettingsError(ValueError):
     """An option that cannot be used: its name, the value seen, what was expected."""
 
 
-def identity(environment: Mapping[str, str]) -> str:
-    """The holder of the Lease: unique to a replica, and by default to each start."""
-    by_default = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
-    return environment.get("RAILWRIGHT_IDENTITY") or by_default
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """The options of a replica.
 
+    ``url`` is where pods reach its server: a Service in front of the replicas, or its own address.
+    With an https URL the server decrypts messages itself. ``address`` and ``probe_address`` are
+    (host, port) to listen on. ``reached_at`` is the host:port at which pods reach this replica;
+    empty if it is not known.
 
-def namespace(environment: Mapping[str, str]) -> str:
-    """The namespace of the Lease."""
-    return environment.get("RAILWRIGHT_NAMESPACE", "railwright-system")
+    ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
+    name of its pod. A leader that restarts with the same identity need not wait until its own
+    Lease expires. By default every start has a new identity.
+    """
+
+    url: str
+    address: tuple[str, int]
+    probe_address: tuple[str, int]
+    namespace: str
+    identity: str
+    reached_at: str = ""
+
+    @classmethod
+    def read(
+        cls,
+        environment: Mapping[str, str],
+        *,
+        url: str,
+        meaning: str,
+        address: str,
+        port: int,
+        **own: Any,
+    ) -> Self:
+        """The options, with others of its ``own``. ``url`` and ``address`` name variables; ``port``
+        is the one to listen on by default, and the next one that of probes. Raises SettingsError
+        with the variable that is missing or invalid."""
+        everywhere = "[::]" if ":" in environment.get("RAILWRIGHT_POD_IP", "") else "0.0.0.0"  # noqa: S104
+        # The kubelet of a pod and Prometheus reach its probes; elsewhere only this machine does.
+        probed = everywhere if environment.get("RAILWRIGHT_POD_IP") else "127.0.0.1"
+        listens = _address(environment, address, f"{everywhere}:{port}")
+        anew = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
+        return cls(
+            url=_url(environment, url, meaning),
+            address=listens,
+            probe_address=_address(environment, "RAILWRIGHT_PROBE_ADDRESS", f"{probed}:{port + 1}"),
+            namespace=environment.get("RAILWRIGHT_NAMESPACE", "railwright-system"),
+            identity=environment.get("RAILWRIGHT_IDENTITY") or anew,
+            reached_at=reached_at(environment, listens),
+            **own,
+        )
 
 
 def reached_at(environment: Mapping[str, str], listens: tuple[str, int]) -> str:
@@ -46,7 +88,7 @@ def required(environment: Mapping[str, str], name: str, expected: str) -> str:
     return value
 
 
-def url(environment: Mapping[str, str], name: str, meaning: str) -> str:
+def _url(environment: Mapping[str, str], name: str, meaning: str) -> str:
     """The URL of a server of ours. Raises SettingsError."""
     text = required(environment, name, f"{meaning}, https://HOST:PORT")
     try:
@@ -59,7 +101,7 @@ def url(environment: Mapping[str, str], name: str, meaning: str) -> str:
     return text
 
 
-def address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
+def _address(environment: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
     """A host and a port to listen on. Raises SettingsError."""
     text = environment.get(name, default)
     host, _, port = text.rpartition(":")
@@ -67,15 +109,3 @@ def address(environment: Mapping[str, str], name: str, default: str) -> tuple[st
     if not host or not port.isdigit() or int(port) > 65535:
         raise SettingsError(f"{name} is {text!r}: expected host:port, for example {default}")
     return host, int(port)
-
-
-def everywhere(environment: Mapping[str, str], port: int) -> str:
-    """All addresses of this machine or pod, of the family of the pod's own."""
-    is_ipv6 = ":" in environment.get("RAILWRIGHT_POD_IP", "")
-    return f"[::]:{port}" if is_ipv6 else f"0.0.0.0:{port}"
-
-
-def of_probes(environment: Mapping[str, str], port: int) -> str:
-    """Where the kubelet of a pod and Prometheus reach it; elsewhere only this machine does."""
-    is_pod = bool(environment.get("RAILWRIGHT_POD_IP"))
-    return everywhere(environment, port) if is_pod else f"127.0.0.1:{port}"

@@ -113,7 +113,14 @@ class Replica:
         self.parts = OperatorParts(
             self._api,
             runtime,
-            Settings("launcher", "http://operator", ("", 0), ("", 0), NAMESPACE, name),
+            Settings(
+                launcher_image="launcher",
+                url="http://operator",
+                address=("", 0),
+                probe_address=("", 0),
+                namespace=NAMESPACE,
+                identity=name,
+            ),
             registry=self._registry,
             series=series,
             is_leader=lambda: self._is_leader,

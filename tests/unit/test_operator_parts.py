@@ -17,7 +17,14 @@ async def test_published_times_are_of_the_calendar() -> None:
     parts = OperatorParts(
         cast(Any, None),
         Runtime(),
-        Settings("launcher", "http://operator", ("", 0), ("", 0), "railwright", "one"),
+        Settings(
+            launcher_image="launcher",
+            url="http://operator",
+            address=("", 0),
+            probe_address=("", 0),
+            namespace="railwright",
+            identity="one",
+        ),
         registry=registry,
         series=metrics.Metrics(registry),
         is_leader=lambda: True,

@@ -74,13 +74,13 @@ def test_example_has_the_addresses_of_launchers_and_agents() -> None:
         for service_account in SERVICE_ACCOUNTS
     )
     chosen = settings.from_environment(operator)
-    assert chosen.heartbeat_url == f"https://{SERVICE_ACCOUNTS[0]}.{SYSTEM}:{HEARTBEAT_PORT}"
-    assert chosen.heartbeat_address[1] == HEARTBEAT_PORT
+    assert chosen.url == f"https://{SERVICE_ACCOUNTS[0]}.{SYSTEM}:{HEARTBEAT_PORT}"
+    assert chosen.address[1] == HEARTBEAT_PORT
     assert chosen.reached_at == f"{OF_THE_POD}:{HEARTBEAT_PORT}"
     others = controllers_settings.from_environment(controllers)
-    assert others.agent_address[1] == AGENT_PORT
+    assert others.address[1] == AGENT_PORT
     assert others.reached_at == f"{OF_THE_POD}:{AGENT_PORT}"
     assert chosen.namespace == others.namespace == SYSTEM
-    assert others.agents_url == f"https://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}"
+    assert others.url == f"https://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}"
     agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
-    assert f"--controllers={others.agents_url}\n" in agents
+    assert f"--controllers={others.url}\n" in agents

@@ -17,8 +17,8 @@ LEAST = {
 def test_two_variables_are_enough() -> None:
     chosen = settings.from_environment(LEAST)
     assert chosen.launcher_image == LEAST["RAILWRIGHT_LAUNCHER_IMAGE"]
-    assert chosen.heartbeat_url == LEAST["RAILWRIGHT_HEARTBEAT_URL"]
-    assert chosen.heartbeat_address == ("0.0.0.0", 8470)
+    assert chosen.url == LEAST["RAILWRIGHT_HEARTBEAT_URL"]
+    assert chosen.address == ("0.0.0.0", 8470)
     assert chosen.probe_address == ("127.0.0.1", 8471)
     assert chosen.namespace == "railwright-system"
 
@@ -29,8 +29,8 @@ AGENTS_URL = {"RAILWRIGHT_AGENTS_URL": "https://railwright-controllers.railwrigh
 def test_controllers_need_one_variable() -> None:
     """Agents reach them from anywhere, probes and metrics only this machine."""
     chosen = controllers_settings.from_environment(AGENTS_URL)
-    assert chosen.agents_url == AGENTS_URL["RAILWRIGHT_AGENTS_URL"]
-    assert chosen.agent_address == ("0.0.0.0", 8480)
+    assert chosen.url == AGENTS_URL["RAILWRIGHT_AGENTS_URL"]
+    assert chosen.address == ("0.0.0.0", 8480)
     assert chosen.probe_address == ("127.0.0.1", 8481)
     assert chosen.namespace == "railwright-system"
     assert chosen.identity != controllers_settings.from_environment(AGENTS_URL).identity
@@ -42,7 +42,7 @@ def test_addresses_may_be_of_either_kind() -> None:
         "RAILWRIGHT_PROBE_ADDRESS": "[::1]:65535",
     }
     chosen = settings.from_environment(given)
-    assert chosen.heartbeat_address == ("10.0.0.7", 1)
+    assert chosen.address == ("10.0.0.7", 1)
     assert chosen.probe_address == ("::1", 65535)
 
 
@@ -51,10 +51,10 @@ def test_pod_listens_on_all_addresses_of_its_family(ip: str, everywhere: str) ->
     """Launchers, agents, its kubelet and Prometheus reach it there."""
     pod = {"RAILWRIGHT_POD_IP": ip}
     operator = settings.from_environment(LEAST | pod)
-    assert operator.heartbeat_address == (everywhere, 8470)
+    assert operator.address == (everywhere, 8470)
     assert operator.probe_address == (everywhere, 8471)
     controllers = controllers_settings.from_environment(AGENTS_URL | pod)
-    assert controllers.agent_address == (everywhere, 8480)
+    assert controllers.address == (everywhere, 8480)
     assert controllers.probe_address == (everywhere, 8481)
     shown = f"[{ip}]" if ":" in ip else ip
     assert (operator.reached_at, controllers.reached_at) == (f"{shown}:8470", f"{shown}:8480")
