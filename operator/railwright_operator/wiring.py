@@ -35,20 +35,18 @@ from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
-from railwright_operator.heartbeats.reception import ReceptionClock
+from railwright_operator.heartbeats.reception import ListeningClock, ReceptionClock, measure_lag
 from railwright_operator.heartbeats.server import Launchers
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.informers import Informers
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests, Start
-from railwright_operator.report import loop_lag
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.events import Events
 from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.report.job_metrics import JobMetrics
-from railwright_operator.report.loop_lag import ListeningClock
 from railwright_operator.report.queues import QueueReporter
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.settings import Settings
@@ -107,7 +105,7 @@ class OperatorParts:
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
-        lag = partial(loop_lag.measure, self.series.loop_lag_s, self.runtime.clock, self.listening)
+        lag = partial(measure_lag, self.series.loop_lag_s, self.runtime.clock, self.listening)
         warm = (informer.run for informer in self.informers.warm)
         self.tasks: tuple[Run, ...] = (*warm, self.keys.run, lag)
         if self.certificates.encrypts:

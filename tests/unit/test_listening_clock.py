@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from railwright_operator.report.loop_lag import ADVANCE_S_MAX, INTERVAL_S, ListeningClock
+from railwright_operator.heartbeats.reception import (
+    ADVANCE_S_MAX,
+    LAG_INTERVAL_S,
+    ListeningClock,
+)
 from railwright_scheduler.model.evidence import SILENT_S
 
 
@@ -14,8 +18,8 @@ class Loop:
         self.listening = ListeningClock(lambda: self.now_s)
 
     def run(self, for_s: float) -> None:
-        for _ in range(round(for_s / INTERVAL_S)):
-            self.now_s += INTERVAL_S
+        for _ in range(round(for_s / LAG_INTERVAL_S)):
+            self.now_s += LAG_INTERVAL_S
             self.listening.tick()
 
 
@@ -23,8 +27,8 @@ def test_listening_clock_follows_a_loop_that_runs() -> None:
     loop = Loop()
     loop.run(for_s=60.0)
     assert abs(loop.listening() - 60.0) < 1e-6
-    loop.now_s += INTERVAL_S
-    assert abs(loop.listening() - 60.0 - INTERVAL_S) < 1e-6
+    loop.now_s += LAG_INTERVAL_S
+    assert abs(loop.listening() - 60.0 - LAG_INTERVAL_S) < 1e-6
 
 
 def test_listening_clock_stops_while_the_loop_is_blocked() -> None:

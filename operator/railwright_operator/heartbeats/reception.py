@@ -1,14 +1,17 @@
-"""The reception clock: it stops while the operator cannot receive messages.
+"""Two clocks: one stops while the event loop is blocked, one while messages cannot be received.
 
-The silence of a launcher counts on this clock, and so does the time that a gang may take to its
-start barrier. So no message that the operator lost by its own fault (a blocked event loop, a full
-accept queue, a message refused for load, keys not read yet) ends an attempt.
+The silence of a launcher counts on the reception clock, and so does the time that a gang may take
+to its start barrier. So no message that the operator lost by its own fault (a blocked event loop, a
+full accept queue, a message refused for load, keys not read yet) ends an attempt.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
+
+from prometheus_client import Histogram
 
 from railwright_process.server import TICK_S
 
@@ -22,6 +25,45 @@ the time on the way."""
 MISSES_S = 30.0
 """Between two losses that stop the clock. Any pod can fill the accept queue, and a stopped clock
 finds no dead node: this bounds the delay to a fifth of the time."""
+
+
+LAG_INTERVAL_S = 0.1
+
+ADVANCE_S_MAX = 0.5
+"""The largest step of the listening clock between two ticks of the loop."""
+
+
+class ListeningClock:
+    """Seconds in which the event loop could receive messages: those that arrive while it is blocked
+    or the process is paused wait in a socket."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._ticked_s = clock()
+        self._listened_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<ListeningClock {self():.1f} s>"
+
+    def __call__(self) -> float:
+        """The time on this clock; it never goes back."""
+        return self._listened_s + min(self._clock() - self._ticked_s, ADVANCE_S_MAX)
+
+    def tick(self) -> None:
+        """Advance the clock: the loop runs."""
+        self._listened_s, self._ticked_s = self(), self._clock()
+
+
+async def measure_lag(
+    lag_s: Histogram, clock: Callable[[], float], listening: ListeningClock
+) -> None:
+    """Measure the lag of the event loop until cancelled, and advance the listening clock. ``clock``
+    is monotonic."""
+    while True:
+        due_s = clock() + LAG_INTERVAL_S
+        await asyncio.sleep(LAG_INTERVAL_S)
+        listening.tick()
+        lag_s.observe(max(0.0, clock() - due_s))
 
 
 class ReceptionClock:
