@@ -63,7 +63,7 @@ async def test_task_is_dispatched_and_its_result_is_the_reading() -> None:
     }
     # An answer that was lost on its way is given again.
     assert await office.probe_tasks.poll("a", Poll("10.0.0.1", 7946)) == reported
-    done = Poll("10.0.0.1", 7946, number=reported["probeTask"], reading=SEEN)
+    done = Poll("10.0.0.1", 7946, "", reported["probeTask"], 1e-5, 1e9)
     again = asyncio.create_task(office.probe_tasks.poll("a", done))
     assert await sent == SEEN
     again.cancel()
@@ -156,7 +156,8 @@ async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
 
 def test_what_an_agent_sends_is_read() -> None:
     stated = {**PLACE, "probeTask": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
-    assert probe_tasks.read(json.dumps(stated).encode()) == Poll("10.0.0.1", 7946, "", 3, SEEN)
+    found = probe_tasks.read(json.dumps(stated).encode())
+    assert (found, found.reading) == (Poll("10.0.0.1", 7946, "", 3, 1e-5, 1e9), SEEN)
     assert probe_tasks.read(b"{}") == Poll()
     assert probe_tasks.read(b'{"unfit": "x"}').unfit == "x"
 
@@ -166,7 +167,7 @@ def test_what_an_agent_sends_is_read() -> None:
 )
 def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
     """A result may contain wrong values of the other node."""
-    assert probe_tasks.read(stated) == Poll()
+    assert probe_tasks.read(stated).reading == Reading()
 
 
 @pytest.mark.parametrize(

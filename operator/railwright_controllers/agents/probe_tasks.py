@@ -38,16 +38,26 @@ LATENCY_S_MAX, BYTES_PER_S_MAX = 60.0, 1e15
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(msgspec.Struct, frozen=True):
     """An agent's poll: the address at which it answers probes (empty: none yet), or why it cannot
-    (``unfit``), and the result of its last task."""
+    (``unfit``), and the result of its last task. Fields of a later version are skipped."""
 
     host: str = ""
     port: int = 0
     unfit: str = ""
-    number: int = 0
-    reading: Reading = field(default_factory=Reading)
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = msgspec.field(
+        default=0, name="probeTask"
+    )
+    latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+    @property
+    def reading(self) -> Reading:
+        """What was measured, as far as it is possible: the other node may send wrong values."""
+        return Reading(
+            _plausible(self.latency_s, LATENCY_S_MAX),
+            _plausible(self.bytes_per_s, BYTES_PER_S_MAX),
+        )
 
 
 @dataclass(slots=True)
@@ -170,23 +180,10 @@ class ProbeTasks:
             agent.task = None
 
 
-class _Message(msgspec.Struct):
-    """An agent's request. Fields of a later version are skipped."""
-
-    host: str = ""
-    port: int = 0
-    unfit: str = ""
-    number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = msgspec.field(
-        default=0, name="probeTask"
-    )
-    latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    bytes_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-
-
 def read(body: bytes) -> Poll:
     """Read an agent's request. Raises RefusedError."""
     try:
-        message = msgspec.json.decode(body, type=_Message)
+        message = msgspec.json.decode(body, type=Poll)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(str(error)) from error
     host, port = message.host, message.port if message.host else 0
@@ -196,13 +193,10 @@ def read(body: bytes) -> Poll:
         if refusal:
             raise RefusedError(f"`host` and `port`: {refusal}")
         host = str(addresses.parse(host))
-    reading = Reading(
-        _plausible(message.latency_s, LATENCY_S_MAX),
-        _plausible(message.bytes_per_s, BYTES_PER_S_MAX),
-    )
-    return Poll(host, port, message.unfit[:REASON_MAX], message.number, reading)
+    unfit = message.unfit[:REASON_MAX]
+    return msgspec.structs.replace(message, host=host, port=port, unfit=unfit)
 
 
 def _plausible(value: float, most: float) -> float | None:
-    """The value if it is possible. Probes exchange values with nodes that may send wrong ones."""
+    """The value if it is possible."""
     return value if 0 < value <= most else None
