@@ -33,19 +33,19 @@ class _Ordered:
     observed: ObservedAttempt
 
 
+@dataclass(eq=False)
 class PodIndex:
-    """The pods of a watch. ``change`` must be called for every change."""
+    """The pods of a watch. ``change`` must be called for every change.
 
-    def __init__(
-        self,
-        namespace_of: Callable[[str], str | None],
-        layout_of: Callable[[AttemptKey], RankLayout | None] = lambda key: None,
-    ) -> None:
-        """``namespace_of`` a job, by its UID: pods in other namespaces that name it do not count.
-        ``layout_of`` an attempt, or None if unknown: a pod is the rank that it claims only if its
-        role and index are those of this rank."""
-        self._namespace_of = namespace_of
-        self._layout_of = layout_of
+    ``namespace_of`` a job, by its UID: pods in other namespaces that name it do not count.
+    ``layout_of`` an attempt, or None if unknown: a pod is the rank that it claims only if its role
+    and index are those of this rank.
+    """
+
+    namespace_of: Callable[[str], str | None]
+    layout_of: Callable[[AttemptKey], RankLayout | None] = lambda key: None
+
+    def __post_init__(self) -> None:
         self._mislabelled: set[str] = set()
         self._by_attempt: dict[AttemptKey, dict[str, PodRecord]] = {}
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
@@ -92,7 +92,7 @@ class PodIndex:
         return {key: self._in_order(key).observed for key in self._by_attempt}
 
     def _in_order(self, key: AttemptKey) -> _Ordered:
-        home, layout = self._namespace_of(key[0]), self._layout_of(key)
+        home, layout = self.namespace_of(key[0]), self.layout_of(key)
         held = self._ordered.get(key)
         if held is None or (held.home, held.layout) != (home, layout):
             pods = [pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace)]
@@ -121,7 +121,7 @@ class PodIndex:
 
     def uid_of(self, job_uid: str, attempt: int, node_rank: int) -> str | None:
         """The UID of the live pod at this rank; None when there is none, or not just one."""
-        home, layout = self._namespace_of(job_uid), self._layout_of((job_uid, attempt))
+        home, layout = self.namespace_of(job_uid), self.layout_of((job_uid, attempt))
         there = self._by_rank.get((job_uid, attempt, node_rank), {}).values()
         found = [
             record.uid
