@@ -21,15 +21,15 @@ from typing import Any, cast
 import kopf
 
 from railwright_api import names
-from railwright_kube import backoff, connection
+from railwright_kube import connection
+from railwright_kube.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
 IDENTITY = "railwright-controllers"
 """Without one kopf looks up the name of its Unix user, which may have none in a container."""
 
-BACKOFF_BASE_S = 0.5
-BACKOFF_CAP_S = 15.0
+BACKOFF_S = Backoff(0.5, 15.0)
 LASTED_S = 60.0
 """A run that lasted this long resets the count of failures."""
 
@@ -75,10 +75,7 @@ class KopfThread:
             except Exception:
                 logger.exception("kopf stopped", extra={"failures": failures})
             failures = failures_before(failures, lived_s=self._clock() - started_s)
-            wait_s = backoff.delay_s(
-                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self._rng
-            )
-            self._stop.wait(wait_s)
+            self._stop.wait(BACKOFF_S.delay_s(failures, self._rng))
             failures += 1
 
     async def _operate(self) -> None:

@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 
-def delay_s(attempt: int, *, base_s: float, cap_s: float, rng: Random) -> float:
-    """Seconds to wait after failure number ``attempt`` (0 is the first)."""
-    assert attempt >= 0, f"attempt is {attempt}, expected 0 or more"
-    step_s = min(cap_s, base_s * 2.0 ** min(attempt, 32))
-    return step_s * (0.5 + rng.random() / 2)
+class Backoff(NamedTuple):
+    """The first step and the longest, in seconds."""
+
+    base_s: float
+    cap_s: float
+
+    def delay_s(self, attempt: int, rng: Random) -> float:
+        """Seconds to wait after failure number ``attempt`` (0 is the first)."""
+        assert attempt >= 0, f"attempt is {attempt}, expected 0 or more"
+        step_s = min(self.cap_s, self.base_s * 2.0 ** min(attempt, 32))
+        return step_s * (0.5 + rng.random() / 2)
 
 
 K = TypeVar("K", bound=Hashable)
@@ -34,11 +40,8 @@ class Pauses(Generic[K]):
     ``clock`` is monotonic seconds.
     """
 
-    def __init__(
-        self, *, base_s: float, cap_s: float, clock: Callable[[], float], rng: Random
-    ) -> None:
-        self._base_s = base_s
-        self._cap_s = cap_s
+    def __init__(self, backoff: Backoff, *, clock: Callable[[], float], rng: Random) -> None:
+        self._backoff = backoff
         self._clock = clock
         self._rng = rng
         self._held: dict[K, _Pause] = {}
@@ -54,7 +57,7 @@ class Pauses(Generic[K]):
     def failed(self, key: K) -> None:
         """Record one more failure in a row."""
         failures = self._held[key].failures + 1 if key in self._held else 0
-        wait_s = delay_s(failures, base_s=self._base_s, cap_s=self._cap_s, rng=self._rng)
+        wait_s = self._backoff.delay_s(failures, self._rng)
         self._held[key] = _Pause(failures, self._clock() + wait_s)
 
     def succeeded(self, key: K) -> None:

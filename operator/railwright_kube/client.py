@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import orjson
 
-from railwright_kube import backoff, errors
+from railwright_kube import errors
+from railwright_kube.backoff import Backoff
 from railwright_kube.body_limits import (
     BODY_BYTES_MAX,
     BodyTooLargeError,
@@ -38,8 +39,7 @@ READS_MAX = 32
 its requests in flight. Reads have a lane of their own, as a webhook can delay writes. Delayed
 writes do not block other namespaces (``lanes``) or cluster objects, such as the ledger.
 """
-BACKOFF_BASE_S = 0.1
-BACKOFF_CAP_S = 2.0
+BACKOFF_S = Backoff(0.1, 2.0)
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -175,9 +175,7 @@ class Api:
         for attempt in range(ATTEMPTS_MAX):
             wait_s = 0.0
             if attempt:
-                wait_s = backoff.delay_s(
-                    attempt - 1, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng
-                )
+                wait_s = BACKOFF_S.delay_s(attempt - 1, self.rng)
             try:
                 reply = await self._attempt(request, until_s - self.clock())
             except NoAnswerError as error:

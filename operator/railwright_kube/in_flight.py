@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any, Generic, NamedTuple
 
-from railwright_kube.backoff import K, Pauses
+from railwright_kube.backoff import Backoff, K, Pauses
 
 
 class _InFlight(NamedTuple):
@@ -24,20 +24,18 @@ class RequestsInFlight(Generic[K]):
     """The requests in flight, by key.
 
     ``on_end(key, error)`` is called when one has ended, with what it raised, or None; it must not
-    block or raise. ``clock`` is monotonic seconds; ``base_s`` is the first pause, ``cap_s`` the
-    longest.
+    block or raise. ``clock`` is monotonic seconds; ``backoff`` has the pauses.
     """
 
     def __init__(
         self,
         *,
-        base_s: float,
-        cap_s: float,
+        backoff: Backoff,
         clock: Callable[[], float],
         rng: Random,
         on_end: Callable[[K, BaseException | None], None],
     ) -> None:
-        self._pauses: Pauses[K] = Pauses(base_s=base_s, cap_s=cap_s, clock=clock, rng=rng)
+        self._pauses: Pauses[K] = Pauses(backoff, clock=clock, rng=rng)
         self._clock = clock
         self._on_end = on_end
         self._in_flight: dict[K, _InFlight] = {}

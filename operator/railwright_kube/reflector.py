@@ -25,7 +25,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
-from railwright_kube import backoff, errors, projections
+from railwright_kube import errors, projections
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.metrics import WatchMetrics
 from railwright_kube.pages import Pager
@@ -37,9 +38,8 @@ logger = logging.getLogger(__name__)
 STALL_S = 75.0
 WATCH_S = 300
 RESYNC_S = 1800.0
-BACKOFF_BASE_S = 0.2
-BACKOFF_CAP_S = 5.0
-BACKOFF_CLOSED_CAP_S = 1.0
+BACKOFF_S = Backoff(0.2, 5.0)
+BACKOFF_CLOSED_S = Backoff(0.2, 1.0)
 HEALTHY_S = 5.0
 """A watch that lasted this long, or applied an event, does not count as failed."""
 
@@ -196,10 +196,8 @@ class Reflector(Generic[R]):
         """Count the end of a watch and wait. A stream that the server closes is no error."""
         if cause:
             self._count_error(cause)
-        cap_s = BACKOFF_CAP_S if cause else BACKOFF_CLOSED_CAP_S
-        await asyncio.sleep(
-            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=cap_s, rng=self.rng)
-        )
+        backoff = BACKOFF_S if cause else BACKOFF_CLOSED_S
+        await asyncio.sleep(backoff.delay_s(failures, self.rng))
 
     async def _relist(self) -> None:
         """Take in a complete list, page by page, then drop the records that it lacks."""

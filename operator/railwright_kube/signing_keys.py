@@ -16,7 +16,8 @@ from types import MappingProxyType
 import jwt
 import msgspec
 
-from railwright_kube import backoff, paths
+from railwright_kube import paths
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.errors import ApiError, RequestFailed, Unreachable
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 REFRESH_S = 30.0
 READ_DEADLINE_S = 5.0
-EARLY_BASE_S, EARLY_CAP_S = 1.0, REFRESH_S
+EARLY_S = Backoff(1.0, REFRESH_S)
 """Between an early or failed refresh and the next one."""
 
 KEY_SET = "application/jwk-set+json"
@@ -92,7 +93,7 @@ class PublishedKeys:
         while True:
             news = await self.refresh()
             early = 0 if news else early + 1
-            wait_s = backoff.delay_s(early, base_s=EARLY_BASE_S, cap_s=EARLY_CAP_S, rng=self._rng)
+            wait_s = EARLY_S.delay_s(early, self._rng)
             await asyncio.sleep(wait_s)
             if self.available and not self._failing:
                 try:

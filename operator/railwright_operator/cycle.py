@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 
-from railwright_kube import backoff, errors
+from railwright_kube import errors
+from railwright_kube.backoff import Backoff
 from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.report.cycle_metrics import CycleMetrics
@@ -48,8 +49,7 @@ CONFIRM_INTERVAL_S = 10.0
 """How long a leader goes on without reading its own ledger from the store. A write that timed out
 may still land, or another leader raise the epoch, and a leader without a write would not notice."""
 
-BACKOFF_BASE_S = 0.2
-BACKOFF_CAP_S = 10.0
+BACKOFF_S = Backoff(0.2, 10.0)
 
 
 @dataclass(eq=False)
@@ -146,9 +146,7 @@ class Cycle:
         self.metrics.cycles_failed.labels(type(error).__name__).inc()
         extra = {"error": str(error), "failures": failures + 1}
         logger.warning("scheduling cycle failed", extra=extra)
-        await asyncio.sleep(
-            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng)
-        )
+        await asyncio.sleep(BACKOFF_S.delay_s(failures, self.rng))
         return failures + 1
 
     async def _rest(self) -> None:

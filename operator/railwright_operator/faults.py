@@ -19,7 +19,7 @@ from typing import Any
 
 from prometheus_client import Counter
 
-from railwright_kube import backoff
+from railwright_kube.backoff import Backoff
 from railwright_operator.watch.jobs import CachedJob, Jobs
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.attempt.phases import FINAL
@@ -27,8 +27,7 @@ from railwright_scheduler.isolation import Handling, Isolation, Stage
 
 logger = logging.getLogger(__name__)
 
-RAISED_BASE_S, RAISED_CAP_S = 5.0, 300.0
-HUNG_BASE_S, HUNG_CAP_S = 600.0, 6 * 3600.0
+RAISED_S, HUNG_S = Backoff(5.0, 300.0), Backoff(600.0, 6 * 3600.0)
 """A retry of a stage that raises costs milliseconds; of one that hangs, a change of leaders."""
 
 HANGS_MAX = 1_000
@@ -104,9 +103,7 @@ class JobFaults:
             if held is not None and self.clock() < held.until_s:
                 continue
             failures = 0 if held is None else held.failures + 1
-            wait_s = backoff.delay_s(
-                failures, base_s=RAISED_BASE_S, cap_s=RAISED_CAP_S, rng=self.rng
-            )
+            wait_s = RAISED_S.delay_s(failures, self.rng)
             cached = self.jobs.get(fault.job_uid)
             generation = 0 if cached is None else cached.generation
             self._held[handling] = _Held(fault.error, generation, failures, self.clock() + wait_s)
@@ -145,7 +142,7 @@ class JobFaults:
         if (stage := stages.get(str(mark.get("stage")))) is None:
             return
         hangs = max(1, int(mark.get("hangs", 1)))
-        wait_s = backoff.delay_s(hangs - 1, base_s=HUNG_BASE_S, cap_s=HUNG_CAP_S, rng=self.rng)
+        wait_s = HUNG_S.delay_s(hangs - 1, self.rng)
         error = f"handling took more than {CYCLE_DEADLINE_S:.0f} s, and the operator restarted"
         self._held[stage, cached.uid] = _Held(
             error, cached.generation, hangs - 1, self.clock() + wait_s, hangs

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, replace
 from random import Random
 
-from railwright_kube import backoff
+from railwright_kube.backoff import Backoff
 from railwright_operator.mapper_process import MapperError, MapperProcess
 from railwright_operator.metrics import MappingMetrics
 from railwright_scheduler.policy.mappings import WAIT_S, Outcome, RequestedMapping, Unmapped
@@ -25,8 +25,7 @@ logger = logging.getLogger(__name__)
 PROCESSES = 2
 """So that others are mapped beside a gang whose mapping hangs."""
 
-BACKOFF_BASE_S = 0.1
-BACKOFF_CAP_S = 10.0
+BACKOFF_S = Backoff(0.1, 10.0)
 
 
 Start = Callable[[Callable[[], None]], AbstractAsyncContextManager[MapperProcess]]
@@ -110,12 +109,9 @@ class MappingRequests:
             fields = {"job_uid": job_uid, "reason": reason}
             logger.error("mapper process replaced", extra=fields)
             self.metrics.processes_lost.inc()
-            if self.clock() - ready_s > BACKOFF_CAP_S:
+            if self.clock() - ready_s > BACKOFF_S.cap_s:
                 failures = 0
-            wait_s = backoff.delay_s(
-                failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=self.rng
-            )
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(BACKOFF_S.delay_s(failures, self.rng))
             failures += 1
 
     async def _next(self, process: MapperProcess) -> tuple[str, _Mapping] | None:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from railwright_kube import backoff
+from railwright_kube.backoff import Backoff
 from railwright_kube.errors import RequestFailed
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_BASE_S = 0.5
-BACKOFF_CAP_S = 10.0
+BACKOFF_S = Backoff(0.5, 10.0)
 
 EXIT_STOPPED = 0
 """A signal stopped the process."""
@@ -43,9 +42,7 @@ async def persist(request: Callable[[], Coroutine[Any, Any, None]], rng: Random)
             logger.warning(
                 "request failed, retrying", extra={"error": str(error), "failures": failures}
             )
-        await asyncio.sleep(
-            backoff.delay_s(failures, base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S, rng=rng)
-        )
+        await asyncio.sleep(BACKOFF_S.delay_s(failures, rng))
         failures += 1
 
 

@@ -22,7 +22,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from railwright_kube import backoff, errors, paths
+from railwright_kube import errors, paths
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_process import authority
 from railwright_process.authority import Authority, Signed
@@ -33,7 +34,7 @@ REFRESH_S = 60.0
 """Between two readings of the Secret: how long a replaced authority stays in use."""
 
 RENEW_S = 24 * 3600.0
-FIRST_BASE_S, FIRST_CAP_S = 0.25, 10.0
+FIRST_S = Backoff(0.25, 10.0)
 """Between readings until there is a certificate: a standby waits for what the leader writes."""
 
 PLAIN_BYTES_MAX = 64 * 1024
@@ -100,7 +101,7 @@ class Certificates:
             await self.refresh()
             wait_s = REFRESH_S
             if self._context is None:
-                wait_s = backoff.delay_s(tries, base_s=FIRST_BASE_S, cap_s=FIRST_CAP_S, rng=rng)
+                wait_s = FIRST_S.delay_s(tries, rng)
                 tries += 1
             await asyncio.sleep(wait_s)
 

@@ -76,8 +76,14 @@ def _default(field: Field) -> str:
 
 def _row(names: str, limits: str, then: str) -> tuple[str, str, str, str]:
     places = _places(names)
-    time = " to ".join(seconds(constants.value(place)) for place in places)
+    times = [each for place in places for each in _times(constants.value(place))]
+    time = " to ".join(map(seconds, times))
     return time, _filled(limits), _filled(then), "<br>".join(f"`{place}`" for place in places)
+
+
+def _times(value: Any) -> tuple[float, ...]:
+    """The times of a constant: a back-off has two."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _places(names: str) -> list[str]:

@@ -305,7 +305,7 @@ async def test_change_counts_once_its_status_is_written() -> None:
     await desk.run_cycle({"job-uid": started})
     assert scraping.value(desk.registry, "railwright_queue_wait_seconds_count") == 0
     desk.store.refusals.clear()
-    desk.now_s += reporter.PAUSE_CAP_S
+    desk.now_s += reporter.PAUSE_S.cap_s
     await desk.run_cycle({"job-uid": started})
     placement = PlacementRecord("p", "team", "job-1", 1, "job-uid", attempts.NODES, "", 0.25)
     desk.jobs.placement_changed(None, placement)

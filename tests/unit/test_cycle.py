@@ -206,11 +206,11 @@ async def test_failures_count_until_a_cycle_succeeds(monkeypatch: pytest.MonkeyP
 
     paused: list[int] = []
 
-    def delay_s(failures: int, **_: object) -> float:
+    def delay_s(failures: int, rng: object) -> float:
         paused.append(failures)
         return 0.0
 
-    monkeypatch.setattr(cycle, "backoff", SimpleNamespace(delay_s=delay_s))
+    monkeypatch.setattr(cycle, "BACKOFF_S", SimpleNamespace(delay_s=delay_s))
     shell = Failing(world_of(nodes=()))
     shell.awake.set()
     await _until_deposed(shell)

@@ -12,8 +12,7 @@ from fixtures.executing import ENTRY, Shell, raw_pod, settled
 from railwright_kube import errors
 from railwright_operator.write.executor import (
     LATE_S,
-    PAUSE_BASE_S,
-    PAUSE_CAP_S,
+    PAUSE_S,
     TROUBLED_MAX,
     UNDER_WAY_LOW,
     UNDER_WAY_MAX,
@@ -53,7 +52,7 @@ async def test_a_right_that_we_lack_is_our_trouble_and_tried_again() -> None:
     refusal, hindrance = shell.reported
     assert refusal is None
     assert "cannot create" in hindrance
-    shell.now_s += PAUSE_CAP_S
+    shell.now_s += PAUSE_S.cap_s
     shell.server.answers["create"] = raw_pod()
     assert await shell.do(CREATE) == ["create"]
     assert list(shell.pods.records) == ["u10"]
@@ -65,7 +64,7 @@ async def test_failed_request_is_not_retried_before_its_pause() -> None:
     shell.server.answers["create"] = BUSY
     assert await shell.do(CREATE) == ["create"]
     assert await shell.do(CREATE) == []
-    shell.now_s += 2 * PAUSE_BASE_S
+    shell.now_s += 2 * PAUSE_S.base_s
     assert await shell.do(CREATE) == ["create"]
 
 
@@ -76,7 +75,7 @@ async def test_refused_deletion_is_repeated_after_its_pause() -> None:
     delete = DeletePod(ENTRY, POD)
     assert await shell.do(delete) == ["delete"]
     assert await shell.do(delete) == []
-    shell.now_s += 2 * PAUSE_BASE_S
+    shell.now_s += 2 * PAUSE_S.base_s
     assert await shell.do(delete) == ["delete"]
 
 
@@ -95,11 +94,11 @@ async def test_pauses_grow_with_each_failure_and_end_with_a_success() -> None:
     shell.server.answers["create"] = BUSY
     for _ in range(8):
         await shell.do(CREATE)
-        shell.now_s += 2 * PAUSE_CAP_S
+        shell.now_s += 2 * PAUSE_S.cap_s
     await shell.do(CREATE)
-    shell.now_s += PAUSE_BASE_S
+    shell.now_s += PAUSE_S.base_s
     assert await shell.do(CREATE) == []
-    shell.now_s += 2 * PAUSE_CAP_S
+    shell.now_s += 2 * PAUSE_S.cap_s
     shell.server.answers["create"] = raw_pod()
     assert await shell.do(CREATE) == ["create"]
     assert await shell.do(CREATE) == ["create"]
@@ -233,7 +232,7 @@ async def test_resolved_failure_is_no_longer_reported() -> None:
     await shell.do(CREATE)
     assert "slow down" in shell.reported[1]
     shell.server.answers["create"] = raw_pod()
-    shell.now_s += PAUSE_CAP_S
+    shell.now_s += PAUSE_S.cap_s
     await shell.do(CREATE)
     assert shell.reported == (None, "")
 
@@ -356,12 +355,12 @@ async def test_placement_of_same_name_counts_only_for_this_job() -> None:
     metadata = {"uid": "p", "namespace": "team", "name": "a-1", "resourceVersion": "7"}
     spec = {"jobUID": "a", "attempt": 1, "nodes": ["n0", "n9"]}
     shell.server.answers["get"] = {"metadata": metadata, "spec": spec}
-    shell.now_s += PAUSE_CAP_S
+    shell.now_s += PAUSE_S.cap_s
     await shell.do(WritePlacement(ENTRY))
     assert not shell.executor.placed(ENTRY.key)
     assert "a-1 is there with other nodes" in shell.reported[1]
     spec["nodes"] = list(ENTRY.nodes)
-    shell.now_s += PAUSE_CAP_S
+    shell.now_s += PAUSE_S.cap_s
     await shell.do(WritePlacement(ENTRY))
     assert shell.executor.placed(ENTRY.key)
     assert shell.placements.records["p"].nodes == ENTRY.nodes

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from fixtures.attempts import entry
 from fixtures.observing import JOB, LAUNCHER, raw_job
-from railwright_operator.faults import HUNG_CAP_S, RAISED_BASE_S, JobFaults
+from railwright_operator.faults import HUNG_S, RAISED_S, JobFaults
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import pods
@@ -73,12 +73,12 @@ class Leader:
 def test_stage_that_raised_is_set_aside_and_retried() -> None:
     leader = Leader()
     assert leader.cycle(DECISION) == set()
-    assert leader.cycle(after_s=RAISED_BASE_S / 4) == {DECISION}
-    assert leader.cycle(DECISION, after_s=RAISED_BASE_S) == set()
-    assert leader.cycle(after_s=RAISED_BASE_S / 2) == {DECISION}, "it waits longer each time"
-    assert leader.cycle(after_s=2 * RAISED_BASE_S) == set()
+    assert leader.cycle(after_s=RAISED_S.base_s / 4) == {DECISION}
+    assert leader.cycle(DECISION, after_s=RAISED_S.base_s) == set()
+    assert leader.cycle(after_s=RAISED_S.base_s / 2) == {DECISION}, "it waits longer each time"
+    assert leader.cycle(after_s=2 * RAISED_S.base_s) == set()
     assert leader.cycle(DECISION) == set(), "it went well in between"
-    assert leader.cycle(after_s=RAISED_BASE_S) == set()
+    assert leader.cycle(after_s=RAISED_S.base_s) == set()
 
 
 def test_changed_job_is_tried_at_once() -> None:
@@ -115,7 +115,7 @@ def test_mark_of_a_hang_sets_aside_for_longer_each_time() -> None:
     leader = Leader({"schedulingBackoff": mark})
     assert leader.cycle() == {DECISION}
     assert leader.faults.mark(JOB) == mark, "the status keeps it"
-    assert leader.cycle(after_s=HUNG_CAP_S) == set()
+    assert leader.cycle(after_s=HUNG_S.cap_s) == set()
     assert leader.faults.mark(JOB) is None, "it went well"
     assert Leader({"schedulingBackoff": mark}).left(DECISION)["hangs"] == 2
 
@@ -123,7 +123,7 @@ def test_mark_of_a_hang_sets_aside_for_longer_each_time() -> None:
 def test_mark_stays_until_the_stage_was_reached() -> None:
     leader = Leader({"schedulingBackoff": {"stage": "Decision", "generation": 1, "hangs": 1}})
     leader.cycle()
-    assert leader.cycle(after_s=HUNG_CAP_S, reached=(ASSESSMENT,)) == set()
+    assert leader.cycle(after_s=HUNG_S.cap_s, reached=(ASSESSMENT,)) == set()
     assert leader.faults.mark(JOB) is not None
     leader.cycle()
     assert leader.faults.mark(JOB) is None

@@ -41,6 +41,6 @@ async def test_refused_deletion_is_retried_with_backoff() -> None:
         desk.now_s += 1.0
     assert 12 <= desk.store.count("delete") <= 40
     desk.store.refusals.clear()
-    desk.now_s += reporter.EXPIRY_BACKOFF_CAP_S
+    desk.now_s += reporter.EXPIRY_BACKOFF_S.cap_s
     await desk.run_cycle()
     assert path not in desk.store.objects

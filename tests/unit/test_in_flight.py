@@ -6,9 +6,10 @@ import asyncio
 import random
 
 from fixtures.executing import settled
+from railwright_kube.backoff import Backoff
 from railwright_kube.in_flight import RequestsInFlight
 
-BASE_S, CAP_S = 1.0, 8.0
+BACKOFF_S = Backoff(1.0, 8.0)
 
 
 class Desk:
@@ -19,8 +20,7 @@ class Desk:
         self.ended: list[tuple[str, str]] = []
         self.gate = asyncio.Event()
         self.requests: RequestsInFlight[str] = RequestsInFlight(
-            base_s=BASE_S,
-            cap_s=CAP_S,
+            backoff=BACKOFF_S,
             clock=lambda: self.now_s,
             rng=random.Random(1),
             on_end=lambda key, error: self.ended.append((key, repr(error))),
@@ -72,7 +72,7 @@ async def test_a_success_ends_the_row_of_failures() -> None:
     await settled()
     assert desk.requests.is_due("a")
     await desk.fail("a")
-    desk.now_s += BASE_S
+    desk.now_s += BACKOFF_S.base_s
     assert desk.requests.is_due("a")
 
 
@@ -101,7 +101,7 @@ async def test_failures_of_forgotten_keys_do_not_count() -> None:
 async def test_a_cancelled_request_neither_failed_nor_succeeded() -> None:
     desk = Desk()
     await desk.fail("a")
-    desk.now_s += BASE_S
+    desk.now_s += BACKOFF_S.base_s
     desk.requests.start("a", desk.answer())
     await settled()
     (task,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
@@ -110,5 +110,5 @@ async def test_a_cancelled_request_neither_failed_nor_succeeded() -> None:
     assert [key for key, _ in desk.ended] == ["a"]
     assert "a" not in desk.requests
     await desk.fail("a")
-    desk.now_s += BASE_S
+    desk.now_s += BACKOFF_S.base_s
     assert not desk.requests.is_due("a"), "it was the second failure in a row"

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from fixtures.mapper_desk import DEADLINE_S, ENDS, HANGS, MISSING, NEVER_READY, Desk, answering
-from railwright_kube import backoff
+from railwright_kube.backoff import Backoff
 from railwright_mapper import messages
 from railwright_mapper.messages import Reply
 from railwright_operator import mapper_process, mapping_requests
 from railwright_operator.mapper_process import MapperProcess
-from railwright_operator.mapping_requests import BACKOFF_CAP_S, PROCESSES
+from railwright_operator.mapping_requests import BACKOFF_S, PROCESSES
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.gang_mapping import MappingRequest
 from railwright_scheduler.policy.mappings import RequestedMapping, Unmapped
@@ -150,11 +150,11 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The failures in a row before each start of a process that replaces one."""
     found = list[int]()
 
-    def delay_s(attempt: int, **bounds: object) -> float:
+    def delay_s(backoff: Backoff, attempt: int, rng: object) -> float:
         found.append(attempt)
         return 0.0
 
-    monkeypatch.setattr(backoff, "delay_s", delay_s)
+    monkeypatch.setattr(Backoff, "delay_s", delay_s)
     return found
 
 
@@ -166,7 +166,7 @@ async def test_what_ran_for_long_is_started_again_at_once(tries: list[int]) -> N
         most = max(tries)
         assert most > 0
         assert sorted(tries) == sorted([*range(most + 1), *range(len(tries) - most - 1)])
-        desk.now_s += BACKOFF_CAP_S + 1.0
+        desk.now_s += BACKOFF_S.cap_s + 1.0
         os.kill(desk.processes[0].pid, signal.SIGKILL)
         await desk.until(lambda: len(desk.processes) == PROCESSES + 1)
         assert tries[-1] == 0

@@ -86,7 +86,7 @@ async def test_profile_of_a_deleted_job_is_not_overwritten(desk: Desk) -> None:
     job = routes.one("trainingjobs", "job", namespace="team")
     assert desk.store.objects[job]["status"]["observedGeneration"] == 1
     del desk.store.objects[PATH]
-    desk.now_s += reporter.PAUSE_CAP_S
+    desk.now_s += reporter.PAUSE_S.cap_s
     await desk.run_cycle()
     assert desk.store.objects[PATH]["spec"]["document"] == "first"
 

@@ -76,7 +76,7 @@ async def test_failed_status_write_is_retried_with_backoff() -> None:
         desk.now_s += 0.05
     assert 4 <= desk.store.count("patch") <= 20
     desk.store.refusals.clear()
-    desk.now_s += reporter.PAUSE_CAP_S
+    desk.now_s += reporter.PAUSE_S.cap_s
     await desk.run_cycle(waits=short(1))
     assert desk.store.objects[path]["status"]["reason"] == "NotEnoughNodes"
 
@@ -110,7 +110,7 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     await desk.run_cycle()
     assert not grant.done()
     desk.store.refusals.clear()
-    desk.now_s += reporter.PAUSE_CAP_S
+    desk.now_s += reporter.PAUSE_S.cap_s
     await desk.run_cycle()
     (point,) = desk.store.objects[path]["status"]["checkpoints"]
     assert point == {"group": "worker", "attempt": 1, "step": 10}
@@ -159,7 +159,7 @@ async def test_write_that_succeeds_ends_the_pauses() -> None:
         desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
         await desk.run_cycle(waits=waits)
         desk.store.refusals.clear()
-        desk.now_s += reporter.PAUSE_BASE_S
+        desk.now_s += reporter.PAUSE_S.base_s
         await desk.run_cycle(waits=waits)
     assert desk.store.count("patch") == 16
 

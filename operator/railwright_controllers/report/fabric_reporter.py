@@ -15,7 +15,8 @@ from railwright_controllers.discovery import Discovery, FabricState
 from railwright_controllers.report import fabric
 from railwright_controllers.report.fabric import FabricSummary
 from railwright_controllers.watch.fabric import FabricCache
-from railwright_kube import backoff, bodies, errors, paths
+from railwright_kube import bodies, errors, paths
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.reflector import Reflector
 from railwright_watch import cluster_objects
@@ -26,10 +27,9 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
 """A changed fabric is published at once, everything else at this interval."""
-PAUSE_S = 0.5
-"""The shortest pause between two reports, so that a burst of changes is one write."""
-PAUSE_S_MAX = 60.0
-"""The longest pause after failures in a row."""
+PAUSE_S = Backoff(0.5, 60.0)
+"""The shortest pause between two reports, so that a burst of changes is one write, and the longest
+after failures in a row."""
 REPLACED_S = 5.0
 """A Fabric that is deleted is created again after this time."""
 OF_PROCESS = frozenset({"agents", "freshness", "problems", "problemCount"})
@@ -79,14 +79,12 @@ class FabricReporter:
         self._completed_s, failures = self.clock(), 0
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(INTERVAL_S - PAUSE_S):
+                async with asyncio.timeout(INTERVAL_S - PAUSE_S.base_s):
                     await self.discovery.refreshed.wait()
             self.discovery.refreshed.clear()
             failures = 0 if await self.report() else failures + 1
             self._completed_s = self.clock()
-            await asyncio.sleep(
-                backoff.delay_s(failures, base_s=PAUSE_S, cap_s=PAUSE_S_MAX, rng=self.rng)
-            )
+            await asyncio.sleep(PAUSE_S.delay_s(failures, self.rng))
 
     async def report(self) -> bool:
         """Write the status if it changed. A failure is logged, and False is returned."""

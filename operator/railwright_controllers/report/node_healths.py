@@ -13,7 +13,8 @@ from railwright_api import names, routes
 from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
 from railwright_controllers.discovery import AGENTS, Discovery, FabricState
 from railwright_conversion import bounds, node_healths
-from railwright_kube import backoff, bodies
+from railwright_kube import bodies
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
 from railwright_kube.reflector import Reflector
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 4
 """Writes at a time: half of those of cluster-scoped objects, as the ledger's are among these."""
 
-INTERVAL_S, INTERVAL_S_MAX = 5.0, 300.0
+INTERVAL_S = Backoff(5.0, 300.0)
 """Between two reports, and after failures in a row."""
 
 Json = dict[str, Any]
@@ -61,10 +62,7 @@ class NodeHealthReporter:
         """Report until cancelled."""
         failures = 0
         while True:
-            wait_s = backoff.delay_s(
-                failures, base_s=INTERVAL_S, cap_s=INTERVAL_S_MAX, rng=self.rng
-            )
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(INTERVAL_S.delay_s(failures, self.rng))
             try:
                 failures = 0 if await self.report() else failures + 1
             except Exception as error:

@@ -22,7 +22,7 @@ from railwright_controllers.surveys import due
 from railwright_controllers.surveys.stored import TooLargeError
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_conversion import bounds
-from railwright_kube.backoff import Pauses
+from railwright_kube.backoff import Backoff, Pauses
 from railwright_kube.errors import RequestFailed
 from railwright_topology import surveys
 from railwright_topology.fabric import Fabric
@@ -81,10 +81,10 @@ class Surveyor:
 
     def __post_init__(self) -> None:
         self._vain: Pauses[str] = Pauses(
-            base_s=AGAIN_S, cap_s=AGAIN_S_MAX, clock=self.clock, rng=self.rng
+            Backoff(AGAIN_S, AGAIN_S_MAX), clock=self.clock, rng=self.rng
         )
         self._keeping: Pauses[str] = Pauses(
-            base_s=CHECK_EVERY_S, cap_s=BETWEEN_S, clock=self.clock, rng=self.rng
+            Backoff(CHECK_EVERY_S, BETWEEN_S), clock=self.clock, rng=self.rng
         )
         self._unkept = self._failed = ""
         self._seen: frozenset[str] = frozenset()

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from railwright_kube import backoff, errors, projections
+from railwright_kube import errors, projections
+from railwright_kube.backoff import Backoff
 from railwright_kube.reflector import Reflector
 from railwright_watch.cluster_objects import ClusterObject, SiteObject
 
@@ -61,9 +62,7 @@ class KopfInformer(Reflector[SiteObject]):
                 failures += 1
                 self._count_error(type(error).__name__)
                 logger.warning("list not read", extra=self._context(error))
-                await asyncio.sleep(
-                    backoff.delay_s(failures, base_s=RELISTED_S, cap_s=RESYNC_S, rng=self.rng)
-                )
+                await asyncio.sleep(Backoff(RELISTED_S, RESYNC_S).delay_s(failures, self.rng))
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RESYNC_S):

@@ -20,7 +20,7 @@ from typing import Any
 from railwright_api import names, routes
 from railwright_conversion import failure_policies, times
 from railwright_kube import bodies, errors, paths
-from railwright_kube.backoff import Pauses
+from railwright_kube.backoff import Backoff, Pauses
 from railwright_kube.client import Api
 from railwright_kube.in_flight import RequestsInFlight
 from railwright_kube.lanes import Lane
@@ -80,11 +80,9 @@ WAITING_WRITES_MAX = 8
 """Concurrent writes for waiting jobs whose record is unchanged, so that no changed record waits
 behind them: a thousand large waiting jobs keep an API server busy for minutes."""
 
-PAUSE_BASE_S = 0.5
-PAUSE_CAP_S = 8.0
+PAUSE_S = Backoff(0.5, 8.0)
 
-EXPIRY_BACKOFF_BASE_S = 1.0
-EXPIRY_BACKOFF_CAP_S = 300.0
+EXPIRY_BACKOFF_S = Backoff(1.0, 300.0)
 
 
 @dataclass(eq=False)
@@ -113,12 +111,9 @@ class Reporter:
         self._burst_s = REFRESH_BURST_S
         self._bulk_until_s = self.clock()
         self._written_s: dict[str, float] = {}
-        self._expiries: Pauses[str] = Pauses(
-            base_s=EXPIRY_BACKOFF_BASE_S, cap_s=EXPIRY_BACKOFF_CAP_S, clock=self.clock, rng=self.rng
-        )
+        self._expiries: Pauses[str] = Pauses(EXPIRY_BACKOFF_S, clock=self.clock, rng=self.rng)
         self._writes: RequestsInFlight[str] = RequestsInFlight(
-            base_s=PAUSE_BASE_S,
-            cap_s=PAUSE_CAP_S,
+            backoff=PAUSE_S,
             clock=self.clock,
             rng=self.rng,
             on_end=self._ended,

@@ -22,6 +22,7 @@ from typing import Any
 
 from railwright_api import names, routes
 from railwright_kube import bodies, errors, paths
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.in_flight import RequestsInFlight
 from railwright_kube.reflector import Reflector
@@ -54,8 +55,7 @@ TROUBLED_MAX = 64
 """The limit for all attempts with a failed request, or one without a response for ``LATE_S``: an
 admission webhook of their namespaces may be slow."""
 
-PAUSE_BASE_S = 0.5
-PAUSE_CAP_S = 8.0
+PAUSE_S = Backoff(0.5, 8.0)
 
 FOR_GOOD = (
     errors.BadRequestError,
@@ -95,8 +95,7 @@ class Executor:
         self._crowded_out: frozenset[AttemptKey] = frozenset()
         self._ended_since: set[ActionKey] = set()
         self._requests: RequestsInFlight[ActionKey] = RequestsInFlight(
-            base_s=PAUSE_BASE_S,
-            cap_s=PAUSE_CAP_S,
+            backoff=PAUSE_S,
             clock=self.clock,
             rng=self.rng,
             on_end=self._ended,
