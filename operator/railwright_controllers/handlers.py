@@ -48,7 +48,7 @@ class KopfThread:
         self._clock = clock
         self._rng = rng
         self._stop = threading.Event()
-        self._end: Callable[[], object] = _nothing
+        self._end: Callable[[], object] = lambda: None  # No run has started.
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
     def __repr__(self) -> str:
@@ -125,10 +125,6 @@ class _Forgetful(kopf.DiffBaseStorage):
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
         """Store nothing."""
-
-
-def _nothing() -> None:
-    """Stop a run that has not started."""
 
 
 def failures_before(failures: int, *, lived_s: float) -> int:
