@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from railwright_api import names
+from railwright_api.kinds import DEFINITIONS
 from railwright_cli import doctor
-from railwright_cli.api_server import CORE, KINDS, NOT_FOUND, ApiServer
+from railwright_cli.api_server import CORE, NOT_FOUND, ApiServer
 from railwright_cli.errors import RequestError
 from railwright_cli.installation import ResourceList, Version
 from railwright_demo import manifests, pod_states
@@ -22,6 +23,7 @@ from railwright_testbed import waiting
 from railwright_testbed.api_client import Json
 
 CONFLICT = 409
+KINDS = f"/apis/{names.API_VERSION}"
 VOLUMES = f"{CORE}/persistentvolumes"
 RECLAIM = "persistentVolumeReclaimPolicy"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
@@ -183,13 +185,14 @@ class Installation:
 
     def _are_kinds_served(self) -> bool:
         found = self._server.find(KINDS, ResourceList) or ResourceList()
-        return set(doctor.PLURALS) <= {each.name for each in found.resources}
+        served = {each.name for each in found.resources}
+        return all(each.plural in served for each in DEFINITIONS)
 
     def _stored(self) -> tuple[list[str], list[str]]:
         """Objects of our kinds, by their paths: what Railwright itself created, and the rest."""
         own: list[str] = []
         of_users: list[str] = []
-        for plural in doctor.PLURALS:
+        for plural in (each.plural for each in DEFINITIONS):
             for each in self._all(f"{KINDS}/{plural}"):
                 name, namespace = each["metadata"]["name"], each["metadata"].get("namespace")
                 place = f"namespaces/{namespace}/" if namespace else ""

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from railwright_cli.api_server import CORE, ApiServer, jobs_path
+from railwright_api import names, routes
+from railwright_cli.api_server import CORE, ApiServer
 from railwright_cli.errors import RequestError
 from railwright_cli.installation import Version
 from railwright_demo import own_job, pod_states, training
@@ -64,7 +65,7 @@ class OwnCluster:
         return _patiently(lambda: self._server.get(path, Json))
 
     def apply(self, job: Json) -> None:
-        self._server.create(jobs_path(NAMESPACE), job)
+        self._server.create(routes.kind(names.TRAINING_JOBS, NAMESPACE), job)
 
     def timeline(self, job: str) -> str:
         path = f"{OWN}/events?fieldSelector=involvedObject.name={job}"

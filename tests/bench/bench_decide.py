@@ -23,7 +23,7 @@ from railwright_scheduler.model.node_affinity import (
     NodeSelectorTerm,
     SelectorOperator,
 )
-from railwright_scheduler.model.snapshot import Job, Node, SendingJob, Snapshot
+from railwright_scheduler.model.snapshot import Job, Node, Role, SendingJob, Snapshot
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links

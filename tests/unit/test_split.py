@@ -11,6 +11,7 @@ import pytest
 from fixtures import GPU, job
 from fixtures import cluster as world
 from railwright_scheduler import cluster
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.model.decisions import Decisions
 from railwright_scheduler.model.snapshot import Node, Snapshot, TierLimit, TopologyConstraints
@@ -31,8 +32,8 @@ class MergeCounter:
         monkeypatch.setattr(split, "_merge", self._counted)
 
     def _counted(
-        self, prices: split._Prices, ahead: split.Ints, part: split.Ints, *, count: int
-    ) -> tuple[split.Ints, split.Ints]:
+        self, prices: split._Prices, ahead: Ints, part: Ints, *, count: int
+    ) -> tuple[Ints, Ints]:
         lengths = ahead.shape[-1], part.shape[-1]
         self.count += min(sum(lengths) - 1, count + 1) * min(lengths)
         return self._merge(prices, ahead, part, count=count)
