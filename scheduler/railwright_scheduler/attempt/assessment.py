@@ -104,12 +104,11 @@ def assess(
     if cause is None and not (started or cut):
         cause = starting.assess(ranks, age_s=age_s, timeout_s=start_timeout_s)
     trains = cause is None and started and first is None
-    running = [rank for rank in ranks if rank.trains and not _is_over(rank)]
-    hung = hang.assess(running, watch, cut=cut) if trains else None
+    hung = hang.assess(_training(ranks), watch, cut=cut) if trains else None
     if isinstance(ended := cause or hung, Cause):
         return Ended(causes.bounded(ended))
     named = tuple(rank.node_rank for rank in suspected)
-    held = held and (bool(suspected) or any(map(looks_lost, ranks)))
+    held = held and _is_any_silent(ranks)
     return Ongoing(named, wants_stacks=hung is not None, held=held)
 
 
@@ -140,6 +139,11 @@ def _settled_crash(
 def _late_s(ranks: Sequence[ObservedRank]) -> float:
     """How much longer a verdict may take than with the shortest interval of heartbeats."""
     return max(rank.silence_limit_s for rank in ranks) - SILENT_S
+
+
+def _training(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
+    """The launchers whose ranks train and still run."""
+    return [rank for rank in ranks if rank.trains and not _is_over(rank)]
 
 
 def _is_well(rank: ObservedRank) -> bool:
@@ -183,6 +187,10 @@ def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
 def _is_declared_lost(rank: ObservedRank) -> bool:
     """Whether the loss has more evidence than silence."""
     return rank.out_of_service and not _is_over(rank) and not rank.responsive
+
+
+def _is_any_silent(ranks: Sequence[ObservedRank]) -> bool:
+    return bool(_suspected(ranks)) or any(map(looks_lost, ranks))
 
 
 def _suspected(ranks: Sequence[ObservedRank]) -> list[ObservedRank]:
