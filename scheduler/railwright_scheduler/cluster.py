@@ -193,7 +193,7 @@ class PodRequest:
     key: bytes
 
     @classmethod
-    def of(cls, amounts: Sequence[tuple[int, int]]) -> PodRequest:
+    def of(cls, amounts: Sequence[tuple[int, int]] | Ints) -> PodRequest:
         """The request of these amounts, each with its row before it."""
         pairs = np.array(amounts, dtype=np.int64).reshape(-1, 2)
         return cls(pairs[:, 0], pairs[:, 1:], pairs.tobytes())
@@ -316,8 +316,9 @@ class Remaining:
 @functools.lru_cache(1024)
 def _beside(request: PodRequest, other: PodRequest) -> PodRequest:
     """What a node needs of the first one's resources to hold a pod of each."""
-    more = (request.rows[:, np.newaxis] == other.rows) @ other.need
-    return PodRequest(request.rows, request.need + more, request.key + b"|" + other.key)
+    more = np.where(request.rows[:, np.newaxis] == other.rows, other.need[:, 0], 0)
+    need = request.need + more.sum(axis=1, keepdims=True)
+    return PodRequest.of(np.hstack((request.rows[:, np.newaxis], need)))
 
 
 def _hold(amounts: Ints, request: PodRequest) -> Mask:
