@@ -10,13 +10,15 @@ from __future__ import annotations
 import array
 import dataclasses
 import io
+import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint import default_planner, metadata, planner
-
-from railwright import plain_values
+from torch.distributed.tensor import DTensor
+from torch.utils import _pytree
 
 MODEL = "model"
 
@@ -65,9 +67,9 @@ class SavePlanner(default_planner.DefaultSavePlanner):
         return super().create_global_plan(plans)
 
     def transform_object(self, write_item: planner.WriteItem, value: Any) -> Any:
-        """Raises as ``plain_values.dump``."""
+        """Raises as ``dump_plain``."""
         if write_item.type is planner.WriteItemType.BYTE_IO:
-            return plain_values.dump(value, name=write_item.index.fqn)
+            return dump_plain(value, name=write_item.index.fqn)
         return value
 
 
@@ -98,11 +100,54 @@ class LoadPlanner(default_planner.DefaultLoadPlanner):
         return super().create_global_plan(global_plan)
 
     def load_bytes(self, read_item: planner.ReadItem, value: io.BytesIO) -> None:
-        """Raises as ``plain_values.load``."""
+        """Raises as ``load_plain``."""
         buffer = io.BytesIO()
-        torch.save(plain_values.load(value), buffer)
+        torch.save(load_plain(value), buffer)
         buffer.seek(0)
         super().load_bytes(read_item, buffer)
+
+
+def dump_plain(value: Any, *, name: str) -> io.BytesIO:
+    """A value beside tensors, such as numbers, text, and lists, tuples and dicts of these, as
+    torch.save writes it; numbers of numpy become Python's, as a learning rate that numpy computed.
+    It is read without running any code, so what could not be read is refused when it is saved.
+    Raises TypeError for a part that could not be read back, with its place."""
+
+    def plain(path: tuple[Any, ...], leaf: Any) -> Any:
+        if isinstance(leaf, DTensor):
+            raise TypeError(
+                f"{name}{_pytree.keystr(path)}: seen a DTensor, which only the same number of "
+                "ranks could load, expected a tensor: pass the module that holds it in the model, "
+                "as torch.nn.ModuleDict of both, or its full_tensor()"
+            )
+        numpy = sys.modules.get("numpy")
+        return leaf.item() if numpy is not None and isinstance(leaf, numpy.generic) else leaf
+
+    value = _pytree.tree_map_with_path(plain, value)
+    buffer = io.BytesIO()
+    try:
+        torch.save(value, buffer)
+        buffer.seek(0)
+        load_plain(buffer)
+    except Exception as error:
+        # Of memory or a device, and not of the value.
+        if isinstance(error, (MemoryError, OSError, RuntimeError)):
+            raise
+        parts: Any = value.items() if isinstance(value, dict) else ()
+        for key, part in enumerate(value) if isinstance(value, list | tuple) else parts:
+            dump_plain(part, name=f"{name}[{key!r}]")
+        # torch's own text is long, and about files of others.
+        raise TypeError(
+            f"{name}: seen {type(value).__module__}.{type(value).__qualname__}, expected numbers, "
+            "text, tensors, and lists, tuples and dicts of these"
+        ) from None
+    buffer.seek(0)
+    return buffer
+
+
+def load_plain(source: Path | io.BytesIO) -> Any:
+    """Raises pickle.UnpicklingError where the value is none of numbers, text and tensors."""
+    return torch.load(source, map_location="cpu", weights_only=True)
 
 
 def _sample(tensor: torch.Tensor) -> bytes:

@@ -37,7 +37,6 @@ from railwright import (
     flat_parameters,
     manifest,
     optimizer_state,
-    plain_values,
     planners,
     shard_metadata,
 )
@@ -135,7 +134,7 @@ def save_rank(folder: Path, rank: int, others: Mapping[str, Stateful]) -> list[s
         "random": _generators(),
         "others": {name: other.state_dict() for name, other in others.items()},
     }
-    content = plain_values.dump(state, name="state")
+    content = planners.dump_plain(state, name="state")
     manifest.write_durably(folder / _rank_file(rank), content.getvalue())
     has_shards = (folder / shard_metadata.FILE).exists()
     shared = (shard_metadata.FILE,) if rank == 0 and has_shards else ()
@@ -156,7 +155,7 @@ def load_rank(
 
     Raises RuntimeError where the objects have other names than those that this rank saved.
     """
-    state = plain_values.load(folder / _rank_file(rank % saved_world_size))
+    state = planners.load_plain(folder / _rank_file(rank % saved_world_size))
     names = state["others"].keys()
     # A new rank takes the state of one that may have had more objects.
     if others.keys() - names or (is_own and rank < saved_world_size and names - others.keys()):
@@ -172,7 +171,7 @@ def load_rank(
     if rank < saved_world_size:
         _set_generators(state["random"])
     else:
-        first = plain_values.load(folder / _rank_file(0))["random"]["torch"]
+        first = planners.load_plain(folder / _rank_file(0))["random"]["torch"]
         _seed_generators(f"{rank}".encode() + bytes(first.tolist()))
 
 
