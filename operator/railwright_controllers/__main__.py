@@ -64,7 +64,7 @@ async def _run(chosen: ReplicaSettings) -> int:
         clock=wiring.clock,
         rng=wiring.rng(),
     )
-    ProcessMetrics(registry, is_leader=leadership.held)
+    ProcessMetrics(registry, deployment=LEASE, is_leader=leadership.held)
     async with Api(
         HttpTransport(kubeconfig),
         may_write=leadership.held,

@@ -62,7 +62,7 @@ async def _run(chosen: Settings) -> int:
         clock=runtime.clock,
         rng=runtime.rng(),
     )
-    ProcessMetrics(registry, is_leader=leadership.held)
+    ProcessMetrics(registry, deployment=LEASE, is_leader=leadership.held)
     async with Api(
         HttpTransport(kubeconfig),
         may_write=leadership.held,

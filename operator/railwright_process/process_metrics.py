@@ -13,9 +13,12 @@ DISTRIBUTION = "railwright"
 class ProcessMetrics:
     """The series, registered once. Those of the process itself begin with ``process_``.
 
-    ``is_leader`` is called at each scrape."""
+    ``deployment`` is the one whose Lease it holds if it leads; ``is_leader`` is called at each
+    scrape."""
 
-    def __init__(self, registry: CollectorRegistry, *, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, deployment: str, is_leader: Callable[[], bool]
+    ) -> None:
         info = Gauge(
             "railwright_build_info",
             "1, with the version of this process.",
@@ -26,7 +29,8 @@ class ProcessMetrics:
         leader = Gauge(
             "railwright_leader",
             "1 while this process holds the Lease of its Deployment, 0 in a standby.",
+            ("deployment",),
             registry=registry,
         )
-        leader.set_function(is_leader)
+        leader.labels(deployment).set_function(is_leader)
         ProcessCollector(registry=registry)

@@ -34,8 +34,11 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Nodes by source",
-            {"{{source}}": "max by (source) (railwright_fabric_source_nodes)"},
-            "Nodes that each source of topology information covers.",
+            {
+                "{{source}}": "max by (source) (railwright_fabric_source_nodes)",
+                "all nodes": "max(railwright_fabric_nodes)",
+            },
+            "Nodes that each source of topology information covers, and all nodes.",
         ),
         bars(
             "Domains by level",
@@ -73,7 +76,7 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         number(
-            "Age of the oldest report",
+            "Oldest report of an agent",
             "time() - min(railwright_fabric_oldest_report_timestamp_seconds)",
             "Time since the agent that has been silent for the longest time reported.",
             Unit.DURATION,

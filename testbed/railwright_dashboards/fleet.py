@@ -5,9 +5,9 @@ from __future__ import annotations
 from railwright_dashboards.panels import Dashboard, Unit, areas, lines, number, table
 
 DEVICES = "max by (resource) (railwright_devices)"
-USED = "max by (resource) (railwright_devices_used)"
 LOST = "max by (resource) (railwright_devices_unavailable)"
 FREE = "max by (resource) (railwright_devices_free)"
+USED = f"({DEVICES} - {LOST} - {FREE})"
 """Of each kind: plugins count other things than accelerators too, some by the thousand."""
 
 ENDED = "round(sum by (cause) (increase(railwright_attempts_ended_total[1h]))) > 0"
@@ -21,7 +21,7 @@ DASHBOARD = Dashboard(
         number(
             "Devices in use",
             f"{USED} / {DEVICES}",
-            "Share of the devices that pods hold, whoever owns the pods.",
+            "Share of the devices that pods hold on available nodes, whoever owns the pods.",
             Unit.SHARE,
             legend="{{resource}}",
         ),
@@ -45,11 +45,11 @@ DASHBOARD = Dashboard(
             {
                 "in use: {{resource}}": USED,
                 "free: {{resource}}": FREE,
-                "unusable: {{resource}}": f"{DEVICES} - {USED} - {FREE}",
+                "unusable: {{resource}}": LOST,
                 "all: {{resource}}": DEVICES,
             },
-            "The first three add up to all devices. Unusable are those that no pod holds, on nodes "
-            "that are not available. A lost node's devices stay in use until its pods are gone.",
+            "The first three add up to all devices. Unusable are those of nodes that are not "
+            "available, also while pods hold them.",
         ),
         areas(
             "Nodes by state",

@@ -79,8 +79,8 @@ DASHBOARD = Dashboard(
             Kind.NUMBER,
             Unit.SECONDS,
             (
-                Query(of_job("last_detection_seconds"), "detection"),
-                Query(of_job("last_recovery_seconds"), "recovery"),
+                Query(of_job("last_detection_seconds"), "failure to detection"),
+                Query(of_job("last_recovery_seconds"), "detection to barrier"),
             ),
             width=6,
             may_be_empty=True,
@@ -155,9 +155,10 @@ DASHBOARD = Dashboard(
         ),
         table(
             "What ended the last attempt",
-            f"time() - max by (cause) (railwright_job_last_termination_timestamp_seconds{JOB})",
-            "Time since then, by cause. `kubectl describe tj` has the node, the rank and its last "
-            "lines.",
+            "time() - max by (cause, node_name) "
+            f"(railwright_job_last_termination_timestamp_seconds{JOB})",
+            "Time since then, by cause, with the node if it is of one. `kubectl describe tj` has "
+            "the rank and its last lines.",
             Unit.DURATION,
             column="Time since then",
             may_be_empty=True,

@@ -121,8 +121,8 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Leaders",
-            "max by (instance) (railwright_leader)",
-            "1 for the leader of the operator and that of the controllers, 0 for a standby.",
+            "max by (deployment, instance) (railwright_leader)",
+            "1 for the replica of each Deployment that leads, 0 for a standby.",
             column="Leads",
         ),
     ),

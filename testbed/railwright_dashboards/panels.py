@@ -177,3 +177,9 @@ def quantiles(
         f"p{share * 100:g}{legend}": f"histogram_quantile({share}, {buckets}){observed}"
         for share in shares
     }
+
+
+def mean(series: str, *, by: str, window: str) -> dict[str, str]:
+    """The mean of a histogram for each value of a label that has an observation, by its legend."""
+    total, count = (f"sum by ({by}) (rate({series}_{each}[{window}]))" for each in ("sum", "count"))
+    return {f"mean {{{{{by}}}}}": f"{total} / {count} >= 0"}

@@ -100,10 +100,12 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Jobs that wait",
-            "max by (job_namespace, job_name, reason) (railwright_job_waiting)",
-            "Why each job waits. `kubectl describe tj` has the numbers. Jobs that run "
-            "come first; railwright_jobs_without_series counts those that are left out.",
-            column="",
+            "time() - max by (job_namespace, job_name, reason) "
+            "(railwright_job_waiting_since_timestamp_seconds)",
+            "Why each job waits, and for how long. `kubectl describe tj` has the numbers. Jobs "
+            "that run come first; railwright_jobs_without_series counts those that are left out.",
+            Unit.DURATION,
+            column="Waits for",
             may_be_empty=True,
         ),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railwright_dashboards.fleet import ENDED
-from railwright_dashboards.panels import Dashboard, Unit, lines, number, quantiles, table
+from railwright_dashboards.panels import Dashboard, Unit, lines, mean, number, quantiles, table
 
 DASHBOARD = Dashboard(
     "railwright-recovery",
@@ -31,9 +31,9 @@ DASHBOARD = Dashboard(
             alarm=1,
         ),
         number(
-            "Circuit breaker",
+            "Circuit breaker open",
             "max(railwright_breaker_open)",
-            "1 while it is open, as most nodes are silent: then silence ends no attempt.",
+            "1 while it is, as most nodes are silent: then silence ends no attempt.",
             alarm=1,
         ),
         lines(
@@ -44,14 +44,17 @@ DASHBOARD = Dashboard(
         ),
         lines(
             "Time to detect",
-            quantiles("railwright_detection_seconds", 0.95, by="cause", window="1h"),
-            "From the last sign of a failed node or rank until the operator ended the attempt.",
+            mean("railwright_detection_seconds", by="cause", window="1h")
+            | quantiles("railwright_detection_seconds", 0.95, by="cause", window="1h"),
+            "From the last sign of a failed node or rank until the operator ended the attempt. The "
+            "mean is exact; a quantile lies anywhere between two bounds of the histogram.",
             Unit.SECONDS,
             may_be_empty=True,
         ),
         lines(
             "Time to recover",
-            quantiles("railwright_recovery_seconds", 0.5, 0.95, by="cause", window="1h"),
+            mean("railwright_recovery_seconds", by="cause", window="1h")
+            | quantiles("railwright_recovery_seconds", 0.95, by="cause", window="1h"),
             "From the end of an attempt until every rank of the next one passed the start barrier.",
             Unit.SECONDS,
             may_be_empty=True,

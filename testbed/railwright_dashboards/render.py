@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +32,11 @@ TAG = "railwright"
 DATASOURCE = "datasource"
 SOURCE = values.DataSourceRef(type_val="prometheus", uid=f"${{{DATASOURCE}}}")
 REFRESH = "30s"
-GREEN, RED = "green", "red"
+GREEN, RED, NEUTRAL = "green", "red", "text"
+HEADINGS = {"node_name": "Node", "job_name": "Job", "job_namespace": "Namespace"}
+"""Of labels in tables. All others are words already."""
+
+GROUPED = re.compile(r"\bby \(([a-z_, ]+)\)")
 
 BUILDERS: dict[Kind, Any] = {
     Kind.NUMBER: stat.Panel,
@@ -146,9 +151,21 @@ def _query(panel: Panel, query: Query) -> prometheus.Dataquery:
 def _columns(panel: Panel) -> parts.DataTransformerConfig:
     """Labels, and the values if their column has a heading. All have the same time."""
     hidden = {"Time": True} if panel.column else {"Time": True, "Value": True}
-    renamed = {"Value": panel.column} if panel.column else {}
+    renamed = {label: _heading(label) for label in _labels(panel.queries[0].expr)}
+    renamed |= {"Value": panel.column} if panel.column else {}
     options = {"excludeByName": hidden, "renameByName": renamed}
     return parts.DataTransformerConfig(id_val="organize", options=options)
+
+
+def _labels(expr: str) -> list[str]:
+    """The labels by which a query groups, the outermost first."""
+    found = (label for group in GROUPED.findall(expr) for label in group.split(", "))
+    return [*dict.fromkeys(found)]
+
+
+def _heading(label: str) -> str:
+    """The heading of a label's column in a table."""
+    return HEADINGS.get(label, label.capitalize())
 
 
 def _legend() -> common.VizLegendOptions:
@@ -161,7 +178,8 @@ def _legend() -> common.VizLegendOptions:
 
 
 def _thresholds(panel: Panel) -> builders.ThresholdsConfig:
-    steps = [parts.Threshold(value=None, color=GREEN)]
+    good = NEUTRAL if panel.alarm is None else GREEN
+    steps = [parts.Threshold(value=None, color=good)]
     if panel.alarm is not None:
         steps.append(parts.Threshold(value=panel.alarm, color=RED))
     return builders.ThresholdsConfig().mode(parts.ThresholdsMode.ABSOLUTE).steps(steps)

@@ -17,7 +17,6 @@ PROJECT = "railwright"
 SOURCE = "PrometheusDatasource"
 QUERY = "PrometheusTimeSeriesQuery"
 VARIABLE = "PrometheusLabelValuesVariable"
-GROUPED = re.compile(r"\bby \(([a-z_, ]+)\)")
 VALUES_OF = re.compile(r"label_values\((?P<selector>.*), (?P<label>\w+)\)")
 
 UNITS: Mapping[str, Json] = {
@@ -29,7 +28,7 @@ UNITS: Mapping[str, Json] = {
     "cps": {"unit": "counts/sec"},
     "reqps": {"unit": "requests/sec"},
 }
-COLORS = {"green": "#2e7d32", "red": "#c62828"}
+COLORS = {"green": "#2e7d32", "red": "#c62828", "text": "#37474f"}
 
 
 def translate(dashboard: Json, *, prometheus: str, interval_s: int, range_s: int) -> Json:
@@ -138,16 +137,15 @@ def _states(_panel: Json) -> Json:
 def _table(panel: Json) -> Json:
     """Labels first, as in Grafana: Perses appends the columns that have no settings."""
     (organized,) = (each["options"] for each in panel["transformations"])
-    (target,) = panel["targets"]
-    groups = GROUPED.findall(target["expr"])
-    labels = dict.fromkeys(label for group in groups for label in group.split(", "))
+    names = {**organized["renameByName"]}
+    heading = names.pop("Value", "")
     value: Json = {"name": "value", "format": _format(panel)}
     if "Value" in organized["excludeByName"]:
         value["hide"] = True
     else:
-        value["header"] = organized["renameByName"]["Value"]
+        value["header"] = heading
     columns = [
-        *({"name": label} for label in labels),
+        *({"name": label, "header": header} for label, header in names.items()),
         value,
         {"name": "timestamp", "hide": True},
     ]

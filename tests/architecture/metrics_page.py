@@ -35,7 +35,7 @@ LINKS = {
     ("railwright_detection_seconds", "cause"): CAUSES,
     ("railwright_recovery_seconds", "cause"): CAUSES,
     ("railwright_job_last_termination_timestamp_seconds", "cause"): CAUSES,
-    ("railwright_job_waiting", "reason"): REASONS,
+    ("railwright_job_waiting_since_timestamp_seconds", "reason"): REASONS,
     ("railwright_jobs_waiting", "reason"): REASONS,
     ("railwright_decisions_total", "outcome"): REASONS,
 }
@@ -79,7 +79,7 @@ class _Registry(CollectorRegistry):
 def operator() -> list[Series]:
     """The series of the operator."""
     return _series(
-        partial(ProcessMetrics, is_leader=bool),
+        partial(ProcessMetrics, deployment="", is_leader=bool),
         Metrics,
         CycleMetrics,
         AttemptMetrics,
@@ -91,7 +91,7 @@ def operator() -> list[Series]:
 def controllers() -> list[Series]:
     """The series of the controllers."""
     return _series(
-        partial(ProcessMetrics, is_leader=bool),
+        partial(ProcessMetrics, deployment="", is_leader=bool),
         ControllerMetrics,
         lambda registry: FabricMetrics(registry, cache=FabricCache(), healths=lambda: ()),
     )

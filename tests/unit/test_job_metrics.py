@@ -23,6 +23,7 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.reasons import QueueNotFound
 
+CREATED, CREATED_S = "2026-01-01T00:00:00Z", 1_767_225_600
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
 
 
@@ -39,7 +40,7 @@ class Scrape:
         """A cycle of this job."""
         placement = changes.pop("placement", None)
         plain = StatusInput(record, {}, 1, "2026-01-01T00:00:00Z", "", training_group="worker")
-        job = {"uid": name, "namespace": "team", "name": name}
+        job = {"uid": name, "namespace": "team", "name": name, "creationTimestamp": CREATED}
         self.metrics.record(job, replace(plain, **changes), placement)
 
     def step(self, step: int, at_s: float, *, phase: Phase = Phase.RUNNING, **facts: Any) -> None:
@@ -153,12 +154,13 @@ def test_checkpoint_has_time_once_commit_is_seen() -> None:
 def test_termination_has_cause_of_closed_set() -> None:
     scrape = Scrape()
     for code, label in (("NodeLost", "NodeLost"), ("OfLaterVersion", "Unknown")):
-        cause = replace(attempts.LOST, code=CauseCode(code), time_s=77)
+        cause = replace(attempts.LOST, code=CauseCode(code), node="n1", time_s=77)
         scrape.record(replace(attempts.RECOVERING, last_termination=cause))
         found = scraping.scraped(scrape.registry)
         name = "railwright_job_last_termination_timestamp_seconds"
         (labels,) = (dict(each) for series, each in found if series == name)
-        assert labels == {"job_namespace": "team", "job_name": "a", "cause": label}
+        job = {"job_namespace": "team", "job_name": "a"}
+        assert labels == job | {"cause": label, "node_name": "n1"}
 
 
 def test_waiting_job_has_its_reason() -> None:
@@ -166,15 +168,24 @@ def test_waiting_job_has_its_reason() -> None:
     scrape = Scrape()
 
     def reasons() -> set[str | None]:
+        name = "railwright_job_waiting_since_timestamp_seconds"
         found = scraping.scraped(scrape.registry)
-        return {
-            dict(labels).get("reason") for name, labels in found if name == "railwright_job_waiting"
-        }
+        return {dict(labels).get("reason") for series, labels in found if series == name}
 
     scrape.record(JobRecord(), wait=QueueNotFound("train", ()))
     assert reasons() == {"QueueNotFound"}
     scrape.record(attempts.RUNNING)
     assert reasons() == set()
+
+
+def test_wait_begins_when_job_is_created_or_resumed() -> None:
+    scrape, name = Scrape(), "waiting_since_timestamp_seconds"
+    scrape.record(JobRecord(), wait=QueueNotFound("train", ()))
+    assert scrape.values()[name] == CREATED_S
+    resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T01:00:00Z"}
+    before = {"conditions": [resumed]}
+    scrape.record(JobRecord(), wait=QueueNotFound("train", ()), before=before)
+    assert scrape.values()[name] == CREATED_S + 3600
 
 
 def test_series_of_job_end_with_it() -> None:

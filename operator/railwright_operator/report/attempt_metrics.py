@@ -94,7 +94,7 @@ class AttemptMetrics:
                 self._detection_s.labels(cause_label(cause)).observe(detected_s)
                 took["last_detection_seconds"] = detected_s
         if after.live and after.attempt > before.attempt and before.phase in WAITING:
-            waited_s = now_s - _queued_since_s(given.before, submitted_s)
+            waited_s = now_s - queued_since_s(given.before, submitted_s)
             self._wait_s.observe(max(0, waited_s) if before.phase is Phase.QUEUED else 0)
         if after.phase is Phase.RUNNING and before.phase is Phase.STARTING:
             took |= self._record_start(given, now_s)
@@ -135,7 +135,7 @@ def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
     return min((sign for sign in signs if sign is not None), default=None)
 
 
-def _queued_since_s(status: Mapping[str, Any], submitted_s: int) -> int:
+def queued_since_s(status: Mapping[str, Any], submitted_s: int) -> int:
     """Since when a queued job has waited: it was created, lost its nodes, was resumed, or is no
     longer Recovering, in which phase it is not Healthy."""
     ends = [

@@ -17,8 +17,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from railwright_conversion import times
 from railwright_operator.heartbeats.views import LauncherView, SessionView
-from railwright_operator.report.attempt_metrics import cause_label
+from railwright_operator.report.attempt_metrics import cause_label, queued_since_s
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
@@ -77,6 +78,7 @@ class _JobSeries:
     did not."""
 
     name: tuple[str, str]
+    submitted_s: int
     given: StatusInput
     placement: PlacementRecord | None = None
     timer: _StepTimer = field(default_factory=_StepTimer)
@@ -128,7 +130,8 @@ class JobMetrics(Collector):
             return
         series = self._jobs.get(uid)
         if series is None:
-            series = _JobSeries((job["namespace"], job["name"]), given)
+            submitted_s = times.parse(job["creationTimestamp"])
+            series = _JobSeries((job["namespace"], job["name"]), submitted_s, given)
             series.committed = _newest_checkpoint(given)
             self._jobs[uid] = series
         series.given = given
@@ -192,7 +195,10 @@ class JobMetrics(Collector):
 
 GAUGES: dict[str, tuple[str, ...]] = {
     "phase": ("1 for the current phase of the job.", "phase"),
-    "waiting": ("1 for the reason why the job waits.", "reason"),
+    "waiting_since_timestamp_seconds": (
+        "Unix time since which the job waits in its queue, by the reason why.",
+        "reason",
+    ),
     "attempt": ("Number of the newest attempt.",),
     "nodes": ("Nodes of the live attempt.",),
     "racks": ("Domains of the finest level of the fabric, commonly racks, that the nodes span.",),
@@ -221,8 +227,10 @@ GAUGES: dict[str, tuple[str, ...]] = {
     "checkpoint_size_bytes": ("Size of the files of that checkpoint, as its rank 0 reported it.",),
     "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
     "last_termination_timestamp_seconds": (
-        "Unix time at which the last attempt ended that did not succeed, by cause.",
+        "Unix time at which the last attempt ended that did not succeed, by cause, with the node "
+        "if it is of one.",
         "cause",
+        "node_name",
     ),
     "last_detection_seconds": (
         "How long the last detection of a failure took, as in railwright_detection_seconds. No "
@@ -240,12 +248,17 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     record = given.record
     yield "phase", 1, (record.phase.value,)
     if given.wait is not None:
-        yield "waiting", 1, (reasons.code(given.wait),)
+        since_s = queued_since_s(given.before, series.submitted_s)
+        yield "waiting_since_timestamp_seconds", since_s, (reasons.code(given.wait),)
     yield "attempt", record.attempt, ()
     yield "restarts", record.restarts, ()
     cause = record.last_termination
     if cause is not None and cause.time_s:
-        yield "last_termination_timestamp_seconds", cause.time_s, (cause_label(cause),)
+        yield (
+            "last_termination_timestamp_seconds",
+            cause.time_s,
+            (cause_label(cause), cause.node or ""),
+        )
     if (newest := _newest_checkpoint(given)) is not None:
         yield "checkpoint_step", newest[1], ()
     values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
