@@ -223,13 +223,13 @@ class PodView(Struct, frozen=True):
 class TopologyLevel(Struct, frozen=True):
     """A level of the network."""
 
-    level: str
+    level: str = ""
 
 
 class TopologyPlace(Struct, frozen=True):
     """Nodes that are in the same domains."""
 
-    nodes: str
+    nodes: str = ""
     domains: tuple[str, ...] = ()
 
 

@@ -32,7 +32,7 @@ class OutcomeUnknown(RequestFailed):
 
 
 class ApiError(RequestFailed):
-    """The API server refused. The kinds below are those that callers distinguish."""
+    """The API server refused. The kinds below are those that callers or series distinguish."""
 
     def __init__(self, status: int, reason: str, *, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -43,6 +43,10 @@ class ApiError(RequestFailed):
 
 class BadRequestError(ApiError):
     """400: the body is no object of its kind."""
+
+
+class UnauthorizedError(ApiError):
+    """401: our credentials are not accepted, also after reading them again."""
 
 
 class ForbiddenError(ApiError):
@@ -65,16 +69,27 @@ class ConflictError(ApiError):
     """409: a precondition (resourceVersion, UID) does not hold."""
 
 
+class GoneError(ApiError):
+    """410: the requested version was compacted; a new list is needed."""
+
+
 class InvalidError(ApiError):
     """422: the object breaks its schema or a rule."""
 
 
+class TooManyRequestsError(ApiError):
+    """429 until the deadline: the server limits the rate."""
+
+
 _KINDS: Mapping[int, type[ApiError]] = {
     400: BadRequestError,
+    401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
+    410: GoneError,
     422: InvalidError,
+    429: TooManyRequestsError,
 }
 
 

@@ -82,9 +82,12 @@ class MessageServer:
         """Close late connections."""
         while True:
             await asyncio.sleep(TICK_S)
-            self._connections.sweep()
-            if self.is_ready():
-                self.on_tick(self.is_queue_full())
+            self._tick()
+
+    def _tick(self) -> None:
+        self._connections.sweep()
+        if self.is_ready():
+            self.on_tick(self.is_queue_full())
 
     def is_queue_full(self) -> bool:
         """Whether the kernel refuses connections because they are not accepted fast enough."""

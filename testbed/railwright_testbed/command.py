@@ -16,15 +16,19 @@ def output(
     deadline_s: float = 600.0,
 ) -> str:
     """What it prints. Raises TestbedError with its message."""
-    answer = subprocess.run(
-        command,
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=deadline_s,
-        check=False,
-    )
+    try:
+        answer = subprocess.run(
+            command,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=deadline_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"`{' '.join(command)[:200]}` took more than {deadline_s:.0f} s"
+        raise TestbedError(message) from error
     if answer.returncode != 0:
         raise TestbedError(
             f"`{' '.join(command)[:200]}` ended with {answer.returncode}: "

@@ -17,7 +17,7 @@ NO_RIGHT = 'pods is forbidden: User "a" cannot create resource "pods" in API gro
         (403, "Forbidden", 'violates PodSecurity "restricted:latest"', errors.ForbiddenError),
         (409, "AlreadyExists", "taken", errors.AlreadyExistsError),
         (409, "Conflict", "the UID is another", errors.ConflictError),
-        (410, "Expired", "too old", errors.ApiError),
+        (410, "Expired", "too old", errors.GoneError),
         (418, "Teapot", "short and stout", errors.ApiError),
     ],
 )

@@ -27,7 +27,7 @@ OTHERS = [CreatePod(attempts.entry(job_uid="c"), rank) for rank in range(3 * UND
 OTHER = CreatePod(attempts.entry(job_uid="b"), 0)
 QUOTA = errors.ForbiddenError(403, "Forbidden", message="exceeded quota: team")
 RIGHTS = errors.RightsError(403, "Forbidden", message='User "us" cannot create resource "pods"')
-BUSY = errors.ApiError(429, "TooManyRequests", message="slow down")
+BUSY = errors.TooManyRequestsError(429, "TooManyRequests", message="slow down")
 CONFLICT = errors.ConflictError(409, "Conflict", message="the UID is another")
 
 

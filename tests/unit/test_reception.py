@@ -98,9 +98,24 @@ async def test_full_accept_queue_stops_the_clock(monkeypatch: pytest.MonkeyPatch
             assert not gangs.server.is_queue_full()
             queued.enter_context(socket.create_connection(address, timeout=5))
             assert gangs.server.is_queue_full()
-            gangs.reception_clock.tick(gangs.server.is_queue_full())
+            gangs.server._tick()
             stopped_s, since_s = gangs.reception_clock(), time.monotonic()
             while time.monotonic() < since_s + 0.05:
                 assert gangs.reception_clock() == stopped_s
+    finally:
+        await gangs.server.stop()
+
+
+async def test_clock_does_not_run_before_the_replica_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    gangs, ticks = Gangs(1, KEY), list[bool]()
+    await gangs.start()
+    try:
+        monkeypatch.setattr(gangs.server, "on_tick", ticks.append)
+        gangs.ready = False
+        gangs.server._tick()
+        assert ticks == []
+        gangs.ready = True
+        gangs.server._tick()
+        assert ticks == [False]
     finally:
         await gangs.server.stop()
