@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from railwright_scheduler.arrays import Floats, Ints, Mask
 from railwright_scheduler.cost.contention import Uplinks
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.snapshot import Amounts, Node, Snapshot, Unavailable
@@ -24,10 +24,6 @@ from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 NODE_AMOUNT_MAX = 2**52
 """Of what a node has or holds of a resource. No pod that requests more than it fits."""
@@ -281,7 +277,9 @@ class Remaining:
         if not taken:
             return self._holds(request)
         if len(taken) > _COMBINED_MAX:
-            return _hold(self._minus(taken), request)
+            left = self._left(request, taken)
+            found: Mask = np.logical_and.reduce(left >= request.need, axis=0)
+            return found
         first, *others = taken
         mask = self.holds(request, others).copy()
         mask[first.nodes] = self.holds(_beside(request, first.request), others)[first.nodes]
@@ -289,8 +287,7 @@ class Remaining:
 
     def short_of(self, nodes: Ints, request: PodRequest, taken: Sequence[Taken]) -> Mask:
         """Which of these nodes (columns) have less left of each resource, minus ``taken``."""
-        amounts = self._minus(taken) if taken else self.amounts
-        short: Mask = amounts.take(nodes, axis=1)[request.rows] < request.need
+        short: Mask = self._left(request, taken).take(nodes, axis=1) < request.need
         return short
 
     def _holds(self, request: PodRequest) -> Mask:
@@ -298,32 +295,33 @@ class Remaining:
         if mask is not None and seen == self.version:
             return mask
         if mask is None or self.version - seen > _CHANGES_MAX:
-            mask = _hold(self.amounts, request)
+            mask = np.logical_and.reduce(self.amounts[request.rows] >= request.need, axis=0)
         else:
             nodes, mask = self.changed(seen), mask.copy()
-            mask[nodes] = _hold(self.amounts.take(nodes, axis=1), request)
+            left = self.amounts.take(nodes, axis=1)[request.rows]
+            mask[nodes] = np.logical_and.reduce(left >= request.need, axis=0)
         self._masks[request.key] = self.version, mask
         return mask
 
-    def _minus(self, taken: Sequence[Taken]) -> Ints:
-        """What is left of each resource on each node once this is ``taken``."""
-        amounts = self.amounts.copy()
+    def _left(self, request: PodRequest, taken: Sequence[Taken]) -> Ints:
+        """What is left on each node of each resource of the request once this is ``taken``."""
+        left: Ints = self.amounts[request.rows]
         for each in taken:
-            amounts[each.request.rows[:, np.newaxis], each.nodes] -= each.request.need
-        return amounts
+            left[:, each.nodes] -= _needed_by(each.request, request)
+        return left
 
 
 @functools.lru_cache(1024)
 def _beside(request: PodRequest, other: PodRequest) -> PodRequest:
     """What a node needs of the first one's resources to hold a pod of each."""
-    more = np.where(request.rows[:, np.newaxis] == other.rows, other.need[:, 0], 0)
-    need = request.need + more.sum(axis=1, keepdims=True)
+    need = request.need + _needed_by(other, request)
     return PodRequest.of(np.hstack((request.rows[:, np.newaxis], need)))
 
 
-def _hold(amounts: Ints, request: PodRequest) -> Mask:
-    found: Mask = np.logical_and.reduce(amounts[request.rows] >= request.need, axis=0)
-    return found
+def _needed_by(other: PodRequest, request: PodRequest) -> Ints:
+    """What a pod of the first needs of the resources of the second, as a column."""
+    needed = np.where(request.rows[:, np.newaxis] == other.rows, other.need[:, 0], 0)
+    return np.add.reduce(needed, axis=1, keepdims=True)
 
 
 def _slowdown(speed: RelativeSpeed) -> int:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import assume, cluster, migration_reason
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.attempt import causes, resume_points
 from railwright_scheduler.attempt import ledger as ledgers
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
@@ -31,7 +32,6 @@ from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.attempt.phases import FINAL, Phase
 from railwright_scheduler.budget import OverBudgetError, WorkBudget
-from railwright_scheduler.cluster import Ints
 from railwright_scheduler.cluster_state import ClusterState, ObservedJob, sending_jobs
 from railwright_scheduler.communication import measured
 from railwright_scheduler.isolation import Isolation, Stage

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.migration_cost import WORTH, MigrationCost
 from railwright_scheduler.model.snapshot import Node
 

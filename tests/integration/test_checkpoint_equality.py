@@ -74,7 +74,7 @@ def test_stages_with_parameters_of_one_name_are_refused(tmp_path: Path) -> None:
     seen, _ = tiny_training.ranks_running("collisions", tmp_path, world_size=2)
     drifted, values, shapes, shards, average, named, *left = seen
     assert (drifted, named) == ("saved", "saved")
-    for refused, name in ((values, "weight"), (shapes, "weight"), (shards, "weight")):
+    for refused, name in ((values, "module.weight"), (shapes, "weight"), (shards, "weight")):
         assert refused == (
             f"RuntimeError: model.{name}: ranks 0 and 1 have other values of it, expected replicas "
             "of one: give each stage of a pipeline names of its own, as "

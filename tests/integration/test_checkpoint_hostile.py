@@ -145,7 +145,7 @@ def test_crafted_value_is_refused(
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr(planners, "SavePlanner", lambda _: default_planner.DefaultSavePlanner())
+        patched.setattr(planners, "SavePlanner", default_planner.DefaultSavePlanner)
         training_state.save_shards(hostile, run.model, [run.optimizer])
     (shard,) = hostile.glob("__0_*")
     replace(saved, shard.name, shard.read_bytes())

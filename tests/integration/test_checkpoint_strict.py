@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from fixtures.tiny_training import Places
-from railwright import Checkpointer, environment
+from railwright import Checkpointer, environment, planners
 from railwright.protocol import encode
 
 
@@ -98,6 +99,46 @@ def test_second_checkpointer_of_a_folder_is_refused(
     Checkpointer(tmp_path / "other", nn.Linear(3, 3)).save(1)
     del generator
     Checkpointer(tmp_path, nn.Linear(2, 2)).save(2)
+
+
+def test_checkpointer_that_only_a_cycle_holds_is_none(tmp_path: Path) -> None:
+    """As a trainer has that passes itself."""
+    trainer = Places()
+    trainer.checkpoints = Checkpointer(tmp_path, trainer=trainer)  # type: ignore[attr-defined]
+    del trainer
+    Checkpointer(tmp_path).save(1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        ([1.0, math.nan], [1.0, math.nan], False),
+        ([1.0, math.nan], [2.0, math.nan], True),
+        ([1.0, math.nan], [1.0, 1.0], True),
+        ([math.inf, 1.0], [math.inf, 1.0], False),
+        ([math.inf, 1.0], [1.0, 1.0], True),
+        ([0.0, 1.0], [1e-5, 1.0], False),
+        ([0.0, 0.0], [0.0, 1e-30], True),
+    ],
+)
+def test_replicas_are_told_from_stages(
+    one: list[float], other: list[float], *, differ: bool
+) -> None:
+    samples = [planners._sample(torch.tensor(values)) for values in (one, other)]
+    assert planners._differ(samples[0], samples[1], planners._drift_max(torch.float32)) is differ
+
+
+def test_tensor_that_torch_cannot_index_is_not_compared() -> None:
+    packed = torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    assert planners._sample(packed) == b""
+
+
+def test_weights_that_are_elsewhere_are_refused(tmp_path: Path) -> None:
+    """With DeepSpeed's stage 3 those of the model are empty."""
+    model = nn.Linear(2, 2)
+    model.weight.ds_tensor = model.weight.data  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match=r"values of weight are in objects of DeepSpeed \(ZeRO"):
+        Checkpointer(tmp_path, model).save(1)
 
 
 class Interrupted(Places):

@@ -9,6 +9,7 @@ list that the operator sends to later attempts says whether they read the checkp
 from __future__ import annotations
 
 import contextlib
+import gc
 import operator
 import os
 import sys
@@ -80,14 +81,15 @@ class Checkpointer:
                 raise TypeError(f"optimizer: seen {type(each)}, expected a torch.optim.Optimizer")
         if its and model is None:
             raise ValueError("optimizer: it is saved by the names of a model: pass model too")
-        self._optimizer = its
-        self._model = model
+        self._optimizer, self._model = its, model
         self._keep = keep
         self._others = others
         self._attempt: int | None = None
         self._is_claimed = False
         self._saved_step: int | None = None
         self._call: str | None = None
+        if not self._follows and self._volume in _SAVING:
+            gc.collect()  # A cycle may hold one that nobody has.
         if not self._follows and _SAVING.setdefault(self._volume, self) is not self:
             raise ValueError(
                 f"directory: another Checkpointer of this process saves in {self._volume.job}: "
@@ -294,10 +296,8 @@ class Checkpointer:
     def _readable(self) -> tuple[protocol.Checkpoint, ...]:
         """Up to which step which attempts may be read, newest first."""
         if self._resume is None:
-            return tuple(
-                protocol.Checkpoint(attempt, protocol.STEP_MAX)
-                for attempt in self._volume.attempts()
-            )
+            attempts, last = self._volume.attempts(), protocol.STEP_MAX
+            return tuple(protocol.Checkpoint(attempt, last) for attempt in attempts)
         for group in self._resume.groups:
             if group.name == self._volume.group:
                 return (*self._running(group), *group.resume)

@@ -21,6 +21,7 @@ import torch
 from torch.distributed.checkpoint import _traverse
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from railwright import shard_metadata
 
@@ -29,18 +30,24 @@ Path = tuple[str | int, ...]
 
 KEY = "optimizer"
 _STATE, _GROUPS, _PARAMS = "state", "groups", "params"
-_WRAPPERS = re.compile(
-    r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
-)
-"""What torch leaves out of the names of a wrapped model."""
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""What torch leaves out of the names of a wrapped model, as the ``module`` of
+DistributedDataParallel."""
 
 _NUMBER = re.compile(r"int:(-?\d+)")
 """A key of a dict that is a number: torch writes keys as text."""
 
 
-def name_of(wrapped: str) -> str:
+def name_of(model: torch.nn.Module, wrapped: str) -> str:
     """The name that a parameter or buffer of a wrapped model has in checkpoints."""
-    return _WRAPPERS.sub("", wrapped)
+    kept, holder = list[str](), model
+    for part in wrapped.split("."):
+        if isinstance(holder, DistributedDataParallel):
+            assert part == "module", f"a part of DistributedDataParallel is {part!r}"
+        elif part not in _WRAPPED:
+            kept.append(part)
+        holder = getattr(holder, part)
+    return ".".join(kept)
 
 
 def collect(model: torch.nn.Module, optimizers: Optimizers) -> dict[str, Any]:
@@ -134,7 +141,7 @@ def _options(
 
 
 def _names(model: torch.nn.Module) -> dict[int, str]:
-    return {id(parameter): name_of(name) for name, parameter in model.named_parameters()}
+    return {id(parameter): name_of(model, name) for name, parameter in model.named_parameters()}
 
 
 def _in_order(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> list[str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import array
 import dataclasses
 import io
+import math
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,39 +25,36 @@ MODEL = "model"
 SAMPLES = 4
 """Elements of each shard that ranks compare: two tensors that only look the same agree in few."""
 
-DRIFT_MAX = 0.05
-"""Relative to the largest element. Replicas on devices of two kinds drift apart by some units in
-the last place, of 0.8 % each in bfloat16."""
+DRIFT_MAX, LAST_PLACES = 0.001, 8
+"""Relative to the largest element, and in units of its last place, whatever is more: replicas on
+devices of two kinds drift apart by some."""
 
 
 class SavePlanner(default_planner.DefaultSavePlanner):
-    """Plans as torch does, writes plain values only, and compares these ``parameters``, keys of the
-    state, where several ranks have them."""
-
-    def __init__(self, parameters: Collection[str]) -> None:
-        super().__init__()
-        self._parameters = parameters
+    """Plans as torch does, writes plain values only, and compares the tensors of the model that
+    several ranks have."""
 
     def create_local_plan(self) -> planner.SavePlan:
-        """With elements of each parameter, for rank 0."""
+        """With elements of each of these tensors, for rank 0."""
         plan = super().create_local_plan()
         samples = {
             number: _sample(self.lookup_object(item.index))
             for number, item in enumerate(plan.items)
-            if item.index.fqn in self._parameters
+            if item.tensor_data is not None and item.index.fqn.startswith(f"{MODEL}.")
         }
         return dataclasses.replace(plan, planner_data=(plan.planner_data, samples))
 
     def create_global_plan(
         self, all_plans: list[planner.SavePlan]
     ) -> tuple[list[planner.SavePlan], metadata.Metadata]:
-        """Raises RuntimeError where ranks have different parameters of one name."""
+        """Raises RuntimeError where ranks have different tensors of one name."""
         first: dict[metadata.MetadataIndex, tuple[int, planner.TensorWriteData, bytes]] = {}
         for rank, plan in enumerate(all_plans):
             for number, sample in plan.planner_data[1].items():
                 index, data = plan.items[number].index, plan.items[number].tensor_data
                 other, its, other_sample = first.setdefault(index, (rank, data, sample))
-                if data.size != its.size or _differ(sample, other_sample):
+                drift_max = _drift_max(data.properties.dtype)
+                if data.size != its.size or _differ(sample, other_sample, drift_max):
                     raise RuntimeError(
                         f"{index.fqn}: ranks {other} and {rank} have other values of it, expected "
                         "replicas of one: give each stage of a pipeline names of its own, as "
@@ -113,17 +110,23 @@ def dump_plain(value: Any, *, name: str) -> io.BytesIO:
     It is read without running any code, so what could not be read is refused when it is saved.
     Raises TypeError for a part that could not be read back, with its place."""
 
-    def plain(path: tuple[Any, ...], leaf: Any) -> Any:
-        if isinstance(leaf, DTensor):
-            raise TypeError(
-                f"{name}{_pytree.keystr(path)}: seen a DTensor, which only the same number of "
-                "ranks could load, expected a tensor: pass the module that holds it in the model, "
-                "as torch.nn.ModuleDict of both, or its full_tensor()"
-            )
-        numpy = sys.modules.get("numpy")
+    numpy = sys.modules.get("numpy")
+    are_sharded = False
+
+    def plain(leaf: Any) -> Any:
+        nonlocal are_sharded
+        are_sharded |= isinstance(leaf, DTensor)
         return leaf.item() if numpy is not None and isinstance(leaf, numpy.generic) else leaf
 
-    value = _pytree.tree_map_with_path(plain, value)
+    value = _pytree.tree_map(plain, value)
+    if are_sharded:
+        leaves = _pytree.tree_leaves_with_path(value)
+        path = next(path for path, leaf in leaves if isinstance(leaf, DTensor))
+        raise TypeError(
+            f"{name}{_pytree.keystr(path)}: seen a DTensor, which only the same number of ranks "
+            "could load, expected a tensor: pass the module that holds it in the model, as "
+            "torch.nn.ModuleDict of both, or its full_tensor()"
+        )
     buffer = io.BytesIO()
     try:
         torch.save(value, buffer)
@@ -151,20 +154,31 @@ def load_plain(source: Path | io.BytesIO) -> Any:
 
 
 def _sample(tensor: torch.Tensor) -> bytes:
-    """The first element, the last, and some between, as floats: plans of many ranks come to one."""
+    """The first element, the last, and some between, as floats: plans of many ranks come to one.
+    None of a tensor whose elements torch cannot index, as of four bits."""
     last = tensor.numel() - 1
     positions = [last * each // (SAMPLES - 1) for each in range(SAMPLES)] if last >= 0 else []
-    elements = tensor.detach().reshape(-1)[positions].tolist()
+    try:
+        elements = tensor.detach().reshape(-1)[positions].tolist()
+    except (NotImplementedError, RuntimeError, TypeError):
+        return b""
     return array.array("d", [each.real for each in elements]).tobytes()
 
 
-def _differ(sample: bytes, other: bytes) -> bool:
+def _drift_max(dtype: torch.dtype) -> float:
+    """How far the elements of replicas are apart at most, relative to the largest."""
+    return max(DRIFT_MAX, LAST_PLACES * torch.finfo(dtype).eps if dtype.is_floating_point else 0.0)
+
+
+def _differ(sample: bytes, other: bytes, drift_max: float) -> bool:
     """Whether these are no samples of replicas; most are equal."""
     if sample == other or len(sample) != len(other):
         return sample != other
-    pairs = [*zip(memoryview(sample).cast("d"), memoryview(other).cast("d"), strict=True)]
-    largest = max(abs(element) for pair in pairs for element in pair)
-    return any(abs(one - another) > DRIFT_MAX * largest for one, another in pairs)
+    each_pair = zip(memoryview(sample).cast("d"), memoryview(other).cast("d"), strict=True)
+    pairs = [pair for pair in each_pair if not all(map(math.isnan, pair))]
+    seen = (abs(element) for pair in pairs for element in pair if math.isfinite(element))
+    apart_max = drift_max * max(seen, default=0.0)
+    return not all(math.isclose(*pair, rel_tol=0, abs_tol=apart_max) for pair in pairs)
 
 
 def _is_empty(entry: metadata.STORAGE_TYPES) -> bool:

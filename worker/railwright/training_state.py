@@ -31,6 +31,7 @@ from torch.distributed.checkpoint import (
 from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.storage import WriteResult
+from torch.utils import _pytree
 
 from railwright import (
     collectives,
@@ -83,10 +84,8 @@ def save_shards(
     for name in collectives.from_rank_zero(lambda: _buffers(model, values)):
         if collectives.rank() > 0:
             values.pop(name, None)
-    parameters = map(optimizer_state.name_of, dict(model.named_parameters()))
-    planner = planners.SavePlanner({f"{MODEL}.{name}" for name in parameters})
     with _errors_as_exceptions():
-        state_dict_saver.save(state, storage_writer=writer, planner=planner)
+        state_dict_saver.save(state, storage_writer=writer, planner=planners.SavePlanner())
 
 
 def load_shards(
@@ -102,10 +101,12 @@ def load_shards(
         return
     layout = _layout(model)
     saved = _on_all_ranks(lambda: shard_metadata.read(folder))
+    extra = dict[str, Any]()
 
     def placeholders() -> dict[str, Any]:
         values = _values(model)
-        values |= dict.fromkeys(_extra_states(values), ())
+        extra.update((name, values[name]) for name in _extra_states(values))
+        values |= dict.fromkeys(extra, ())
         return {MODEL: values, **layout.placeholders(model, optimizers, saved)}
 
     state = _on_all_ranks(placeholders)
@@ -118,7 +119,7 @@ def load_shards(
 
     def put_back() -> None:
         values = state[MODEL]
-        values |= {name: values[name][0] for name in _extra_states(values)}
+        values |= {name: _where(own, values[name][0]) for name, own in extra.items()}
         sharded.set_model_state_dict(model, values)
         layout.put_back(model, optimizers, saved, state)
 
@@ -186,13 +187,19 @@ def _rank_file(rank: int) -> str:
 def _buffers(model: torch.nn.Module, values: Mapping[str, Any]) -> list[str]:
     """The buffers that are not sharded: of such as each rank has, DistributedDataParallel goes on
     with those of rank 0."""
-    names = [optimizer_state.name_of(name) for name, _ in model.named_buffers()]
+    names = [optimizer_state.name_of(model, name) for name, _ in model.named_buffers()]
     return [name for name in names if type(values.get(name)) is torch.Tensor]
 
 
 def _values(model: torch.nn.Module) -> dict[str, Any]:
     """Parameters, buffers and extra states by name. Raises RuntimeError for those on the meta
-    device."""
+    device, and for those that DeepSpeed has elsewhere."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "ds_tensor"):
+            raise RuntimeError(
+                f"model: the values of {name} are in objects of DeepSpeed (ZeRO stage 3), expected "
+                "them in the model: use FSDP, or DeepSpeed's own save_checkpoint"
+            )
     values: dict[str, Any] = sharded.get_model_state_dict(model)
     for name, value in values.items():
         if getattr(value, "device", None) == torch.device("meta"):
@@ -206,6 +213,13 @@ def _values(model: torch.nn.Module) -> dict[str, Any]:
 def _extra_states(values: Mapping[str, Any]) -> list[str]:
     """The names under which layers have states of their own."""
     return [name for name in values if name.rpartition(".")[2] == "_extra_state"]
+
+
+def _where(own: Any, saved: Any) -> Any:
+    """The saved state of a layer, with its tensors on the device of those of its own state."""
+    devices = (each.device for each in _pytree.tree_leaves(own) if isinstance(each, torch.Tensor))
+    device = next(devices, torch.device("cpu"))
+    return _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), saved)
 
 
 class _Writer(filesystem.FileSystemWriter):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, UNLIMITED, WorkBudget
-from railwright_scheduler.cluster import Ints
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Ints, Mask, PodRequest, Taken
+from railwright_scheduler.cluster import PodRequest, Taken
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.shortages import AmountPairs

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railwright_scheduler.cluster import Ints, Mask
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.model.node_affinity import (
     NodeAffinity,
     NodeRequirement,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, SORTED, WorkBudget
-from railwright_scheduler.cluster import Ints, Mask
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.placement.domains import Domains
 

@@ -13,8 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Mask
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, Mask, PodRequest
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, PodRequest
 from railwright_scheduler.model.shortages import (
     Exclusion,
     ExclusionCause,

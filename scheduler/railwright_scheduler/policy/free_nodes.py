@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import Capacity, Cluster, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job

@@ -17,8 +17,9 @@ from itertools import combinations
 
 import numpy as np
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints, Mask
+from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model.shortages import PODS, JointShortage
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.policy.candidate import RoleDemand

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import Cluster, Taken
 from railwright_scheduler.placement import ResolvedConstraints
 from railwright_scheduler.policy.candidate import RoleDemand
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import Cluster, Taken
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
 from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.placement_score import PlacementScore

@@ -27,8 +27,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import Cluster, Taken
 from railwright_scheduler.placement import ResolvedConstraints, places
 from railwright_scheduler.policy.candidate import RoleDemand
 from railwright_scheduler.policy.gang_domains import Allowed, GangDomains, count_role

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from railwright_scheduler.arrays import Floats
+from railwright_scheduler.arrays import Floats, Ints
 from railwright_scheduler.budget import TRAFFIC_WORK, OverBudgetError, WorkBudget
-from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.cost import contention
 from railwright_scheduler.cost.contention import Uplinks, UplinkUse

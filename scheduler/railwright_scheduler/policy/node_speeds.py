@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import ELEMENT, OverBudgetError, WorkBudget
-from railwright_scheduler.cluster import SLOWDOWN_DEGREES, Cluster, Ints
+from railwright_scheduler.cluster import SLOWDOWN_DEGREES, Cluster
 from railwright_scheduler.cost import step
 from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.model.snapshot import Role

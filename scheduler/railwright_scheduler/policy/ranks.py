@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler.cluster import Cluster, Ints
+from railwright_scheduler.arrays import Ints
+from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.communication import grid as grids
 from railwright_scheduler.communication import measured, traffic_matrix
 from railwright_scheduler.mapping import mapper

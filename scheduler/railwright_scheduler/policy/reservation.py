@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from railwright_scheduler import placement
+from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
-from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Ints, Mask, Taken
+from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Role

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Ints
+from railwright_scheduler.cluster import Capacity, Cluster
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Job, Snapshot, sending_job

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from railwright_scheduler import placement
-from railwright_scheduler.arrays import Floats
+from railwright_scheduler.arrays import Floats, Ints, Mask
 from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster, Ints, Mask
+from railwright_scheduler.cluster import Capacity, Cluster
 from railwright_scheduler.mapping.request import Uses
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
