@@ -21,6 +21,8 @@ from railwright_testbed import ControlPlane
 
 ADDRESSES = {"one": "10.0.0.1:8470", "two": "10.0.0.2:8470"}
 TIMINGS = LeaseTimings(duration_s=10.0, renew_deadline_s=7.0, retry_s=0.3)
+SHORT = LeaseTimings(duration_s=5.0, renew_deadline_s=2.0, retry_s=0.3)
+"""For a pause of this whole process: the proxies of other tests' operators are in it too."""
 
 
 @dataclass
@@ -262,7 +264,7 @@ async def test_fast_clock_cannot_make_two_ledger_writers(
 async def test_process_paused_beyond_its_lease_sends_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    one = Candidate(shell.connect(control_plane), namespace, "one")
+    one = Candidate(shell.connect(control_plane), namespace, "one", timings=SHORT)
     place = f"/api/v1/namespaces/{namespace}/configmaps"
     async with shell.api(shell.connect(control_plane), may_write=one.held) as api:
         try:
@@ -270,7 +272,7 @@ async def test_process_paused_beyond_its_lease_sends_nothing(
             await shell.until(one.held, "it leads")
             await api.create(place, shell.config_map("in-time"))
             # Called through PyDLL it keeps the interpreter's lock, so that no thread runs.
-            ctypes.PyDLL(None).sleep(int(TIMINGS.duration_s))
+            ctypes.PyDLL(None).sleep(int(SHORT.duration_s))
             with pytest.raises(errors.NotLeader):
                 await api.create(place, shell.config_map("too-late"))
             await shell.until(
