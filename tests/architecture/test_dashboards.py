@@ -12,6 +12,9 @@ from architecture import metrics_page, tree
 from railwright_dashboards import render, rules
 from railwright_dashboards.generate import DASHBOARDS
 from railwright_dashboards.panels import PANELS_MAX, ROW_WIDTH, Dashboard, Kind, Unit
+from railwright_operator.report import fleet_metrics
+from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.model.snapshot import Unavailable
 
 SERIES = re.compile(r"\b(?:railwright|process)_[a-z_]+")
 COUNTER = re.compile(r"\b(rate|increase)\(([a-z_]+)")
@@ -38,6 +41,12 @@ def expressions() -> list[str]:
     queries = [query.expr for dashboard in DASHBOARDS for _, query in dashboard.queries]
     alerts = [alert.expr for alert in rules.ALERTS]
     return [*queries, *rules.RECORDINGS.values(), *alerts]
+
+
+def test_states_and_phases_have_colors() -> None:
+    """With those that Grafana chooses by the order of series, a lost node may be green."""
+    states = [None, *Unavailable]
+    assert {fleet_metrics._state(state) for state in states} | {*Phase} == {*render.SERIES_COLORS}
 
 
 def test_there_is_a_page_for_each_question() -> None:
