@@ -61,7 +61,8 @@ def recorded(
     registry = CollectorRegistry()
     given = StatusInput(after, {"conditions": conditions}, 1, at(now_s), "", session=session)
     metrics, of_jobs = AttemptMetrics(registry), JobMetrics(registry, **CLOCKS)
-    of_jobs.record({"uid": "a", "namespace": "team", "name": "a"}, given, None)
+    job = {"uid": "a", "namespace": "team", "name": "a", "creationTimestamp": at(0)}
+    of_jobs.record(job, given, None)
     took_s = metrics.record(before, given, submitted_s=MIDNIGHT_S, received_s=received_s)
     cause = ending(before, after)
     of_jobs.record_restart("a", cause, took_s)
