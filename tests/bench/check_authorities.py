@@ -1,9 +1,9 @@
 """The real cert-manager makes the authorities of the operator and the controllers.
 
 It gets examples/cert-manager.yaml before the chart is installed on real nodes, as docs/security.md
-describes it. A job trains meanwhile: renewed certificates do not disturb it, and after new keys,
-which it does not trust, it recovers when it connects again. Progress goes to stderr, one JSON
-object to stdout.
+describes it. A job trains meanwhile: renewed certificates do not disturb it, and new keys, which
+its launchers do not trust, end one attempt at most. Progress goes to stderr, one JSON object to
+stdout.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def recorded(
     registry = CollectorRegistry()
     given = StatusInput(after, {"conditions": conditions}, 1, at(now_s), "", session=session)
     metrics, of_jobs = AttemptMetrics(registry), JobMetrics(registry, **CLOCKS)
-    job = {"uid": "a", "namespace": "team", "name": "a", "creationTimestamp": at(0)}
-    of_jobs.record(job, given, None)
+    job = {"uid": "a", "namespace": "team", "name": "a"}
+    of_jobs.record(job, given, None, submitted_s=MIDNIGHT_S)
     took_s = metrics.record(before, given, submitted_s=MIDNIGHT_S, received_s=received_s)
     cause = ending(before, after)
     of_jobs.record_restart("a", cause, took_s)

@@ -23,7 +23,9 @@ from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.reasons import QueueNotFound
 
-CREATED, CREATED_S = "2026-01-01T00:00:00Z", 1_767_225_600
+CREATED_S = 1_767_225_600
+"""2026-01-01T00:00:00Z"""
+
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
 
 
@@ -40,8 +42,8 @@ class Scrape:
         """A cycle of this job."""
         placement = changes.pop("placement", None)
         plain = StatusInput(record, {}, 1, "2026-01-01T00:00:00Z", "", training_group="worker")
-        job = {"uid": name, "namespace": "team", "name": name, "creationTimestamp": CREATED}
-        self.metrics.record(job, replace(plain, **changes), placement)
+        job = {"uid": name, "namespace": "team", "name": name}
+        self.metrics.record(job, replace(plain, **changes), placement, submitted_s=CREATED_S)
 
     def step(self, step: int, at_s: float, *, phase: Phase = Phase.RUNNING, **facts: Any) -> None:
         """A cycle after a heartbeat with this step at this time."""

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from railwright_conversion import times
 from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.report.attempt_metrics import cause_label, queued_since_s
 from railwright_operator.report.status import StatusInput
@@ -75,11 +74,12 @@ class _StepTimer:
 class _JobSeries:
     """The last cycle of one job. ``silent_s`` is how long its most silent launcher was. This
     process saw the newest checkpoint, ``committed``, come at ``committed_s``, Unix time; None if it
-    did not."""
+    did not. If it waits, it does since
+    ``waits_since_s``, Unix time."""
 
     name: tuple[str, str]
-    submitted_s: int
     given: StatusInput
+    waits_since_s: int
     placement: PlacementRecord | None = None
     timer: _StepTimer = field(default_factory=_StepTimer)
     committed: tuple[int, int] | None = None
@@ -120,20 +120,27 @@ class JobMetrics(Collector):
         return f"<JobMetrics jobs={len(self._jobs)}>"
 
     def record(
-        self, job: Mapping[str, Any], given: StatusInput, placement: PlacementRecord | None
+        self,
+        job: Mapping[str, Any],
+        given: StatusInput,
+        placement: PlacementRecord | None,
+        *,
+        submitted_s: int,
     ) -> None:
-        """Take in the job with this metadata after a cycle, with the Placement of its live attempt.
-        Its series end when it does."""
+        """Take in the job with this metadata after a cycle, with the Placement of its live attempt,
+        and the Unix time at which it was created. Its series end when it does."""
         uid = job["uid"]
         if given.record.phase in FINAL:
             self._jobs.pop(uid, None)
             return
         series = self._jobs.get(uid)
         if series is None:
-            submitted_s = times.parse(job["creationTimestamp"])
-            series = _JobSeries((job["namespace"], job["name"]), submitted_s, given)
+            since_s = queued_since_s(given.before, submitted_s)
+            series = _JobSeries((job["namespace"], job["name"]), given, since_s)
             series.committed = _newest_checkpoint(given)
             self._jobs[uid] = series
+        elif series.given.before is not given.before:
+            series.waits_since_s = queued_since_s(given.before, submitted_s)
         series.given = given
         series.placement = placement
         series.record_checkpoint(_newest_checkpoint(given), self.wall_clock())
@@ -248,8 +255,8 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     record = given.record
     yield "phase", 1, (record.phase.value,)
     if given.wait is not None:
-        since_s = queued_since_s(given.before, series.submitted_s)
-        yield "waiting_since_timestamp_seconds", since_s, (reasons.code(given.wait),)
+        code = reasons.code(given.wait)
+        yield "waiting_since_timestamp_seconds", series.waits_since_s, (code,)
     yield "attempt", record.attempt, ()
     yield "restarts", record.restarts, ()
     cause = record.last_termination

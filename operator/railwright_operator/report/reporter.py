@@ -208,7 +208,8 @@ class Reporter:
             return None
         given = self._status_input(cached, record, plan, now_s)
         placement = self.jobs.placement(cached.raw, record.attempt) if record.live else None
-        self.job_metrics.record(cached.raw["metadata"], given, placement)
+        metadata, submitted_s = cached.raw["metadata"], cached.submitted_s
+        self.job_metrics.record(metadata, given, placement, submitted_s=submitted_s)
         profile = new_profile(record, given.session, cached.profile)
         if self._quiet.get(uid) == given and not profile:
             self.commits.recorded(uid, cached.record)
