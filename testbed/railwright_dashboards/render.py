@@ -37,21 +37,25 @@ HEADINGS = {"node_name": "Node", "job_name": "Job", "job_namespace": "Namespace"
 """Of labels in tables. All others are words already."""
 
 SERIES_COLORS = {
-    "Available": "green",
-    "Cordoned": "yellow",
-    "Unready": "orange",
-    "Lost": "red",
-    "DoubleBooked": "purple",
-    "Queued": "blue",
-    "Profiling": "light-blue",
-    "Starting": "light-green",
-    "Running": "green",
-    "Recovering": "orange",
-    "Suspended": "yellow",
-    "Succeeded": "semi-dark-green",
-    "Failed": "red",
+    "state": {
+        "Available": "green",
+        "Cordoned": "yellow",
+        "Unready": "orange",
+        "Lost": "red",
+        "DoubleBooked": "purple",
+    },
+    "phase": {
+        "Queued": "blue",
+        "Profiling": "light-blue",
+        "Starting": "light-green",
+        "Running": "green",
+        "Recovering": "orange",
+        "Suspended": "yellow",
+        "Succeeded": "semi-dark-green",
+        "Failed": "red",
+    },
 }
-"""Of states of nodes and phases of jobs, on every page the same: a lost node is not green."""
+"""Of the values of a label, on every page the same: a lost node is not green."""
 
 GROUPED = re.compile(r"\bby \(([a-z_, ]+)\)")
 
@@ -145,10 +149,9 @@ def _panel(panel: Panel, position: parts.GridPos) -> Any:
         found = found.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     if panel.kind is Kind.TABLE:
         found = found.with_transformation(_columns(panel))
-    if panel.queries[0].legend in ("{{phase}}", "{{state}}"):
-        for name, color in SERIES_COLORS.items():
-            fixed = {"mode": "fixed", "fixedColor": color}
-            found = found.override_by_name(name, [parts.DynamicConfigValue("color", fixed)])
+    for name, color in SERIES_COLORS.get(panel.queries[0].legend.strip("{}"), {}).items():
+        fixed = {"mode": "fixed", "fixedColor": color}
+        found = found.override_by_name(name, [parts.DynamicConfigValue("color", fixed)])
     if panel.kind is Kind.STATES:
         found = found.show_value(values.VisibilityMode.NEVER)
     if panel.kind in (Kind.LINES, Kind.AREAS):

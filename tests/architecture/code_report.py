@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import io
 import itertools
 import json
@@ -66,6 +67,7 @@ def figures() -> dict[str, int]:
     }
 
 
+@functools.cache
 def product_files() -> tuple[Path, ...]:
     """The product's modules that hold code; a package's bare docstring is none."""
     return tuple(
@@ -73,6 +75,7 @@ def product_files() -> tuple[Path, ...]:
     )
 
 
+@functools.cache
 def code_lines(source: str) -> int:
     """Lines that hold code: a token that is no comment and no part of a docstring."""
     docstrings = _docstring_lines(ast.parse(source))

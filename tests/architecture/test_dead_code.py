@@ -73,11 +73,15 @@ def _unused(parts: tuple[str, ...]) -> list[tuple[str, str, int, str]]:
 
 
 def _is_named_from_outside(path: Path, line: int) -> bool:
+    return any(start <= line <= end for start, end in _named_from_outside(path))
+
+
+@functools.cache
+def _named_from_outside(path: Path) -> tuple[tuple[int, int], ...]:
     """Members of closed sets, fields of the kinds, and what Python itself hands to ``__exit__``."""
-    return any(
-        start <= line <= end
-        for node in ast.walk(tree.parse(path))
-        for start, end in _spans(node, is_kind=tree.name_of(path).startswith(KINDS))
+    is_kind = tree.name_of(path).startswith(KINDS)
+    return tuple(
+        span for node in ast.walk(tree.parse(path)) for span in _spans(node, is_kind=is_kind)
     )
 
 
