@@ -89,6 +89,7 @@ def main() -> None:
     torch.manual_seed(dist.get_rank())
 
     checkpoints = railwright.Checkpointer(args.checkpoint_dir, model, optimizer, data=batches)
+    reported = time.monotonic()
     for step in range(checkpoints.load() + 1, args.steps + 1):
         started = time.monotonic()
         text = batches.next()
@@ -100,7 +101,10 @@ def main() -> None:
 
         mean = loss.detach() / dist.get_world_size()
         dist.all_reduce(mean)
-        railwright.report(step, mean, total_steps=args.steps)
+        now = time.monotonic()
+        samples_per_s = args.batch * dist.get_world_size() / (now - reported)
+        railwright.report(step, mean, total_steps=args.steps, samples_per_s=samples_per_s)
+        reported = now
         if dist.get_rank() == 0:
             print(f"step={step} loss={mean.item()!r}")
         if step % args.checkpoint_every == 0:
