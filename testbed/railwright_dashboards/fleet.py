@@ -19,7 +19,7 @@ DASHBOARD = Dashboard(
     "Are the accelerators at work, and which nodes keep them from it?",
     (
         number(
-            "Devices in use",
+            "Share of devices in use",
             f"{USED} / {DEVICES}",
             "Share of the devices that pods hold on available nodes, whoever owns the pods.",
             Unit.SHARE,

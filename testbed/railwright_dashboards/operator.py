@@ -10,7 +10,7 @@ DASHBOARD = Dashboard(
     "Are Railwright's own processes well?",
     (
         number(
-            "Processes",
+            "Processes scraped",
             "count(railwright_build_info)",
             "Replicas of the operator and of the controllers that are scraped.",
         ),

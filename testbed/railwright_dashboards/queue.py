@@ -46,6 +46,17 @@ DASHBOARD = Dashboard(
             "Why jobs wait. The glossary explains each reason and what to do about it.",
             may_be_empty=True,
         ),
+        table(
+            "Jobs that wait",
+            "sort_desc(time() - max by (job_namespace, job_name, reason) "
+            "(railwright_job_waiting_since_timestamp_seconds))",
+            "Why each job waits, and for how long, the longest first. `kubectl describe tj` has "
+            "the numbers. Jobs that run have series first; railwright_jobs_without_series counts "
+            "those that are left out.",
+            Unit.DURATION,
+            column="Waits for",
+            may_be_empty=True,
+        ),
         areas(
             "Jobs by phase",
             "max by (phase) (railwright_jobs) > 0",
@@ -96,16 +107,6 @@ DASHBOARD = Dashboard(
             quantiles("railwright_mapping_seconds", 0.5, 0.95, window="1h"),
             "A gang waits two seconds for its own at most.",
             Unit.SECONDS,
-            may_be_empty=True,
-        ),
-        table(
-            "Jobs that wait",
-            "time() - max by (job_namespace, job_name, reason) "
-            "(railwright_job_waiting_since_timestamp_seconds)",
-            "Why each job waits, and for how long. `kubectl describe tj` has the numbers. Jobs "
-            "that run come first; railwright_jobs_without_series counts those that are left out.",
-            Unit.DURATION,
-            column="Waits for",
             may_be_empty=True,
         ),
     ),

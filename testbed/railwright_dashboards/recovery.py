@@ -11,7 +11,7 @@ DASHBOARD = Dashboard(
     "What ends attempts, how soon is it found, and how soon do jobs train again?",
     (
         number(
-            "Jobs that recover",
+            "Jobs that recover now",
             'max(railwright_jobs{phase="Recovering"})',
             "Jobs whose attempt ended, and whose next one has no nodes yet. It has them within "
             "seconds if enough nodes are free.",
@@ -78,6 +78,16 @@ DASHBOARD = Dashboard(
             "Since the leader has seen the job. What ends the attempts of one job again and again, "
             "such as RankFailed, is commonly in the job; what ends those of many is not.",
             column="Attempts",
+            may_be_empty=True,
+        ),
+        table(
+            "What ended the last attempt of each job",
+            "sort(time() - topk(20, max by (job_namespace, job_name, cause, node_name) "
+            "(railwright_job_last_termination_timestamp_seconds)))",
+            "The newest twenty, with the node if the cause is of one. A node that is here with "
+            "several jobs is to be looked at.",
+            Unit.DURATION,
+            column="Time since then",
             may_be_empty=True,
         ),
         table(

@@ -43,6 +43,8 @@ SERIES_COLORS = {
         "Unready": "orange",
         "Lost": "red",
         "DoubleBooked": "purple",
+        "Reporting": "green",
+        "Silent": "orange",
     },
     "phase": {
         "Queued": "blue",
@@ -55,7 +57,7 @@ SERIES_COLORS = {
         "Failed": "red",
     },
 }
-"""Of the values of a label, on every page the same: a lost node is not green."""
+"""Of all values of a label, on every page the same: a lost node is not green."""
 
 GROUPED = re.compile(r"\bby \(([a-z_, ]+)\)")
 
@@ -177,7 +179,8 @@ def _columns(panel: Panel) -> parts.DataTransformerConfig:
     hidden = {"Time": True} if panel.column else {"Time": True, "Value": True}
     renamed = {label: _heading(label) for label in _labels(panel.queries[0].expr)}
     renamed |= {"Value": panel.column} if panel.column else {}
-    options = {"excludeByName": hidden, "renameByName": renamed}
+    positions = {name: number for number, name in enumerate(renamed)}
+    options = {"excludeByName": hidden, "indexByName": positions, "renameByName": renamed}
     return parts.DataTransformerConfig(id_val="organize", options=options)
 
 

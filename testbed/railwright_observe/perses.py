@@ -6,7 +6,7 @@ Kinds of panels, units and options that no dashboard has are not translated: the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
@@ -28,7 +28,18 @@ UNITS: Mapping[str, Json] = {
     "cps": {"unit": "counts/sec"},
     "reqps": {"unit": "requests/sec"},
 }
-COLORS = {"green": "#2e7d32", "red": "#c62828", "text": "#37474f"}
+COLORS = {
+    "blue": "#1565c0",
+    "green": "#2e7d32",
+    "light-blue": "#4fc3f7",
+    "light-green": "#9ccc65",
+    "orange": "#ef6c00",
+    "purple": "#7b1fa2",
+    "red": "#c62828",
+    "semi-dark-green": "#1b5e20",
+    "text": "#37474f",
+    "yellow": "#f9a825",
+}
 
 
 def translate(dashboard: Json, *, prometheus: str, interval_s: int, range_s: int) -> Json:
@@ -82,16 +93,42 @@ def _variable(variable: Json) -> Json:
 
 
 def _panel(panel: Json) -> Json:
-    queries = []
-    for target in panel["targets"]:
-        query = {"query": target["expr"], "seriesNameFormat": target.get("legendFormat", "")}
-        queries.append(_plugin("TimeSeriesQuery", {"plugin": _plugin(QUERY, query)}))
+    queries = [
+        _plugin("TimeSeriesQuery", {"plugin": _plugin(QUERY, query)})
+        for query in _queries(panel, _fixed_colors(panel))
+    ]
     spec = {
         "display": {"name": panel["title"], "description": panel["description"]},
         "plugin": PLUGINS[panel["type"]](panel),
         "queries": queries,
     }
     return {"kind": "Panel", "spec": spec}
+
+
+def _fixed_colors(panel: Json) -> dict[str, str]:
+    """The colors of series by their names, if the panel has any."""
+    overrides = panel["fieldConfig"]["overrides"] if panel["type"] == "timeseries" else ()
+    return {
+        each["matcher"]["options"]: COLORS[given["value"]["fixedColor"]]
+        for each in overrides
+        for given in each["properties"]
+        if given["id"] == "color"
+    }
+
+
+def _queries(panel: Json, colors: Mapping[str, str]) -> Iterator[Json]:
+    """Perses gives a color to a query, so each series that has one gets a query of its own."""
+    for target in panel["targets"]:
+        legend = target.get("legendFormat", "")
+        label = legend.strip("{}")
+        for name in colors:
+            named = f'label_replace(vector(0), "{label}", "{name}", "", "")'
+            yield {
+                "query": f"({target['expr']}) and on ({label}) {named}",
+                "seriesNameFormat": legend,
+            }
+        if not colors:
+            yield {"query": target["expr"], "seriesNameFormat": legend}
 
 
 def _format(panel: Json) -> Json:
@@ -116,11 +153,17 @@ def _lines(panel: Json) -> Json:
         "stack": "all" if is_stacked else "none",
         "lineWidth": 1.5,
         "connectNulls": False,
+        # The palette in its order: a color made of a name may be that of its neighbour.
+        "palette": {"mode": "categorical"},
     }
     spec = {
         "legend": {"position": "bottom", "mode": "list", "size": "small"},
         "yAxis": {"show": True, "format": _format(panel), "min": 0},
         "visual": visual,
+        "querySettings": [
+            {"queryIndex": number, "colorMode": "fixed", "colorValue": color}
+            for number, color in enumerate(_fixed_colors(panel).values())
+        ],
     }
     return _plugin("TimeSeriesChart", spec)
 
@@ -137,7 +180,7 @@ def _states(_panel: Json) -> Json:
 def _table(panel: Json) -> Json:
     """Labels first, as in Grafana: Perses appends the columns that have no settings."""
     (organized,) = (each["options"] for each in panel["transformations"])
-    names = {**organized["renameByName"]}
+    names = dict(sorted(organized["renameByName"].items(), key=_position(organized)))
     heading = names.pop("Value", "")
     value: Json = {"name": "value", "format": _format(panel)}
     if "Value" in organized["excludeByName"]:
@@ -150,6 +193,11 @@ def _table(panel: Json) -> Json:
         {"name": "timestamp", "hide": True},
     ]
     return _plugin("Table", {"density": "compact", "columnSettings": columns})
+
+
+def _position(organized: Json) -> Callable[[tuple[str, str]], int]:
+    positions: Mapping[str, int] = organized["indexByName"]
+    return lambda column: positions[column[0]]
 
 
 PLUGINS: Mapping[str, Callable[[Json], Json]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from architecture import metrics_page, tree
+from railwright_controllers.report import fabric_metrics
 from railwright_dashboards import render, rules
 from railwright_dashboards.generate import DASHBOARDS
 from railwright_dashboards.panels import PANELS_MAX, ROW_WIDTH, Dashboard, Kind, Unit
@@ -45,8 +46,11 @@ def expressions() -> list[str]:
 
 def test_states_and_phases_have_colors() -> None:
     """With those that Grafana chooses by the order of series, a lost node may be green."""
-    states = [None, *Unavailable]
-    assert {fleet_metrics._state(state) for state in states} | {*Phase} == {*render.SERIES_COLORS}
+    nodes = {fleet_metrics._state(state) for state in (None, *Unavailable)}
+    samples = fabric_metrics._fabric({"agents": {"nodes": 2, "silent": 1}})
+    agents = {labels[0] for name, _, labels in samples if name == "fabric_agents"}
+    colors = {label: {*names} for label, names in render.SERIES_COLORS.items()}
+    assert colors == {"state": nodes | agents, "phase": {*Phase}}
 
 
 def test_there_is_a_page_for_each_question() -> None:

@@ -48,8 +48,10 @@ def test_every_panel_is_translated(dashboard: Dashboard) -> None:
         assert found["display"]["name"] == panel.title
         assert found["plugin"]["kind"] == PLUGINS[panel.kind]
         queries = [each["spec"]["plugin"]["spec"] for each in found["queries"]]
-        assert [each["query"] for each in queries] == [query.expr for query in panel.queries]
-        assert [each["seriesNameFormat"] for each in queries] == [q.legend for q in panel.queries]
+        if not found["plugin"]["spec"].get("querySettings"):
+            assert [each["query"] for each in queries] == [query.expr for query in panel.queries]
+            legends = [query.legend for query in panel.queries]
+            assert [each["seriesNameFormat"] for each in queries] == legends
         assert (item["width"], item["height"]) == (panel.width, panel.height)
 
 
@@ -65,6 +67,44 @@ def test_choices_are_translated(dashboard: Dashboard) -> None:
     assert found == [
         (v.label, {"labelName": v.label, "matchers": [v.selector]}) for v in dashboard.variables
     ]
+
+
+def test_series_with_colors_have_queries_of_their_own() -> None:
+    """As a color of Perses is of a query."""
+    seen = set()
+    for dashboard in DASHBOARDS:
+        found = list(translated(written(dashboard))["panels"].values())
+        for panel, each in zip(dashboard.panels, found, strict=True):
+            label = panel.queries[0].legend.strip("{}")
+            names = render.SERIES_COLORS.get(label, {})
+            settings = each["spec"]["plugin"]["spec"].get("querySettings")
+            if panel.kind not in (Kind.LINES, Kind.AREAS) or not names:
+                assert not settings, panel.title
+                continue
+            seen.add(label)
+            queries = [
+                query["spec"]["plugin"]["spec"]["query"] for query in each["spec"]["queries"]
+            ]
+            assert queries == [
+                f"({panel.queries[0].expr}) and on ({label}) "
+                f'label_replace(vector(0), "{label}", "{name}", "", "")'
+                for name in names
+            ]
+            chosen = [(one["queryIndex"], one["colorValue"]) for one in settings]
+            colors = [perses.COLORS[color] for color in names.values()]
+            assert chosen == [*enumerate(colors)]
+    assert seen == {"state", "phase"}
+
+
+def test_columns_have_the_order_of_the_query() -> None:
+    (queue,) = (each for each in DASHBOARDS if each.uid == "railwright-queue")
+    (table,) = (
+        panel["spec"]["plugin"]["spec"]
+        for panel in translated(written(queue))["panels"].values()
+        if panel["spec"]["display"]["name"] == "Jobs that wait"
+    )
+    headers = [column["header"] for column in table["columnSettings"] if "header" in column]
+    assert headers == ["Namespace", "Job", "Reason", "Waits for"]
 
 
 def test_stacked_and_red_stay() -> None:
