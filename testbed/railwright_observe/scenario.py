@@ -1,11 +1,16 @@
-"""Jobs with faults: one loses a node and recovers, one fails, two wait, one succeeds."""
+"""Jobs with faults: one loses a node and recovers, one fails, two wait, one succeeds.
+
+The nodes claim GPUs and have none. So what only GPUs would show is stated: their product, the model
+that the trained job stands for, and benchmarks in which one node is slow.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from railwright_conversion.machines import PRODUCT as PRODUCT_LABEL
 from railwright_testbed import ControlPlane, Testbed, example_job, waiting
 from railwright_testbed.service_process import NAMESPACE
 
@@ -23,13 +28,35 @@ STEPS_AFTER_FAULT = 150
 STEPS_OF_SMALL_JOB = 60
 LEASE = "railwright-operator"
 
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+WORKLOAD: Json = {
+    "transformer": {
+        "layers": 24,
+        "hidden": 1024,
+        "heads": 16,
+        "feedForward": 4096,
+        "vocabulary": 50304,
+    },
+    "parallelism": {"data": NODES},
+    "training": {"sequence": 1024, "globalBatch": 72},
+}
+"""A step of it is predicted to take about as long as one of the script, which trains a small model
+on processors and pauses after each step."""
+
+FLOP_PER_S = 660 * 10**12
+SLOW_FLOP_PER_S = 400 * 10**12
+"""On the last node."""
+MEMORY_BYTES_PER_S = 2_800 * 10**9
+
 PHASE_DEADLINE_S = 300.0
 
 
 def play(bed: Testbed, report: Report) -> None:
     """Apply the jobs and cause the faults, one after another; return after the last of them."""
+    report(f"the nodes: {PRODUCT}, of which {bed.nodes[-1].name} is slow")
+    _describe_gpus(bed)
     report(f"{OBSERVED}: applied, all GPUs of {NODES} of {len(bed.nodes)} nodes")
-    _apply(bed, OBSERVED, nodes=NODES, steps=STEPS)
+    _apply(bed, OBSERVED, nodes=NODES, steps=STEPS, workload=WORKLOAD)
     _until_step(bed, OBSERVED, 1)
     report("image-model: applied, one node; it will succeed")
     _apply(bed, "image-model", nodes=1, steps=STEPS_OF_SMALL_JOB)
@@ -65,14 +92,56 @@ def replace_leader(plane: ControlPlane, report: Report) -> str:
     return waiting.until(another, "another leader", deadline_s=PHASE_DEADLINE_S)
 
 
+def _describe_gpus(bed: Testbed) -> None:
+    plane, names = bed.control_plane, [node.name for node in bed.nodes]
+    plane.kubectl("label", "nodes", *names, f"{PRODUCT_LABEL}={PRODUCT}")
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(_benchmarks(names)))
+
+
+def _benchmarks(nodes: Sequence[str]) -> Json:
+    """The ConfigMap with what a benchmark of each node would have found."""
+    device = {"device": "gpu:0", "model": PRODUCT, "by": "stated for this cluster"}
+    found = {
+        node: {
+            "version": 1,
+            "benchmarks": [
+                {
+                    **device,
+                    "flop_per_s": SLOW_FLOP_PER_S if node == nodes[-1] else FLOP_PER_S,
+                    "memory_bytes_per_s": MEMORY_BYTES_PER_S,
+                }
+            ],
+        }
+        for node in nodes
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "site",
+            "namespace": NAMESPACE,
+            "labels": {"railwright.dev/fabric": "default"},
+        },
+        "data": {"benchmarks.json": json.dumps(found)},
+    }
+
+
 def _apply(
-    bed: Testbed, name: str, *, nodes: int, steps: int = STEPS, command: list[str] | None = None
+    bed: Testbed,
+    name: str,
+    *,
+    nodes: int,
+    steps: int = STEPS,
+    command: list[str] | None = None,
+    workload: Json | None = None,
 ) -> None:
     folder = bed.shared_directory / name
     folder.mkdir()
     job = example_job.manifest(
         name, image=bed.image, checkpoints=folder, min_step_s=STEP_S, nodes=nodes, steps=steps
     )
+    if workload is not None:
+        job["spec"]["workload"] = workload
     if command is not None:
         job["spec"]["failurePolicy"] = {"backoffLimit": 0}
         job["spec"]["roles"][0]["template"]["spec"]["containers"][0]["command"] = command

@@ -23,14 +23,19 @@ TARGETS_INTERVAL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What runs, and the address of the page."""
+    """What runs."""
 
     bed: Testbed
-    address: str
+    prometheus: Prometheus
+
+    @property
+    def address(self) -> str:
+        """Of the page."""
+        return f"{self.prometheus.url}/user/"
 
 
 @contextmanager
-def running(built: Path) -> Iterator[Site]:
+def running(built: Path, *, interval_s: int = page.SCRAPE_INTERVAL_S) -> Iterator[Site]:
     """Everything, with this built page, while in the block."""
     with (
         tempfile.TemporaryDirectory(prefix="railwright-observe-") as name,
@@ -39,13 +44,12 @@ def running(built: Path) -> Iterator[Site]:
         folder = Path(name)
         deployment.load(bed, folder)
         deployment.install(bed.control_plane)
-        interval_s = page.SCRAPE_INTERVAL_S
-        with scraping(bed.control_plane, built, folder, interval_s=interval_s) as server:
-            yield Site(bed, f"{server.url}/user/")
+        with _scraping(bed.control_plane, built, folder, interval_s=interval_s) as server:
+            yield Site(bed, server)
 
 
 @contextmanager
-def scraping(
+def _scraping(
     plane: ControlPlane, built: Path, folder: Path, *, interval_s: int
 ) -> Iterator[Prometheus]:
     """A Prometheus that scrapes the pods of Railwright as they come and go, and serves the built

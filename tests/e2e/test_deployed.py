@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures import command_line, network_tap, queries
+from fixtures import command_line, network_tap
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
-from railwright_dashboards.generate import DASHBOARDS
-from railwright_observe import page, scenario, site
 from railwright_testbed import (
     ControlPlane,
     Testbed,
@@ -24,28 +20,11 @@ from railwright_testbed import (
     product_images,
     waiting,
 )
-from railwright_testbed.prometheus import INTERVAL_S, Prometheus
 from railwright_testbed.service_process import NAMESPACE
 
 Run = Callable[[Training], LiveJob]
 
 DEADLINE_S = 120.0
-
-TRAINS = ["python3", str(product_images.REPOSITORY / "examples/ddp/train.py"), "--steps=100000"]
-TRAINS += ["--checkpoint-dir=/checkpoints", "--checkpoint-every=5", "--min-step-seconds=0.2"]
-
-OF_FAULTS = (
-    'railwright_attempts_ended_total{cause="PodDeleted"}',
-    'railwright_attempts_ended_total{cause="RankFailed"}',
-    'railwright_recovery_seconds_count{cause="PodDeleted"} > 0',
-    'railwright_job_restarts_total{job_name="seen"} == 1',
-    'railwright_job_attempts_ended_total{job_name="seen", cause="PodDeleted"} == 1',
-    "sum(railwright_leader) == 2",
-    'railwright_job_checkpoint_size_bytes{job_name="seen"} > 1000',
-    'railwright_job_checkpoint_timestamp_seconds{job_name="seen"} > 0',
-    'railwright_job_step_seconds{job_name="seen"} > 0.1',
-)
-"""Series of what happens to the two jobs."""
 
 
 def test_job_without_python_in_its_image_runs(bed: Testbed, run: Run) -> None:
@@ -145,87 +124,6 @@ def installed_again(bed: Testbed) -> Iterator[None]:
     yield
     deployment.uninstall(bed.control_plane)
     deployment.install(bed.control_plane)
-
-
-@pytest.fixture
-def scraping(bed: Testbed, tmp_path: Path) -> Iterator[Prometheus]:
-    """The Prometheus of ``make observe``, on these nodes. npm, which bundles the script of its
-    page, is not needed for all that the script reads."""
-    built = shutil.copytree(page.SOURCE, tmp_path / "built")
-    (built / "dist").mkdir()
-    for bundled in ("page.js", "page.css"):
-        (built / "dist" / bundled).touch()
-    folder = tmp_path / "site"
-    folder.mkdir()
-    with site.scraping(bed.control_plane, built, folder, interval_s=INTERVAL_S) as server:
-        yield server
-
-
-@pytest.fixture
-def observed(
-    scraping: Prometheus, run: Run, checkpoints: Callable[[str], dict[str, str]]
-) -> Iterator[LiveJob]:
-    """A job that trains."""
-    job = run(Training("seen", TRAINS, volumes=checkpoints("seen")))
-    yield job
-    job.delete()
-
-
-def test_observed_page_has_all_dashboards(scraping: Prometheus) -> None:
-    """Its document with all that it names, and each dashboard with queries of this server."""
-    document = scraping.asset("index.html").decode()
-    for name in re.findall(r'(?:href|src)="([^":]+)"', document):
-        scraping.asset(name)
-    listed = json.loads(scraping.asset("dashboards.json"))
-    assert [each["name"] for each in listed] == [each.uid for each in DASHBOARDS]
-    for each in DASHBOARDS:
-        found = json.loads(scraping.asset(f"{each.uid}.json"))
-        assert len(found["spec"]["panels"]) == len(each.panels)
-        assert scraping.url in json.dumps(found["spec"]["datasources"])
-
-
-def test_observed_pods_are_followed(bed: Testbed, scraping: Prometheus) -> None:
-    """The deleted leader is scraped no more, and its successor and the new standby are."""
-    three = "count(up == 1) == 3"
-    scraping.until(three, deadline_s=DEADLINE_S)
-    pods = "count by (pod) (up)"
-    before = {each["metric"]["pod"] for each in scraping.query(pods)}
-    leader = scenario.replace_leader(bed.control_plane, print)
-    scraping.until(f'railwright_leader{{pod="{leader}"}} == 1', deadline_s=DEADLINE_S)
-    waiting.until(
-        lambda: len({each["metric"]["pod"] for each in scraping.query(pods)} & before) == 2,
-        "two of the pods from before",
-        deadline_s=DEADLINE_S,
-    )
-    scraping.until(three, deadline_s=DEADLINE_S)
-
-
-def test_panels_have_data_of_the_deployed_pods(
-    bed: Testbed, run: Run, scraping: Prometheus, observed: LiveJob
-) -> None:
-    """One job loses a pod meanwhile, and another one fails."""
-    prometheus, job = scraping, observed
-    run(Training("fails", ["false"], spec={"failurePolicy": {"backoffLimit": 0}}))
-    job.until(lambda found: bool(found.get("checkpoints")), "a checkpoint")
-    pod = job.pods()[0]["metadata"]["name"]
-    bed.control_plane.kubectl("-n", job.namespace, "delete", "pod", pod)
-    job.until(lambda found: found["attempt"] == 2 and step_of(found) > 0, "attempt 2")
-
-    def broken() -> str:
-        absent = queries.without_data(prometheus, job.namespace, job.name)
-        return "\n".join(str(each) for each in absent if not each.panel.may_be_empty)
-
-    waiting.until(
-        lambda: not broken(), "data of all panels", deadline_s=DEADLINE_S, evidence=broken
-    )
-    for expr in OF_FAULTS:
-        prometheus.until(expr, deadline_s=DEADLINE_S)
-    waiting.until(
-        lambda: all(rule["health"] == "ok" for rule in prometheus.rules()),
-        "the evaluation of all rules",
-        deadline_s=DEADLINE_S,
-        evidence=lambda: str([rule for rule in prometheus.rules() if rule["health"] != "ok"]),
-    )
 
 
 def test_no_container_of_ours_ended(bed: Testbed) -> None:
