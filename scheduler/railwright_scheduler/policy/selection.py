@@ -1,32 +1,65 @@
-"""Select the nodes of one gang.
+"""Select the nodes of one role.
 
 ``NodeSelector`` takes the nodes that a job may have now, and finds the set that spans the fewest
 domains, and a few others on which a step may be shorter. Which of them the gang gets, and in which
 order, its mapping decides.
+
+Slow nodes are used last among equally near ones. Nodes are slow at different things (compute,
+memory, links), and jobs depend on different ones. If a step of the job can be predicted, the
+slowdown of a node is by how much a step is longer on nodes like it than on normal nodes of its
+kind, in degrees. Otherwise its lowest relative speed counts.
+
+Dropped: a price for slow nodes in the choice of domains. It would have to be weighed against
+leaving large domains whole, which matters to small jobs every day, while slow nodes are few.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from railwright_scheduler import placement
 from railwright_scheduler.arrays import Floats, Ints, Mask
-from railwright_scheduler.budget import WorkBudget
-from railwright_scheduler.cluster import Capacity, Cluster
+from railwright_scheduler.budget import CALL, ELEMENT, SORTED, OverBudgetError, WorkBudget
+from railwright_scheduler.cluster import SLOWDOWN_DEGREES, Capacity, Cluster
+from railwright_scheduler.cost import step
+from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.mapping.request import Uses
 from railwright_scheduler.model.snapshot import Role
+from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
-from railwright_scheduler.policy import node_speeds, ranks
-from railwright_scheduler.policy.fastest_first import choose_fastest
+from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.link_traffic import Traffic
+from railwright_scheduler.remembered import Key, remembered
+from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 FASTER = 2
 """Degrees of the slowest nodes that a gang is looked at without, beside without any slow ones."""
 
 LOUDNESS = 64
 """The number of degrees of uplink load that order equal domains."""
+
+OFTEN = 4
+"""Attempts to find a faster set than the best so far."""
+
+_CHOICE = 50 * CALL
+"""Work of one more choice, beside that of its split and of sorting all nodes."""
+
+KINDS_MAX = 64
+"""Where slow nodes are of more kinds, predicting a step on each would take a tenth of a second."""
+
+KEPT_BYTES_MAX, KEPT_BYTES = 4 << 20, 4_096
+"""Slowdowns that are kept, and about what each of them takes."""
+
+WORK, PREDICTED = 2_000_000, 500_000
+"""What it may take to find the slowdown of one kind, and what it takes to predict a step beside
+what grows with ranks."""
+
+ROUNDED = 1e-6
+"""Of a degree: what rounding alone makes longer is as fast."""
 
 
 class NodeSelector:
@@ -49,7 +82,7 @@ class NodeSelector:
         had. The first one, if it can start in none. ``allowed`` has the nodes of each way."""
         if len(ways) == 1:
             return ways[0]
-        count, slow = role.replicas, node_speeds.degrees(role, self._cluster)
+        count, slow = role.replicas, _slowdown(role, self._cluster)
         domains = self._cluster.domains
         had, free_capacity = frozenset(role.before), self._weighted_capacity(role, slow)
 
@@ -58,7 +91,7 @@ class NodeSelector:
             if placement.capacity(domains, free, limits) < count:
                 return True, (), 0, 0
             rather = self._preferred(free, limits, count)
-            nodes = choose_fastest(domains, rather, free_capacity, slow, count, limits, work)
+            nodes = _choose_fastest(domains, rather, free_capacity, slow, count, limits, work)
             kept = sum(self._cluster.nodes[column].name in had for column in nodes.tolist())
             return False, domains.spans(nodes), int(slow[nodes].max()), -kept
 
@@ -72,7 +105,7 @@ class NodeSelector:
         allowed = self._preferred(allowed, limits, role.replicas)
         domains, slow = self._cluster.domains, self._cluster.slowdown
         free_capacity = self._weighted_capacity(role, slow)
-        return choose_fastest(domains, allowed, free_capacity, slow, role.replicas, limits, work)
+        return _choose_fastest(domains, allowed, free_capacity, slow, role.replicas, limits, work)
 
     def _preferred(self, allowed: Mask, limits: ResolvedConstraints, count: int) -> Mask:
         """Only the nodes of scale-up domains, where one of these is preferred and holds the job."""
@@ -91,17 +124,17 @@ class NodeSelector:
         the fewest domains first. There must be capacity."""
         allowed = self._preferred(allowed, limits, role.replicas)
         domains, count = self._cluster.domains, role.replicas
-        slow = node_speeds.degrees(role, self._cluster)
+        slow = _slowdown(role, self._cluster)
         free_capacity = self._weighted_capacity(role, slow)
-        first = choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
+        first = _choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
         if not self._spans(role):
             return [first]
         busy = self._traffic.busy(first)
         if busy.any():
             free_capacity = self._weighted_capacity(role, slow, busy)
-            first = choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
+            first = _choose_fastest(domains, allowed, free_capacity, slow, count, limits, work)
         others = (
-            choose_fastest(domains, nodes, free_capacity, slow, count, its, work)
+            _choose_fastest(domains, nodes, free_capacity, slow, count, its, work)
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if placement.capacity(domains, nodes, its) >= count
         )
@@ -178,3 +211,101 @@ class NodeSelector:
             more = np.where(had, 0, 1 + more)
         more += (LOUDNESS + 2) * slow
         return free_capacity + more * (int(free_capacity.max(initial=0)) + 1)
+
+
+def _choose_fastest(
+    domains: Domains,
+    allowed: Mask,
+    free_capacity: Ints,
+    slowdown: Ints,
+    count: int,
+    limits: ResolvedConstraints,
+    work: WorkBudget,
+) -> Ints:
+    """As ``placement.choose``. Among equal domains those with the lowest ``free_capacity`` are
+    chosen first; ``slowdown`` is the degree of each node.
+
+    Starting from one set, the search tries sets without its slow nodes, without its slowest ones,
+    and without all nodes that are as slow as these, and takes one that spans as few domains of each
+    level. Without slow nodes there is one choice. When the work budget is spent, the best set so
+    far is taken.
+    """
+
+    def choice(nodes: Mask) -> Ints:
+        return placement.choose(
+            domains, nodes, free_capacity, count=count, limits=limits, work=work
+        )
+
+    def slow(nodes: Ints) -> tuple[int, int]:
+        return int(slowdown[nodes].max()), int(slowdown[nodes].sum())
+
+    best = choice(allowed)
+    with work.search(100):
+        for _ in range(OFTEN):
+            if not slowdown[best].any():
+                break
+            masks = [*_without_slow(best, allowed, slowdown)]
+            work.spend(len(masks) * (_CHOICE + SORTED * len(allowed)))
+            able = (mask for mask in masks if placement.capacity(domains, mask, limits) >= count)
+            others = [choice(mask) for mask in able]
+            as_near = [nodes for nodes in others if domains.spans(nodes) == domains.spans(best)]
+            found = min(as_near, key=slow, default=best)
+            if slow(found) >= slow(best):
+                break
+            best = found
+    return best
+
+
+def _without_slow(nodes: Ints, allowed: Mask, slowdown: Ints) -> Iterator[Mask]:
+    """All that are allowed but the slow ones of these, and but the slowest of these; and all that
+    are not as slow as the slowest of these."""
+    slow = slowdown[nodes]
+    for left_out in (slow > 0, slow == slow.max()):
+        mask = allowed.copy()
+        mask[nodes[left_out]] = False
+        yield mask
+    yield allowed & (slowdown < slow.max())
+
+
+def _slowdown(role: Role, cluster: Cluster) -> Ints:
+    """The degrees of each node; 0 of those that are not slow for this job."""
+    workload = role.workload
+    if workload is None or workload.model is None or not cluster.slowdown.any():
+        return cluster.slowdown
+    slow = {
+        (node.machine, node.relative_speed): 0
+        for node in cluster.nodes
+        if node.relative_speed != EVEN
+    }
+    if len(slow) > KINDS_MAX or any(name not in MACHINES for name, _ in slow):
+        return cluster.slowdown
+    try:
+        for name, speed in slow:
+            degrees = _slowdown_on(WorkBudget(WORK), workload, role.ranks_per_pod, name, speed)
+            if degrees is None:
+                return cluster.slowdown
+            slow[name, speed] = degrees
+    except OverBudgetError:
+        return cluster.slowdown
+    its = (slow.get((node.machine, node.relative_speed), 0) for node in cluster.nodes)
+    return np.fromiter(its, dtype=np.int64, count=len(cluster.nodes))
+
+
+def _key(workload: Workload, ranks_per_node: int, name: str, speed: RelativeSpeed) -> Key:
+    return Key((workload.key, ranks_per_node, name, speed), KEPT_BYTES)
+
+
+@remembered(KEPT_BYTES_MAX, _key)
+def _slowdown_on(
+    work: WorkBudget, workload: Workload, ranks_per_node: int, name: str, speed: RelativeSpeed
+) -> int | None:
+    """None where no step can be predicted on such machines."""
+    work.spend(PREDICTED + ELEMENT * workload.split.ranks)
+    kind = MACHINES[name]
+    if kind.devices < ranks_per_node or step.unsupported_reason(workload, kind.of(ranks_per_node)):
+        return None
+    even_s, paced_s = (
+        step.predict(*workload.parts, each.of(ranks_per_node)).total
+        for each in (kind, kind.at_speed(speed))
+    )
+    return math.ceil(SLOWDOWN_DEGREES * (1.0 - min(1.0, even_s / paced_s)) - ROUNDED)
