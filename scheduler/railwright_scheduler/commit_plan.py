@@ -11,12 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from railwright_scheduler import assume, cancellation, pending, revalidation
-from railwright_scheduler.attempt import gang, ledger_budget
+from railwright_scheduler.attempt import gang, ledger
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Action, ObservedGang, Pod, Step
-from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryRole, EntryState
-from railwright_scheduler.attempt.ledger_budget import LedgerBudget
+from railwright_scheduler.attempt.ledger import (
+    AttemptKey,
+    Entry,
+    EntryRole,
+    EntryState,
+    LedgerBudget,
+)
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
@@ -106,11 +111,11 @@ class CommitPlan:
     def ledger_capacity(self) -> LedgerCapacity:
         """What the ledger has for new gangs. Committing entries leave it within seconds; hindered
         ones by a deadline, and aborting ones once the last of their pods is gone."""
-        limit = ledger_budget.LEDGER_SIZE_MAX
+        limit = ledger.LEDGER_SIZE_MAX
         return LedgerCapacity(
             limit=limit,
             free=limit - self._budget.held(EntryState.ABORTING) - self._budget.hindered,
-            share=ledger_budget.COMMITTING_SIZE_MAX,
+            share=ledger.COMMITTING_SIZE_MAX,
             held=self._budget.held(EntryState.COMMITTING),
         )
 

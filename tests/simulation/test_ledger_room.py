@@ -11,7 +11,7 @@ import pytest
 from fixtures.attempts import LOST, RUNNING, entry
 from history import invariants
 from history.invariants import Facts, ViolationError
-from railwright_scheduler.attempt import ledger_budget
+from railwright_scheduler.attempt import ledger
 from railwright_scheduler.attempt.ledger import Entry, EntryState, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.model.decisions import Admit
@@ -25,17 +25,17 @@ SEEDS = range(12)
 
 @pytest.fixture
 def small_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 1000)
-    monkeypatch.setattr(ledger_budget, "ABORTING_SIZE_MAX", 850)
-    monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 1900)
+    monkeypatch.setattr(ledger, "COMMITTING_SIZE_MAX", 1000)
+    monkeypatch.setattr(ledger, "ABORTING_SIZE_MAX", 850)
+    monkeypatch.setattr(ledger, "LEDGER_SIZE_MAX", 1900)
 
 
 @pytest.mark.usefixtures("small_ledger")
 def test_a_full_ledger_holds_every_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[EntryState] = []
-    add = ledger_budget.LedgerBudget.add
+    add = ledger.LedgerBudget.add
 
-    def counted(budget: ledger_budget.LedgerBudget, new: Entry) -> bool:
+    def counted(budget: ledger.LedgerBudget, new: Entry) -> bool:
         fits = add(budget, new)
         if not fits:
             refused.append(new.state)
@@ -49,7 +49,7 @@ def test_a_full_ledger_holds_every_invariant(monkeypatch: pytest.MonkeyPatch) ->
             refused.append(EntryState.COMMITTING)
         return refusal
 
-    monkeypatch.setattr(ledger_budget.LedgerBudget, "add", counted)
+    monkeypatch.setattr(ledger.LedgerBudget, "add", counted)
     monkeypatch.setattr(Admission, "after", checked)
     phases = Counter[str]()
     for seed in SEEDS:

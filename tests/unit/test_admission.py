@@ -11,8 +11,8 @@ from fixtures import cluster, job, node
 from fixtures.attempts import FAILED, entry, pods, seen, world_of
 from railwright_scheduler import commit_plan
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.attempt import ledger_budget
-from railwright_scheduler.attempt.ledger_budget import LEDGER_SIZE_MAX
+from railwright_scheduler.attempt import ledger
+from railwright_scheduler.attempt.ledger import LEDGER_SIZE_MAX
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.model.reasons import BindingBacklog, BlockedByReservation, LedgerFull
 from railwright_scheduler.plan import Plan
@@ -100,7 +100,7 @@ def test_hindered_gang_leaves_the_share_to_others(
     monkeypatch: pytest.MonkeyPatch, hindrance: str, expected: list[str]
 ) -> None:
     """Its entry takes the whole share of commits, and its requests fail until its deadline."""
-    monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 3 * NAME_SIZE)
+    monkeypatch.setattr(ledger, "COMMITTING_SIZE_MAX", 3 * NAME_SIZE)
     stuck = entry(nodes=tuple(each.name for each in HALL[:4]))
     stalled_s = commit_plan.HINDERED_S + 1
     stalled = ObservedAttempt(placed=True, stalled_s=stalled_s, hindrance=hindrance)
@@ -118,7 +118,7 @@ def test_gang_larger_than_the_ledger_reserves_nothing(
     monkeypatch: pytest.MonkeyPatch, placements: list[str]
 ) -> None:
     """Nor are more gangs of its size placed in vain."""
-    monkeypatch.setattr(ledger_budget, "LEDGER_SIZE_MAX", 5 * NAME_SIZE)
+    monkeypatch.setattr(ledger, "LEDGER_SIZE_MAX", 5 * NAME_SIZE)
     jobs = (gang("a", 6), gang("b", 6), gang("c", 1))
     taken = scheduling.plan(world_of(*jobs, nodes=HALL))
     assert started(taken) == ["c"]
@@ -132,7 +132,7 @@ def test_gang_larger_than_the_ledger_reserves_nothing(
 
 def test_full_share_of_gangs_holds_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gangs that are being bound leave the ledger soon: nothing overtakes."""
-    monkeypatch.setattr(ledger_budget, "COMMITTING_SIZE_MAX", 4 * NAME_SIZE)
+    monkeypatch.setattr(ledger, "COMMITTING_SIZE_MAX", 4 * NAME_SIZE)
     jobs = (gang("a", 2), gang("b", 3), gang("c", 1))
     taken = scheduling.plan(world_of(*jobs, nodes=HALL))
     assert started(taken) == ["a"]

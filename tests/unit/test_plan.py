@@ -27,8 +27,7 @@ from railwright_scheduler import commit_plan
 from railwright_scheduler.attempt.assessment import Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import DeletePod, WritePlacement
-from railwright_scheduler.attempt.ledger import EntryState
-from railwright_scheduler.attempt.ledger_budget import ABORTING_SIZE_MAX
+from railwright_scheduler.attempt.ledger import ABORTING_SIZE_MAX, EntryState
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX

@@ -13,11 +13,11 @@ from fixtures.jobs import with_role
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt import node_list
 from railwright_scheduler.attempt.causes import Cause, CauseCode
-from railwright_scheduler.attempt.ledger import EntryState
-from railwright_scheduler.attempt.ledger_budget import (
+from railwright_scheduler.attempt.ledger import (
     ABORTING_SIZE_MAX,
     COMMITTING_SIZE_MAX,
     LEDGER_SIZE_MAX,
+    EntryState,
     LedgerBudget,
 )
 from railwright_scheduler.attempt.phases import Phase
