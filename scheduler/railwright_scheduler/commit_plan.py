@@ -1,5 +1,8 @@
 """Step every attempt of the ledger and add new ones, within the ledger's size.
 
+An attempt is cancelled, while it is being bound or while it runs, by its job: that was deleted,
+suspended or changed, or its deadline passed.
+
 ``CommitPlan`` gathers the entries and the actions of one scheduling cycle. Each entry is stepped on
 its own: one whose step raises keeps its place and its devices, and is stepped again later.
 """
@@ -10,7 +13,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from railwright_scheduler import assume, cancellation, pending, revalidation
+from railwright_scheduler import assume, pending, revalidation
 from railwright_scheduler.attempt import gang, ledger
 from railwright_scheduler.attempt.assessment import Assessment, Ended, Succeeded
 from railwright_scheduler.attempt.causes import Cause, CauseCode
@@ -34,6 +37,20 @@ SIDECAR_S = 30.0
 
 HINDERED_S = 5.0
 """A gang with failed requests and without progress for this long does not delay others."""
+
+_DELETED = Cause(CauseCode.JOB_DELETED, "the job was deleted")
+_SUSPENDED = Cause(CauseCode.SUSPENDED, "spec.suspend was set")
+_SPEC_CHANGED = Cause(
+    CauseCode.SUSPENDED, "its spec was changed while it was suspended; it starts again with that"
+)
+_CHANGED = Cause(
+    CauseCode.SUSPENDED, "the job is not as it was when its gang was chosen; it starts as it is now"
+)
+_UNREADABLE = Cause(
+    CauseCode.COMMIT_REFUSED,
+    "the job's spec cannot be read any more, or is too large to create its pods from",
+)
+_OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
 
 
 def _hindered(state: ClusterState, isolation: Isolation) -> frozenset[AttemptKey]:
@@ -122,7 +139,7 @@ class CommitPlan:
     def revoke(self, seen: ObservedJob, verdict: Assessment | None) -> None:
         cause = verdict.cause if isinstance(verdict, Ended) else None
         if verdict is not None and not isinstance(verdict, Succeeded):
-            cause = cancellation.cancels_run(seen) or cause or self._exceeds_deadline(seen)
+            cause = cancels_run(seen) or cause or exceeds_deadline(seen, now_s=self._state.now_s)
         if cause is not None:
             self.end(seen, cause)
 
@@ -137,15 +154,13 @@ class CommitPlan:
         The ledger gets an aborting attempt without pods: so no other leader, whose clock may be
         another, begins one that the job's status does not have.
         """
-        cause = self._exceeds_deadline(seen) if pending.is_idle(seen) else None
+        now_s = self._state.now_s
+        cause = exceeds_deadline(seen, now_s=now_s) if pending.is_idle(seen) else None
         if cause is None or any(entry.attempt > seen.record.ended for entry in before):
             return
-        dated = replace(cause, time_s=self._state.now_s)
+        dated = replace(cause, time_s=now_s)
         entry = entry_of(seen, (), seen.record.attempt + 1, dated)
         self.add(replace(entry, purpose=Purpose.TRAINING), seen)
-
-    def _exceeds_deadline(self, seen: ObservedJob) -> Cause | None:
-        return cancellation.exceeds_deadline(seen, now_s=self._state.now_s)
 
     def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.
@@ -182,7 +197,7 @@ class CommitPlan:
         return ObservedGang(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
             placed=attempt.placed,
-            stop=cancellation.cancels_commit(entry, seen, now_s=self._state.now_s),
+            stop=cancels_commit(entry, seen, now_s=self._state.now_s),
             refusal=attempt.refusal,
             hindrance=attempt.hindrance,
             invalid_nodes=self._invalid_nodes.get(entry.key, {}),
@@ -202,9 +217,6 @@ def _unbound(state: ClusterState) -> dict[AttemptKey, list[int]]:
         entry.key: assume.unbound_pods(entry, state.attempts.get(entry.key, ObservedAttempt()).pods)
         for entry in state.ledger.entries
     }
-
-
-_OVER = Cause(CauseCode.COMMIT_REFUSED, "the attempt was over before this pod was made")
 
 
 def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -236,3 +248,47 @@ def entry_of(
 
 def _entry_roles(job: Job) -> tuple[EntryRole, ...]:
     return tuple(EntryRole(role.name, role.replicas, role.per_pod) for role in job.roles)
+
+
+def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cause | None:
+    """The cause that cancels an attempt that is being bound; None if nothing does."""
+    if seen is None:
+        return _DELETED
+    if seen.suspend:
+        return _SUSPENDED
+    if _differ(entry.spec_hash, seen.spec_hash):
+        return _CHANGED
+    # A job that cannot be read any more has no hash: its spec may have changed.
+    is_unreadable = bool(entry.spec_hash) and not seen.spec_hash
+    return exceeds_deadline(seen, now_s=now_s) or (_UNREADABLE if is_unreadable else None)
+
+
+def cancels_run(seen: ObservedJob) -> Cause | None:
+    """The cause that cancels the running attempt; None if nothing does.
+
+    These fields can only change while the job is suspended, which no cycle may have observed.
+    """
+    if seen.suspend:
+        return _SUSPENDED
+    record = seen.record
+    if seen.job.num_pods != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
+        return _SPEC_CHANGED
+    return None
+
+
+def exceeds_deadline(seen: ObservedJob, *, now_s: int) -> Cause | None:
+    """The cause that fails a job which has been active for as long as it may be; None before, and
+    for a job that has not started since it was created or resumed."""
+    started_s, deadline_s = seen.record.started_s, seen.active_deadline_s
+    if started_s is None or deadline_s is None or now_s - started_s < deadline_s:
+        return None
+    return Cause(
+        CauseCode.DEADLINE_EXCEEDED,
+        f"the job has been active for {now_s - started_s} s, and its activeDeadlineSeconds is "
+        f"{deadline_s}",
+    )
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two hashes differ. Hashes of two versions cannot be compared."""
+    return one != other and one.partition("-")[0] == other.partition("-")[0]

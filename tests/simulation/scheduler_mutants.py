@@ -113,10 +113,10 @@ SCHEDULER_MUTANTS = (
     ),
     Mutant(
         "a suspended commit goes on",
-        "cancellation.py",
+        "commit_plan.py",
         "    if seen.suspend:\n        return _SUSPENDED\n    if _differ(",
         "    if _differ(",
-        "tests/unit/test_cancellation.py::test_commit_is_cancelled_by_its_job",
+        "tests/unit/test_commit_plan.py::test_commit_is_cancelled_by_its_job",
         package=SCHEDULER,
     ),
     Mutant(

@@ -8,14 +8,14 @@ HUNTS = (
     of_scheduler(
         "a job waits past its deadline",
         "commit_plan.py",
-        "self._exceeds_deadline(seen) if pending.is_idle(seen) else None",
+        "exceeds_deadline(seen, now_s=now_s) if pending.is_idle(seen) else None",
         "None",
         "deadlines",
         1123,
     ),
     of_scheduler(
         "no deadline is seen",
-        "cancellation.py",
+        "commit_plan.py",
         "if started_s is None or deadline_s is None or now_s - started_s < deadline_s:",
         "if True:",
         "deadlines",
@@ -23,7 +23,7 @@ HUNTS = (
     ),
     of_scheduler(
         "a deadline is a second shorter",
-        "cancellation.py",
+        "commit_plan.py",
         "now_s - started_s < deadline_s",
         "now_s + 1 - started_s < deadline_s",
         "deadlines",

@@ -47,7 +47,7 @@ HUNTS = (
     ),
     of_scheduler(
         "the commit of a deleted job goes on",
-        "cancellation.py",
+        "commit_plan.py",
         "return _DELETED",
         "return None",
         "replacements",
@@ -55,7 +55,7 @@ HUNTS = (
     ),
     of_scheduler(
         "the commit of a changed job goes on",
-        "cancellation.py",
+        "commit_plan.py",
         "if _differ(entry.spec_hash, seen.spec_hash):",
         "if not entry.spec_hash:",
         "changes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fixtures.attempts import entry, seen
-from railwright_scheduler import cancellation
+from railwright_scheduler import commit_plan
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.cluster_state import ObservedJob
 
@@ -21,5 +21,5 @@ from railwright_scheduler.cluster_state import ObservedJob
     ],
 )
 def test_commit_is_cancelled_by_its_job(job: ObservedJob | None, code: CauseCode | None) -> None:
-    cause = cancellation.cancels_commit(entry(spec_hash="2-same"), job, now_s=0)
+    cause = commit_plan.cancels_commit(entry(spec_hash="2-same"), job, now_s=0)
     assert (cause and cause.code) is code
