@@ -41,10 +41,11 @@ from railwright_scheduler.migration_cost import MigrationCost
 from railwright_scheduler.model.reasons import WAITING_REASONS, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, SendingJob, Snapshot
 from railwright_scheduler.pending import with_previous_nodes
-from railwright_scheduler.policy import order, ranks
+from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.link_traffic import Traffic
 from railwright_scheduler.policy.mappings import MIGRATION, Mappings
+from railwright_scheduler.policy.scheduling_queue import by_priority
 from railwright_scheduler.remembered import Key, remembered
 
 SETTLED_S = 30.0
@@ -119,7 +120,7 @@ def plan_migration(
     well = frozenset(seen.job.uid for seen in stale if not seen.topology_hash)
     moves: dict[str, _Move | None] = {}
     if state.topology_age_s >= SETTLED_S and not _is_under_way(jobs, entries):
-        ahead = order.by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
+        ahead = by_priority(seen.job for seen in _ahead(jobs.values(), waits, in_flight))
         unsure = [seen for seen in stale if seen.job.uid not in well]
         ready = _those(unsure, lambda seen: _is_ready(seen, ahead[:1]), isolation)
         nodes = assume.subtract_assumed(state, entries, double_booked) if ready else ()
@@ -255,7 +256,7 @@ def _is_ready(seen: ObservedJob, ahead: Sequence[Job]) -> bool:
         and seen.held is None
         and readable
         and seen.bound_age_s >= pause_s(seen.record.moves)
-        and order.by_priority([*ahead, seen.job])[0] is seen.job
+        and by_priority([*ahead, seen.job])[0] is seen.job
     )
 
 

@@ -40,10 +40,10 @@ from railwright_scheduler.model.decisions import Admit, Decisions
 from railwright_scheduler.model.reasons import HELD_REASONS, BindingBacklog, InternalError, Reason
 from railwright_scheduler.model.snapshot import QueueRound, Snapshot
 from railwright_scheduler.pending import PendingAttempt
-from railwright_scheduler.policy import order
 from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.policy.decide import decide
 from railwright_scheduler.policy.mappings import Mappings, RequestedMapping
+from railwright_scheduler.policy.scheduling_queue import by_priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +318,7 @@ def _oldest_first(
     what a deleted job left goes first."""
     actions = tuple(actions)
     asked = {action.entry.job_uid: None for action in actions if action.entry.job_uid in jobs}
-    positions = {
-        job.uid: at for at, job in enumerate(order.by_priority(jobs[uid].job for uid in asked))
-    }
+    positions = {job.uid: at for at, job in enumerate(by_priority(jobs[uid].job for uid in asked))}
 
     def place(action: Action) -> tuple[float, int]:
         seen = attempts.get(action.entry.key, ObservedAttempt())

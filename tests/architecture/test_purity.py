@@ -26,7 +26,7 @@ COUNTING = (
     "decide",
     "turn",
     "fit",
-    "order",
+    "scheduling_queue",
     "quota",
     "attempt",
 )

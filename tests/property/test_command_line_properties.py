@@ -26,7 +26,7 @@ from railwright_cli.jobs import ordered
 from railwright_cli.pods import place_of_rank
 from railwright_scheduler.model.rank_layout import number_ranks
 from railwright_scheduler.model.snapshot import Role as CoreRole
-from railwright_scheduler.policy import order
+from railwright_scheduler.policy import scheduling_queue
 from railwright_watch import amounts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,7 +74,7 @@ def test_positions_are_the_order_of_the_scheduler(drawn: list[tuple[str | None, 
         queued.append(scheduler_jobs.job(uid, uid=uid, priority=VALUES[name], submitted_s=age_s))
     found = ordered(reversed(shown), CLASSES)
     assert [each.job.metadata.uid for each in found] == [
-        job.uid for job in order.by_priority(queued)
+        job.uid for job in scheduling_queue.by_priority(queued)
     ]
     assert [each.position for each in found] == [*range(1, len(found) + 1)]
 

@@ -23,7 +23,7 @@ from railwright_scheduler.model.reasons import (
     Reason,
 )
 from railwright_scheduler.model.snapshot import Job, QueueRound, Snapshot
-from railwright_scheduler.policy import order
+from railwright_scheduler.policy import scheduling_queue
 from railwright_scheduler.policy.admission import Admission, LedgerCapacity
 from railwright_scheduler.policy.decide import decide as decide_unbounded
 from railwright_scheduler.policy.queue_window import EvaluationWork, QueueWindow
@@ -79,7 +79,7 @@ def test_every_job_is_evaluated_within_a_round(snapshot: Snapshot) -> None:
 @given(snapshots())
 def test_front_of_the_queue_is_evaluated_in_each_cycle(snapshot: Snapshot) -> None:
     for _ in snapshot.jobs:
-        first = order.by_priority(snapshot.jobs)[:1]
+        first = scheduling_queue.by_priority(snapshot.jobs)[:1]
         decisions = decide(snapshot)
         alone = decide_unbounded(replace(snapshot, jobs=tuple(first)))
         assert decisions.admitted[: len(alone.admitted)] == alone.admitted
@@ -103,7 +103,7 @@ def _assert_nothing_reserved_is_taken(snapshot: Snapshot, decisions: Decisions) 
         }
         for each in snapshot.nodes
     }
-    for each in order.by_priority(snapshot.jobs):
+    for each in scheduling_queue.by_priority(snapshot.jobs):
         held = started.get(each.uid) or decisions.reservations.get(each.uid, ())
         for name in held:
             for resource, amount in each.roles[0].per_pod.items():
@@ -146,7 +146,10 @@ def test_job_not_evaluated_keeps_reservation_and_reason() -> None:
     assert [each.uid for each in snapshot.jobs] == ["large", "small"]
     snapshot = replace(snapshot, jobs=(_waiting("other", 2, 1), *snapshot.jobs))
     snapshot = replace(
-        snapshot, queue_round=QueueRound(order.position(jobs[2]), order.position(jobs[2]))
+        snapshot,
+        queue_round=QueueRound(
+            scheduling_queue.position(jobs[2]), scheduling_queue.position(jobs[2])
+        ),
     )
     reason = BlockedByReservation(2, "team/x", first_need=1, first_free=0, need=3, free=1)
     decisions = decide(snapshot, reasons={"large": reason})
@@ -165,7 +168,9 @@ def test_a_kept_reservation_holds_behind_a_job_without_one() -> None:
         queues=("default",),
         jobs=jobs,
         reserved={"large": ("n1", "n2", "n3", "n4")},
-        queue_round=QueueRound(order.position(jobs[2]), order.position(jobs[2])),
+        queue_round=QueueRound(
+            scheduling_queue.position(jobs[2]), scheduling_queue.position(jobs[2])
+        ),
     )
     capacity = LedgerCapacity(limit=1, free=1, share=1, held=0)
     admission = Admission(0, capacity, lambda admit: 3 if admit.job_uid == "vast" else 1)
@@ -227,8 +232,10 @@ def test_gang_that_waits_for_the_api_server_is_overtaken_by_none() -> None:
     behind = [_waiting(f"small-{at}", 0, count // 3) for at in range(3)]
     first = _waiting("first", 2, 4 * count)
     snapshot = Snapshot(("block", "rack"), tuple(nodes), ("default",), (first, large, *behind))
-    start = order.position(large)
-    snapshot = replace(snapshot, queue_round=QueueRound(start, order.position(behind[-1])))
+    start = scheduling_queue.position(large)
+    snapshot = replace(
+        snapshot, queue_round=QueueRound(start, scheduling_queue.position(behind[-1]))
+    )
     decisions = decide(snapshot, admission=Admission(900))
     assert isinstance(reasons_of(decisions)["large"], BindingBacklog)
     assert decisions.queue_round is not None

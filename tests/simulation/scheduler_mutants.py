@@ -48,7 +48,7 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a gang that waits for the API server is overtaken",
         "policy/decide.py",
-        "            self.window.block(order.position(job))\n",
+        "            self.window.block(scheduling_queue.position(job))\n",
         "            pass\n",
         "tests/property/test_queue_window.py::test_gang_that_waits_for_the_api_server_is_overtaken_by_none",
         package=SCHEDULER,

@@ -21,7 +21,7 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.decisions import Admit, Decisions, Wait
 from railwright_scheduler.model.reasons import InternalError, NotEvaluated, Reason
 from railwright_scheduler.model.snapshot import Job, Snapshot
-from railwright_scheduler.policy import order
+from railwright_scheduler.policy import scheduling_queue
 from railwright_scheduler.policy.admission import Admission
 from railwright_scheduler.policy.candidate import Effect
 from railwright_scheduler.policy.mappings import Mappings
@@ -67,12 +67,12 @@ def decide(
     admitted: list[Admit] = []
     waiting: list[Wait] = []
     position = 1
-    for job in order.by_priority((*snapshot.jobs, *snapshot.returning)):
+    for job in scheduling_queue.by_priority((*snapshot.jobs, *snapshot.returning)):
         returns = job.uid in returning
         outcome: Admit | Reason | None
         if isolation.error(Stage.DECISION, job.uid):
             outcome = None
-        elif window.admits(order.position(job)):
+        elif window.admits(scheduling_queue.position(job)):
             outcome = cycle.evaluate(job, returns=returns)
         else:
             outcome = reasons.get(job.uid, NotEvaluated(position))
@@ -112,7 +112,7 @@ class _Cycle:
         if (refusal := verdict.candidate.refusal) is None:
             return verdict.candidate.admit
         if refusal.effect is Effect.BLOCKS:
-            self.window.block(order.position(job))
+            self.window.block(scheduling_queue.position(job))
         return refusal.reason
 
     def _evaluate(self, job: Job, *, returns: bool) -> tuple[Verdict, EvaluationWork]:

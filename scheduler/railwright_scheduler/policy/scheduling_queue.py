@@ -1,9 +1,11 @@
-"""The scheduling queue: which jobs start now, and which nodes the others reserve.
+"""The scheduling queue: the order of the jobs, which start now, and which nodes others reserve.
+
+One order goes through all queues, so that no job is overtaken forever.
 
 ``evaluate`` takes one job through the stages and changes nothing; ``apply`` applies the verdict. So
 a job whose evaluation raises does not affect later jobs. The stages, in order:
 
-    existing queues   the queue of the job exists (``order``)
+    existing queues   the queue of the job exists (``queues``)
     constraints       topology constraints name levels that exist
     feasibility       the cluster, empty and healthy, could run each role
     free nodes        each role by itself fits on the free nodes that are not reserved
@@ -16,7 +18,7 @@ A refused job reserves nodes if it could start once others end (``reservation``)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from railwright_scheduler.arrays import Ints
@@ -24,7 +26,7 @@ from railwright_scheduler.budget import PLACEMENT_WORK, WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.reasons import BindingBacklog, LedgerFull, Reason
-from railwright_scheduler.model.snapshot import Job, Snapshot, sending_job
+from railwright_scheduler.model.snapshot import Job, QueuePosition, Snapshot, sending_job
 from railwright_scheduler.policy.admission import (
     Admission,
     AfterSelection,
@@ -41,6 +43,16 @@ from railwright_scheduler.policy.mappings import Mappings
 from railwright_scheduler.policy.queues import ExistingQueues
 from railwright_scheduler.policy.reservation import Reservations
 from railwright_scheduler.policy.selection import NodeSelector
+
+
+def by_priority(jobs: Iterable[Job]) -> list[Job]:
+    """Sort by priority (high first), then by age (old first), then by uid."""
+    return sorted(jobs, key=position)
+
+
+def position(job: Job) -> QueuePosition:
+    """Where the job is in the queue."""
+    return -job.priority, job.submitted_s, job.uid
 
 
 class Verdict(NamedTuple):
