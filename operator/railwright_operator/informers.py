@@ -17,7 +17,7 @@ from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.site import Site
 from railwright_operator.watch.start_events import EVENTS, PATH, REASONS, WATCH_S, StartEvents
-from railwright_operator.write import pods
+from railwright_operator.write.rendering import Launcher, sample_pod
 from railwright_watch import cluster_objects, node_healths, nodes
 from railwright_watch.cluster_objects import SiteObject
 from railwright_watch.node_healths import NodeHealths
@@ -33,9 +33,9 @@ class Informers:
     """
 
     def __init__(
-        self, watching: Watching, *, launcher: pods.Launcher, reception_clock: Callable[[], float]
+        self, watching: Watching, *, launcher: Launcher, reception_clock: Callable[[], float]
     ) -> None:
-        self.jobs = Jobs(lambda raw, role: pods.sample(raw, role, launcher))
+        self.jobs = Jobs(lambda raw, role: sample_pod(raw, role, launcher))
         self.site, self.interconnect, self.healths = Site(), InterconnectCache(), NodeHealths()
         self.pod_index = PodIndex(self.jobs.namespace_of, self.jobs.layout_of)
         self.start_events = StartEvents(

@@ -30,7 +30,6 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
 from railwright_operator.watch.site import Site
 from railwright_operator.watch.start_events import StartEvents
-from railwright_operator.write import pre_runs
 from railwright_operator.write.executor import Executor
 from railwright_scheduler.attempt import gang, resume_points
 from railwright_scheduler.attempt.assessment import Assessment, Ongoing
@@ -284,7 +283,7 @@ class StateBuilder:
             topology_hash=self._topology_hash_of(cached),
             progress=_progress(view),
             watch=self._liveness.watch(cached, view),
-            pre_run=pre_runs.requested(cached),
+            pre_run=cached.requested_pre_run,
         )
 
     def _topology_hash_of(self, cached: CachedJob) -> str:

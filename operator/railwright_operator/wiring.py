@@ -55,7 +55,7 @@ from railwright_operator.verification import Verification
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker, read_lease
 from railwright_operator.watchdog import CycleWatchdog
-from railwright_operator.write import defaults, pods, profiles
+from railwright_operator.write import defaults, profiles, rendering
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
@@ -132,7 +132,7 @@ class OperatorParts:
             wall_clock=self.runtime.wall_clock,
             rng=rng,
         )
-        self.launcher = pods.Launcher(
+        self.launcher = rendering.Launcher(
             self.settings.launcher_image,
             self.settings.url,
             authorities=self.certificates.authorities,
@@ -259,7 +259,7 @@ class OperatorParts:
         series, runtime = self.series.heartbeats, self.runtime
         launchers = Launchers(
             sessions=self.sessions,
-            audience_of=pods.audience,
+            audience_of=rendering.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
         )

@@ -25,7 +25,7 @@ from typing import Any
 from bench import gang_site, raw_client
 from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, log_progress
 from railwright_api import names
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from railwright_scheduler.attempt.ledger import Entry, EntryRole, EntryState
 from railwright_testbed.operator_process import OperatorProcess
 
@@ -35,7 +35,7 @@ LEASE_S = 7200
 client or on the product by chance."""
 BOUNDS = {"w1_ratio": 1.2, "w2_ratio": 1.2, "overcommitted_nodes": 0}
 CONCURRENCIES = (16, 32, 64, 128)
-LAUNCHER = pods.Launcher("example.com/launcher", "http://127.0.0.1:8470")
+LAUNCHER = rendering.Launcher("example.com/launcher", "http://127.0.0.1:8470")
 
 # No name comes twice: simulated kubelets delete by name, and some late.
 _runs = itertools.count(1)
@@ -163,7 +163,9 @@ def _pod(workload: Workload, number: int, prefix: str) -> Json:
         roles=(EntryRole("worker", workload.pods_each, {}),),
     )
     job = gang_site.job("bench", name, nodes=workload.pods_each)
-    pod = dict(pods.render(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER))
+    pod = dict(
+        rendering.render_pod(job, entry, node_rank=number % workload.pods_each, launcher=LAUNCHER)
+    )
     metadata = {key: value for key, value in pod["metadata"].items() if key != "ownerReferences"}
     labels = {
         key.replace(names.GROUP, "example.com"): value for key, value in metadata["labels"].items()

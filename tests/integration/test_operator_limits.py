@@ -14,8 +14,8 @@ import pytest
 from integration import manifests
 from railwright_api import names
 from railwright_kube import bodies
-from railwright_operator.write import pods
-from railwright_operator.write.pods import Launcher
+from railwright_operator.write import rendering
+from railwright_operator.write.rendering import Launcher
 from railwright_testbed import ControlPlane, operator_process, service_process, waiting
 from railwright_testbed.api_client import ApiClient, ApiError
 
@@ -100,7 +100,7 @@ def _ours(namespace: str = TEAM, name: str = "job") -> Json:
     """The pod that the operator makes of a job."""
     job = manifests.job(name)
     job["metadata"] |= {"uid": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "namespace": namespace}
-    return pods.sample(job, 0, LAUNCHER)
+    return rendering.sample_pod(job, 0, LAUNCHER)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.parent.name)

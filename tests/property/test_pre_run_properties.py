@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fixtures import attempts, profiled_jobs, reporting, seen
 from fixtures.jobs import job
 from railwright_api.workload import Workload as Said
-from railwright_operator.write import pre_runs
+from railwright_operator.write import rendering
 from railwright_scheduler import pre_run
 from railwright_scheduler.communication import measured
 from railwright_scheduler.communication.measured import UnfitError
@@ -90,7 +90,7 @@ def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> Non
     assert large is not None
     processes = asked.ranks_per_pod
     plain = job(replicas=asked.replicas, ranks_per_pod=processes, workload=large)
-    observed = attempts.seen(job=plain, pre_run=pre_runs.requested(cached))
+    observed = attempts.seen(job=plain, pre_run=cached.requested_pre_run)
     found = pre_run.resolve(observed, ())
     itself, small = asked.replicas * processes, found.job
     ranks = small.num_pods * processes
@@ -100,8 +100,8 @@ def test_profile_of_the_smallest_pre_run_is_the_jobs(raw: dict[str, Any]) -> Non
     if large.recipe.framework is not Framework.DEEPSPEED:
         fewer = range(processes, ranks, processes)
         assert not [few for few in fewer if recorded(large, of_all(few))]
-    steps = pre_runs.steps(cached, attempts.entry())
-    assert steps == (pre_runs.STEPS if itself <= RANKS_MAX else 0)
+    steps = rendering.profile_steps(cached, attempts.entry())
+    assert steps == (rendering.PROFILE_STEPS if itself <= RANKS_MAX else 0)
     if small is plain:
         return
     assert small.num_pods < asked.replicas

@@ -14,7 +14,7 @@ from history.invariants import ViolationError
 from railwright import protocol
 from railwright_api import names, routes
 from railwright_kube.tokens import Bearer
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from simulator.api_server import ApiServer
 from simulator.checkpoints import Checkpoints
 from simulator.machines import EXIT_TERMINATED, Machines
@@ -220,7 +220,7 @@ class Launcher:
         self.key = training.key
         self.node = pod["spec"]["nodeName"]
         self.bearer = Bearer(
-            pod["metadata"]["uid"], "default", self.node, (pods.audience(member.job_uid),)
+            pod["metadata"]["uid"], "default", self.node, (rendering.audience(member.job_uid),)
         )
 
     async def run(self) -> None:

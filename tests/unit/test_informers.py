@@ -18,10 +18,10 @@ from railwright_operator import metrics
 from railwright_operator.informers import Informers
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.records import Exit, PodRecord
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from railwright_watch import cluster_objects
 
-LAUNCHER = pods.Launcher("launcher", "http://operator")
+LAUNCHER = rendering.Launcher("launcher", "http://operator")
 POD = PodRecord(
     "u", "team", "job-worker-0-1", 1, "n0", "Pending", False, {"pods": 1}, job_uid="job-uid"
 )

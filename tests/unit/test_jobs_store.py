@@ -10,7 +10,7 @@ from railwright_conversion import node_affinities
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -18,7 +18,7 @@ from railwright_scheduler.attempt.resume_points import ResumePoint
 from railwright_scheduler.model.snapshot import TierLimit, Toleration, TopologyConstraints
 
 CONTAINER = {"name": "train", "image": "image", "command": ["train"]}
-LAUNCHER = pods.Launcher("launcher", "http://operator")
+LAUNCHER = rendering.Launcher("launcher", "http://operator")
 
 
 def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: pods.sample(raw, role, LAUNCHER))
+    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, LAUNCHER))
 
 
 def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:

@@ -23,7 +23,7 @@ from railwright_operator import metrics
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX, JobObject
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import pods, pre_runs
+from railwright_operator.write import rendering
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -50,7 +50,7 @@ def job_of(size: int, *, name: str = "a", **more: Any) -> Raw:
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
+    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
 
 
 def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:
@@ -101,7 +101,7 @@ def test_running_job_that_grows_keeps_what_it_does(jobs: Jobs) -> None:
     assert cached is not None, jobs.why_unreadable("a-uid")
     assert cached.too_large is not None
     assert cached.layout.training.group == "worker"
-    assert pre_runs.requested(cached) is not None
+    assert cached.requested_pre_run is not None
     assert len(cached.object.spec) < 1_000
 
 

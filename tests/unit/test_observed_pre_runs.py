@@ -8,7 +8,6 @@ import pytest
 
 from fixtures import profiled_jobs
 from fixtures.profiled_jobs import SPLIT, large, recorded
-from railwright_operator.write import pre_runs
 from railwright_scheduler.cluster_state import ObservedPreRun
 
 PROFILING = {"phase": "Profiling", "attempt": 1, "nodes": ["n0", "n1"]}
@@ -29,13 +28,13 @@ def test_profile_of_a_job_is_observed(
     status: dict[str, Any], profile: str, expected: ObservedPreRun
 ) -> None:
     """The profile is that of attempt 1; an error is one of the live pre-run."""
-    found = pre_runs.requested(profiled_jobs.cached(large(status=status), profile))
+    found = profiled_jobs.cached(large(status=status), profile).requested_pre_run
     assert found is not None
     assert found.error.startswith(expected.error)
     assert bool(found.error) is bool(expected.error)
     assert found.profiled is expected.profiled
     never = large(status=status, spec={"profiling": {"preRun": "Never"}})
-    assert pre_runs.requested(profiled_jobs.cached(never, profile)) is None
+    assert profiled_jobs.cached(never, profile).requested_pre_run is None
 
 
 def test_pre_run_hash_follows_what_it_is_made_from() -> None:

@@ -16,7 +16,7 @@ from railwright_operator import metrics
 from railwright_operator.informers import Informers
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.wiring import OperatorParts, Runtime
-from railwright_operator.write import defaults, pods
+from railwright_operator.write import defaults, rendering
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
 KEPT, CERTIFICATE = "objects kept", "certificate"
@@ -67,7 +67,7 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     series = metrics.Metrics(CollectorRegistry()).watch
     watched = Informers(
         Watching(cast(Any, None), series, lambda: 0.0, lambda: Random(0)),
-        launcher=pods.Launcher("launcher", "http://operator"),
+        launcher=rendering.Launcher("launcher", "http://operator"),
         reception_clock=lambda: 0.0,
     )
     warm = [copy.run for copy in watched.warm]

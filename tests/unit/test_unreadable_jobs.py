@@ -10,7 +10,7 @@ import pytest
 from fixtures import reporting
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import PlacementRecord
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from railwright_scheduler.attempt.phases import Phase
 
 BROKEN = {"overhead": {"memory": "100Ei"}}
@@ -18,7 +18,7 @@ BROKEN = {"overhead": {"memory": "100Ei"}}
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: pods.sample(raw, role, reporting.LAUNCHER))
+    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
 
 
 def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:

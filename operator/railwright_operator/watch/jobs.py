@@ -19,7 +19,7 @@ from railwright import protocol
 from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import times
+from railwright_conversion import times, workloads
 from railwright_kube import body_limits
 from railwright_operator.watch import job_objects, job_roles
 from railwright_operator.watch.job_objects import JobObject
@@ -28,6 +28,7 @@ from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, Profi
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.cluster_state import ObservedPreRun
 from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
 from railwright_scheduler.model.reasons import TooLarge
 from railwright_scheduler.model.snapshot import Role
@@ -91,6 +92,30 @@ class CachedJob:
                 for role in self.roles
             ),
         )
+
+    @property
+    def requested_pre_run(self) -> ObservedPreRun | None:
+        """The pre-run that the job requests; None if it requests none."""
+        workload = self.workload
+        if self.job.spec.profiling.pre_run == "Never" or workload is None:
+            return None
+        is_profiled = workload.profile is not None
+        error = "" if is_profiled else self._profile_error()
+        return ObservedPreRun(self.pre_run_hash, profiled=is_profiled, error=error)
+
+    def _profile_error(self) -> str:
+        """Why the profile that a live pre-run recorded does not fit the job; empty if it has not
+        recorded one."""
+        spec, profile, record = self.job.spec, self.profile, self.record
+        assert spec.workload is not None, self.uid
+        is_own = profile is not None and profile.attempt == record.attempt
+        if profile is None or not is_own or record.phase is not Phase.PROFILING:
+            return ""
+        try:
+            workloads.convert(spec.workload, spec.training_role.ranks, profile.document)
+        except ValueError as error:
+            return str(error)
+        return ""
 
     @property
     def generation(self) -> int:

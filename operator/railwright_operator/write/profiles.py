@@ -8,7 +8,7 @@ from railwright_kube.client import Api
 from railwright_operator.watch import owned
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 
 
 async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> ProfileRecord:
@@ -33,7 +33,7 @@ async def store(api: Api, cached: CachedJob, attempt: int, document: str) -> Pro
         path = routes.one(names.PROFILES, name, namespace=namespace)
         written = await api.patch(path, {"metadata": {"uid": held.uid}, "spec": spec})
         return owned.profile(owned.answered(written))
-    owner = pods.owner_reference(name, uid=cached.uid)
+    owner = rendering.owner_reference(name, uid=cached.uid)
     own_metadata = {"name": name, "namespace": namespace, "ownerReferences": [owner]}
     stated = {name: value for name, value in spec.items() if value is not None}
     body = bodies.manifest(names.API_VERSION, "Profile", own_metadata, stated)
