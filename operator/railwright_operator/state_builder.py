@@ -21,7 +21,7 @@ from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
-from railwright_operator.watch import job_roles
+from railwright_operator.watch import job_conversion
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
@@ -327,7 +327,7 @@ class StateBuilder:
             and (kept.job.priority, kept.classes) == (priority, classes)
         ):
             return kept
-        roles, refused = job_roles.with_runtime_classes(cached.roles, classes)
+        roles, refused = job_conversion.with_runtime_classes(cached.roles, classes)
         job = Job(
             uid=cached.uid,
             namespace=metadata["namespace"],
