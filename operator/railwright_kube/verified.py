@@ -1,7 +1,7 @@
 """Compare the cache of an informer with a fresh list, and correct the cache.
 
 A watch that loses an event reports nothing, and its informer lists again only every half hour. The
-leader calls ``verify`` more often (``verification``).
+leader calls ``verify`` more often (``Verification``).
 """
 
 from __future__ import annotations

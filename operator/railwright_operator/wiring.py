@@ -39,6 +39,7 @@ from railwright_operator.heartbeats.reception import ListeningClock, ReceptionCl
 from railwright_operator.heartbeats.server import Launchers
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.informers import Informers
+from railwright_operator.invariants import Verification
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests, Start
 from railwright_operator.report.attempt_metrics import AttemptMetrics
@@ -51,7 +52,6 @@ from railwright_operator.report.queues import QueueReporter
 from railwright_operator.report.reporter import Reporter
 from railwright_operator.settings import Settings
 from railwright_operator.state_builder import StateBuilder
-from railwright_operator.verification import Verification
 from railwright_operator.watch.jobs import CachedJob
 from railwright_operator.watch.node_leases import NodeLeaseChecker, read_lease
 from railwright_operator.watchdog import CycleWatchdog

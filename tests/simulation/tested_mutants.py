@@ -318,7 +318,7 @@ TESTED_MUTANTS = (
         "verified.py",
         "            self._put(self._records.get(record.uid), record)\n",
         "            pass\n",
-        "tests/unit/test_verification.py::test_lost_events_are_corrected",
+        "tests/unit/test_invariants.py::test_lost_events_are_corrected",
         package=KUBE,
     ),
     Mutant(
@@ -326,15 +326,15 @@ TESTED_MUTANTS = (
         "verified.py",
         "            await self._reach(listing.version)\n",
         "",
-        "tests/unit/test_verification.py::test_events_that_come_late_are_no_violation",
+        "tests/unit/test_invariants.py::test_events_that_come_late_are_no_violation",
         package=KUBE,
     ),
     Mutant(
         "what fresh lists find is not reported",
-        "verification.py",
+        "invariants.py",
         "        self.violations.labels(invariant).inc()\n",
         "",
-        "tests/unit/test_verification.py::test_unrecorded_attempt_is_reported",
+        "tests/unit/test_invariants.py::test_unrecorded_attempt_is_reported",
     ),
     *SCHEDULER_MUTANTS,
 )

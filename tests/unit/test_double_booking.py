@@ -13,9 +13,9 @@ from fixtures import GPU, node, reporting
 from fixtures.attempts import RUNNING, entry, seen, world_of
 from fixtures.jobs import with_role
 from fixtures.reporting import Desk
+from railwright_operator.invariants import DoubleBookings
 from railwright_operator.machines import Machines
 from railwright_operator.report import status
-from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import live_invariants

@@ -19,7 +19,7 @@ BIND_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 ADMITTED = "Admitted"
 VERIFIED = ("I2", "I3", "I17")
-"""The invariants that ``verification`` compares with fresh lists."""
+"""The invariants that ``Verification`` compares with fresh lists."""
 
 
 class CycleMetrics:

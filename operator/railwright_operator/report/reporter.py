@@ -28,10 +28,10 @@ from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
+from railwright_operator.invariants import DoubleBookings
 from railwright_operator.report import job_events, kept_status, status
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.commits import Commits
-from railwright_operator.report.double_bookings import DoubleBookings
 from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.report.job_metrics import JobMetrics
 from railwright_operator.report.status import StatusInput

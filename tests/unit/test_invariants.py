@@ -21,9 +21,9 @@ from railwright_kube import projections, verified
 from railwright_kube.client import Api, Decode
 from railwright_kube.core_v1 import PodObject
 from railwright_kube.verified import VerifiedReflector
-from railwright_operator import metrics, verification
+from railwright_operator import invariants, metrics
+from railwright_operator.invariants import Verification
 from railwright_operator.report.cycle_metrics import CycleMetrics
-from railwright_operator.verification import Verification
 from railwright_operator.watch import records
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
@@ -217,7 +217,7 @@ async def test_copy_that_was_wrong_is_reported() -> None:
 async def test_verification_comes_after_a_take_over_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verification, "TICK_S", 0.0)
+    monkeypatch.setattr(invariants, "TICK_S", 0.0)
     leader = Leader(RUNNING)
     running = asyncio.create_task(leader.verification.run())
     for passes_s, checks in ((0, 0), (59, 0), (1, 2), (599, 2), (1, 4)):

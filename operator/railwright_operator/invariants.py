@@ -1,20 +1,24 @@
-"""Verify informer caches and invariants against fresh lists of nodes and pods.
+"""Report invariants that do not hold: each is logged, and no attempt is ended for it.
+
+In every cycle, on the informer caches (``DoubleBookings``):
+
+    I1   no double booking; the conditions of these jobs have a message
+
+Against fresh lists of nodes and pods, read page by page (``Verification``):
 
     I17  the informers of nodes and pods have what the API server has
     I2   a gang that is bound is recorded on its job, or it is in the ledger
     I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
 
-Every cycle checks I1, no double booking, on the same informer caches. A violation is logged and
-counted, and a cache that was wrong is corrected. No attempt is ended for it. Lists are read page
-by page.
+A violation found by these is also counted, and a cache that was wrong is corrected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, asdict, dataclass
 
 from prometheus_client import Counter
 
@@ -22,6 +26,7 @@ from railwright_kube.errors import RequestFailed
 from railwright_operator.informers import Informers
 from railwright_scheduler import live_invariants
 from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.live_invariants import DOUBLE_BOOKING, DoubleBooking
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +34,36 @@ VERIFY_S = 600.0
 FIRST_S = 60.0
 """After a take-over, which lists many objects itself."""
 TICK_S = 1.0
+
+
+class DoubleBookings:
+    """The double bookings of the last scheduling cycle."""
+
+    def __init__(self) -> None:
+        self._bookings: dict[tuple[str, str], DoubleBooking] = {}
+        self._messages: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<DoubleBookings {len(self._bookings)}>"
+
+    def update(self, bookings: Iterable[DoubleBooking]) -> None:
+        """Take in the double bookings of a new cycle; log those that begin and end."""
+        before = self._bookings
+        self._bookings = {(booking.node, booking.resource): booking for booking in bookings}
+        self._messages = {}
+        for key, booking in self._bookings.items():
+            for job_uid, _ in booking.attempts:
+                self._messages.setdefault(job_uid, booking.message)
+            if key not in before:
+                extra = {"invariant": DOUBLE_BOOKING, **asdict(booking)}
+                logger.error("invariant violated", extra=extra)
+        for node, resource in before.keys() - self._bookings.keys():
+            extra = {"invariant": DOUBLE_BOOKING, "node": node, "resource": resource}
+            logger.info("invariant restored", extra=extra)
+
+    def message(self, job_uid: str) -> str:
+        """The message of the job's condition; empty if the job has no double booking."""
+        return self._messages.get(job_uid, "")
 
 
 @dataclass(eq=False)
