@@ -19,6 +19,7 @@ NOT_COUNTED = (
 """The kinds; the API client and the informers, which handle objects of any kind; the model."""
 
 _STEP = re.compile(r"^## (\d+)\. (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_FIRST = re.compile(r"^\d+\. `([\w./-]+\.py)` ", re.MULTILINE)
 _ROW = re.compile(r"^\| `([\w./-]+\.py)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
 _FILE = re.compile(r"`([\w./-]+/[\w.-]+\.py)`")
 _FUNCTION = re.compile(r"`([\w.]+)\(\)`")
@@ -58,6 +59,11 @@ def _rows(body: str) -> Iterator[Row]:
 def modules() -> list[str]:
     """The modules of all rows; one that is in two steps is twice in the list."""
     return [row.module for step in steps() for row in step.rows]
+
+
+def first() -> list[str]:
+    """The modules to read first, in their order."""
+    return _FIRST.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def files() -> set[str]:

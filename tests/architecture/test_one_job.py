@@ -26,6 +26,12 @@ def test_every_file_on_the_page_is_one_row() -> None:
     assert not [name for name in modules if not (tree.ROOT / name).exists()]
 
 
+def test_few_modules_are_to_be_read_first() -> None:
+    first = one_job.first()
+    assert 10 <= len(set(first)) == len(first) <= 16
+    assert set(first) < set(one_job.modules())
+
+
 def test_each_function_of_a_row_is_in_its_module() -> None:
     rows = [row for step in one_job.steps() for row in step.rows]
     assert not [row.module for row in rows if not row.functions]
