@@ -1,4 +1,4 @@
-"""The numbers of the code report only go down, and each of them is counted right."""
+"""No number of the code report changes unnoticed, and each of them is counted right."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from architecture.code_report import Retired
 RECORDED = tomllib.loads(
     (tree.ROOT / "tests/architecture/code_report.toml").read_text(encoding="utf-8")
 )
+ALWAYS_ZERO = ("functions_over_15", "duplicate_class_names", "retired_words", "import_cycles")
 
 
-def test_numbers_only_go_down() -> None:
+def test_numbers_are_recorded() -> None:
     figures = code_report.figures()
-    assert figures == RECORDED, "lower what fell in code_report.toml; what grew is to shrink again"
+    assert figures == RECORDED, "update code_report.toml; your commit says why a number rises"
+    assert not {name: figures[name] for name in ALWAYS_ZERO if figures[name]}
 
 
 @pytest.mark.parametrize(
