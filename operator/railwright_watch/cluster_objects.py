@@ -33,11 +33,11 @@ FABRICS = projections.of(ClusterObject, "Fabric")
 class SiteObject:
     """A Queue or a Fabric with ``spec`` and ``status``, a PriorityClass with its ``value``, whether
     or not it is the default of the cluster, or a RuntimeClass with its ``overhead`` and
-    ``scheduling``."""
+    ``scheduling``. Any new version is a change: writes of the status name the version."""
 
     uid: str
     name: str
-    rv: int = field(compare=False)
+    rv: int
     spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     value: int = 0

@@ -336,3 +336,10 @@ async def test_second_take_over_waits_for_agents_again() -> None:
     assert not second.discovery.is_caught_up
     second.now_s += CAUGHT_UP_S + 1
     assert "agents" not in await second.report()
+
+
+async def test_annotated_fabric_is_written_on() -> None:
+    """It has another version, and else nothing new."""
+    office = Office()
+    office.add(fabric("old", version=2, metadata={"annotations": {"owner": "site"}}))
+    assert (await office.report())["nodes"] == 0

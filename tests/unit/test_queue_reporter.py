@@ -127,3 +127,11 @@ async def test_unreadable_queue_does_not_affect_others() -> None:
     queues.add(reporting.raw_object("aa", status="none"))
     await queues.reporter.report()
     assert queues.status("b") == {"waiting": 0, "running": 0}
+
+
+async def test_annotated_queue_is_written_on() -> None:
+    """It has another version, and else nothing new."""
+    queues = QueueSite()
+    queues.add(reporting.raw_object("a", version=2, metadata={"annotations": {"owner": "site"}}))
+    await queues.reporter.report()
+    assert queues.status("a") == {"waiting": 0, "running": 0}
