@@ -39,6 +39,9 @@ TOPOLOGY_BYTES_MAX = 1_000_000
 NAMED = 3
 """The most nodes that a message names."""
 
+SAME = "; the same on "
+"""In the message on several nodes, of which it names the first."""
+
 
 @dataclass(frozen=True, slots=True)
 class FabricSummary:
@@ -89,19 +92,17 @@ def _summary_status(found: FabricState) -> Status:
     }
 
 
-def agents_status(agents: AgentSummary, *, is_caught_up: bool) -> Status:
-    """The number of agents. The published number stays until this process has caught up."""
-    if not is_caught_up:
-        return {}
+def agents_status(agents: AgentSummary) -> Status | None:
+    """The number of agents."""
     counts = {"nodes": agents.reporting, "silent": len(agents.silent)}
-    return {"agents": counts if agents.reporting else None}
+    return counts if agents.reporting else None
 
 
 def freshness(now_s: float, *, oldest_report_s: float | None) -> Status:
     """When the sources were last compared with the status, and the time of the oldest one of the
     agents' last reports. ``now_s`` is Unix time, ``oldest_report_s`` the age of that report."""
     oldest = None if oldest_report_s is None else _timestamp(now_s - oldest_report_s)
-    return {"freshness": {"checked": _timestamp(now_s), "oldestReport": oldest}}
+    return {"checked": _timestamp(now_s), "oldestReport": oldest}
 
 
 def _timestamp(unix_s: float) -> str:
@@ -116,26 +117,19 @@ async def problems(
     agents: AgentSummary,
     unsurveyed: Iterable[str] = (),
     unpublished: Iterable[str] = (),
+    kept: Sequence[Status] | None = None,
 ) -> Status:
     """Problems of files and nodes, silent agents, what prevents surveys, and what prevents that the
-    topology is published as it is."""
+    topology is published as it is. Those of agents and of hardware are the ones of ``kept``, if it
+    is given."""
     found_problems = [_problem("probing", message) for message in unsurveyed]
-    if agents.silent:
-        message = (
-            f"{len(agents.silent)} of {agents.reporting} agents sent nothing for "
-            f"{SILENT_S / 60:.0f} minutes, their last reports stay: "
-            f"{bounds.listed(agents.silent, NAMED)}"
-        )
-        found_problems.append(_problem("agents", message))
-    if agents.refused:
-        (node, why), more = agents.refused[0], len(agents.refused) - 1
-        message = f"the report of {node} is invalid: {why}" + (f"; {more} more" if more else "")
-        found_problems.append(_problem("agents", message))
+    found_problems.extend(_of_agents(agents) if kept is None else _of_key("agents", kept))
     found_problems.extend(_problem("topology", message) for message in unpublished)
     if found.problem:
         found_problems.append(_problem("fabric", found.problem))
     found_problems.extend(_of_file(read) for read in found.files if read.problem)
-    found_problems.extend(_of_hardware(found.fabric))
+    found_problems.extend(_problem(text.partition(":")[0], text) for text in found.fabric.remarks)
+    found_problems.extend(_of_hardware(found.fabric) if kept is None else _of_key("hardware", kept))
     time_slice = TimeSlice(clock)
     for record in sorted(nodes.values(), key=lambda node: node.name):
         if time_slice.is_over:
@@ -289,7 +283,7 @@ def _conflict(equal: Sequence[LocationConflict]) -> Status:
 
 def _for_all(message: str, nodes: int) -> str:
     """The message for the first of these nodes, with the number of the others."""
-    more = f"; the same on {nodes - 1} more" if nodes > 1 else ""
+    more = f"{SAME}{nodes - 1} more" if nodes > 1 else ""
     return bounds.sentence(f"{message}{more}")
 
 
@@ -298,10 +292,27 @@ def _of_file(read: FileRead) -> Status:
     return _problem(str(read.file), f"{read.problem}{kept}")
 
 
+def _of_key(key: str, problems: Iterable[Status]) -> Iterator[Status]:
+    return (each for each in problems if each["key"] == key)
+
+
+def _of_agents(agents: AgentSummary) -> Iterator[Status]:
+    """Silent agents, and refused reports."""
+    if agents.silent:
+        message = (
+            f"{len(agents.silent)} of {agents.reporting} agents sent nothing for "
+            f"{SILENT_S / 60:.0f} minutes, their last reports stay: "
+            f"{bounds.listed(agents.silent, NAMED)}"
+        )
+        yield _problem("agents", message)
+    if agents.refused:
+        (node, why), more = agents.refused[0], len(agents.refused) - 1
+        message = f"the report of {node} is invalid: {why}" + (f"; {more} more" if more else "")
+        yield _problem("agents", message)
+
+
 def _of_hardware(fabric: Fabric) -> Iterator[Status]:
-    """Hosts that are not nodes, and hardware that cannot be used."""
-    for text in fabric.remarks:
-        yield _problem(text.partition(":")[0], text)
+    """Hardware that cannot be used."""
     equal: dict[str, list[str]] = {}
     for node, its in fabric.inventories.items():
         for remark in its.remarks:

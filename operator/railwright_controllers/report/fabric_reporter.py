@@ -12,7 +12,7 @@ from typing import Any
 
 from railwright_api import names, routes
 from railwright_controllers.discovery import Discovery, FabricState
-from railwright_controllers.report import fabric
+from railwright_controllers.report import fabric, kept
 from railwright_controllers.report.fabric import FabricSummary
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_kube import bodies, errors, paths
@@ -120,6 +120,7 @@ class FabricReporter:
             self._absorb(await self.api.create(routes.kind(names.FABRICS), body))
 
     async def _status(self) -> Status:
+        """The whole status, without its freshness; empty if there is nothing to publish yet."""
         # All of one moment: an assembly can end while this one is rendered.
         found, is_assembled = self.discovery.found, self.discovery.is_assembled
         unread, is_caught_up = self.discovery.unread_files(), self.discovery.is_caught_up
@@ -128,7 +129,7 @@ class FabricReporter:
         if is_assembled and found is not self._summarized:
             self._summary = await asyncio.to_thread(fabric.summarize, found)
             self._summarized = found
-        agents = self.discovery.agents()
+        agents, published = self.discovery.agents(), self.cache.published
         problems = await fabric.problems(
             found,
             self.nodes,
@@ -140,21 +141,30 @@ class FabricReporter:
                 *self._outdated(),
                 *(f"all that was published stays until {file} is valid again" for file in unread),
             ),
+            kept=None
+            if is_caught_up
+            else kept.entries(published.get("problems") or (), found.fabric.places),
         )
-        agents_status = fabric.agents_status(agents, is_caught_up=is_caught_up)
-        if unread:
-            return self._kept() | agents_status | problems
-        topology = self._topology(found, is_caught_up=is_caught_up) if is_assembled else {}
-        return self._summary.status | topology | agents_status | problems
+        if unread or not is_assembled:
+            status = {name: published[name] for name in published.keys() - OF_PROCESS}
+        else:
+            status = self._summary.status | self._of_reports(found, is_caught_up=is_caught_up)
+            status |= self._topology(found, is_caught_up=is_caught_up)
+        counts = fabric.agents_status(agents) if is_caught_up else published.get("agents")
+        return status | {"agents": counts} | problems
 
     def _outdated(self) -> tuple[str, ...]:
         """Why the status may be out of date."""
         return *filter(None, [self.discovery.delay]), *self.late()
 
-    def _kept(self) -> Status:
-        """What was published of the sources, also for a Fabric that was deleted meanwhile."""
+    def _of_reports(self, found: FabricState, *, is_caught_up: bool) -> Status:
+        """What stays published until agents have reported."""
         published = self.cache.published
-        return {name: published[name] for name in published.keys() - OF_PROCESS}
+        if is_caught_up or "nodes" not in published:
+            return {}
+        cabled = self._summary.status.keys() - {"nodes"}
+        names_kept = cabled if found.fabric.networks else kept.OF_REPORTS
+        return kept.fields(published, names_kept, found.fabric.places)
 
     def _topology(self, found: FabricState, *, is_caught_up: bool) -> Status:
         """The topology for scheduling. A process that has just started keeps what is published
@@ -163,22 +173,29 @@ class FabricReporter:
         published = self.cache.published.get("topology")
         if published is not None and found.fabric.networks and not is_caught_up:
             return {"topology": published}
-        if self._summary.topology is None:
-            return {}
-        return {"topology": self._summary.topology}
+        return {"topology": self._summary.topology or published}
 
     async def _write(self, held: SiteObject, status: Status) -> None:
+        """Replace the stored status by this one, unless it is empty."""
+        if not status:
+            return
         now_s = self.clock()
         is_due = self._fresh_s is None or now_s - self._fresh_s >= FRESH_S
-        if status and is_due and not self._outdated():
-            agents, unix_s = self.discovery.agents(), self.wall_clock()
-            status = status | fabric.freshness(unix_s, oldest_report_s=agents.oldest_age_s)
-        before = {key: held.status.get(key) for key in status}
-        if patch := bodies.merge_patch(before, status):
+        is_fresh = is_due and not self._outdated()
+        status["freshness"] = self._freshness() if is_fresh else held.status.get("freshness")
+        if patch := bodies.merge_patch(held.status, status):
             body = bodies.status_patch(patch, resource_version=str(held.rv))
             self._absorb(await self.api.patch(paths.status(FABRIC), body))
-        if "freshness" in status:
+        if is_fresh:
             self._fresh_s = now_s
+
+    def _freshness(self) -> Status:
+        oldest_report_s = self.discovery.agents().oldest_age_s
+        status = fabric.freshness(self.wall_clock(), oldest_report_s=oldest_report_s)
+        if not self.discovery.is_caught_up:
+            before = self.cache.published.get("freshness") or {}
+            status["oldestReport"] = before.get("oldestReport", status["oldestReport"])
+        return status
 
     def _absorb(self, answer: Mapping[str, Any]) -> None:
         self.fabrics.absorb(cluster_objects.answered(answer))

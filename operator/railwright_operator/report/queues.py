@@ -62,8 +62,7 @@ class QueueReporter:
         if held is None:
             return
         try:
-            before = {key: held.status.get(key) for key in status}
-            if patch := bodies.merge_patch(before, status):
+            if patch := bodies.merge_patch(held.status, status):
                 body = bodies.status_patch(patch, resource_version=str(held.rv))
                 path = paths.status(routes.one(names.QUEUES, name))
                 self.absorb(await self.api.patch(path, body))

@@ -1,0 +1,165 @@
+"""What agents reported to the last leader stays published until they have reported to the new one.
+
+``discovery.CAUGHT_UP_S`` bounds how long that takes.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+
+from fixtures.clos import wiring
+from fixtures.office import FABRIC, Office
+from fixtures.reporting import Raw
+from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S
+from railwright_controllers.file_reads import FileRead
+from railwright_controllers.report.fabric_reporter import FRESH_S
+from railwright_topology import networks
+from railwright_topology.parts import AdapterRole, DeviceBenchmark, HardwareReport, Kind, Part
+from railwright_topology.source_reports import Provenance
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.formats import File
+from railwright_topology.sources.hardware_documents import Document
+from railwright_topology.wiring import WiringError
+
+NODES = tuple(f"n{at}" for at in range(5))
+ODD, SILENT = "n3", "n4"
+"""A node with a slow device, cables that are down, and hardware of which sources differ; and one
+whose agent sends nothing any more."""
+GPU = "0000:17:00.0"
+CABLES = [(f"{node} mlx5_{at}", f"leaf-{at}") for node in NODES for at in range(2)]
+
+
+def document(node: str) -> str:
+    """The report of a node's agent."""
+    gpu = Part(GPU, Kind.ACCELERATOR, pci=GPU, model="10de:2330", numa=0)
+    nics = tuple(
+        Part(
+            f"0000:18:00.{at}",
+            Kind.ADAPTER,
+            names=(f"mlx5_{at}",),
+            rail=at,
+            role=AdapterRole.RAIL,
+            up=node != ODD,
+        )
+        for at in range(2)
+    )
+    reports = [HardwareReport("sysfs", Provenance.SEEN, (gpu, *nics))]
+    if node == ODD:
+        other = Part(GPU, Kind.ACCELERATOR, pci=GPU, numa=7)
+        remarks = ("it has a device of an unknown class",)
+        reports.append(HardwareReport("own", Provenance.IMPORTED, (other,), remarks=remarks))
+    speed = DeviceBenchmark(GPU, "H100", "torch", (400 if node == ODD else 660) * 10**12)
+    return hardware_documents.written(Document(tuple(reports), benchmarks=(speed,)))
+
+
+class Leader(Office):
+    """Controllers beside five nodes with cables or without, that start with the Fabric and the
+    NodeHealths that others wrote."""
+
+    def __init__(self, *, cabled: bool, published: Raw | None = None, but: str = "") -> None:
+        super().__init__()
+        if published is not None:
+            newest = int(published["metadata"]["resourceVersion"])
+            self.store._versions = itertools.count(newest + 1)
+            self.add(copy.deepcopy(published))
+        for name in NODES:
+            if name != but:
+                self.node(name, old="r0" if name in NODES[:2] else "r1")
+        network = networks.of(wiring(CABLES))
+        if cabled:
+            self.discovery._read = (FileRead(File("site", "x", ""), (network,)),)
+
+    async def receive(self, *nodes: str) -> Raw:
+        """Receive the reports of these agents; return the status that has them."""
+        for node in nodes:
+            await self.discovery.receive_report(node, document(node))
+        self.discovery._again()
+        return await self.report()
+
+    @property
+    def published(self) -> Raw:
+        return self.store.objects[FABRIC]
+
+
+async def published(*, cabled: bool) -> Raw:
+    """The Fabric of a leader that has run for a while."""
+    first = Leader(cabled=cabled)
+    await first.receive(*NODES)
+    first.now_s += SILENT_S + 1
+    with pytest.raises(WiringError):
+        await first.discovery.receive_report("n0", "{}")
+    await first.receive(*NODES[1:4])
+    status = first.status
+    assert all(status[name] for name in ("hardware", "slow", "conflicts", "agents"))
+    assert (status["rails"]["nodes"], status["rails"]["aligned"]) == (5, 4)
+    assert {each["key"] for each in status["problems"]} == {"agents", "hardware"}
+    return first.published
+
+
+def facts(status: Raw) -> Raw:
+    """All but when the sources were compared."""
+    return status | {"freshness": status["freshness"].get("oldestReport")}
+
+
+def restarted(fabric: Raw, *, cabled: bool, but: str = "", healthy: bool = True) -> Leader:
+    leader = Leader(cabled=cabled, published=fabric, but=but)
+    for name in NODES if healthy else ():
+        leader.health(name, sources=[AGENTS])
+    return leader
+
+
+@pytest.mark.parametrize("healthy", [True, False], ids=["healths", "no health written yet"])
+@pytest.mark.parametrize("cabled", [True, False], ids=["cables", "labels"])
+async def test_new_leader_keeps_all_that_agents_reported(cabled: bool, healthy: bool) -> None:
+    """From its first report on, while they report one by one."""
+    fabric = await published(cabled=cabled)
+    before = facts(fabric["status"])
+    leader = restarted(fabric, cabled=cabled, healthy=healthy)
+    assert facts(await leader.report()) == before
+    for node in NODES[:-1]:
+        leader.now_s += FRESH_S
+        assert facts(await leader.receive(node)) == before
+    leader.now_s += FRESH_S
+    after = await leader.receive(NODES[-1])
+    changed = {"agents", "problems", "problemCount", "freshness"}
+    assert {name for name in before if facts(after)[name] != before[name]} == changed
+    assert [each["key"] for each in after["problems"]] == ["hardware"]
+    assert after["agents"] == {"nodes": 5, "silent": 0}
+
+
+@pytest.mark.parametrize("cabled", [True, False], ids=["cables", "labels"])
+async def test_facts_of_deleted_nodes_do_not_stay(cabled: bool) -> None:
+    """Those of other nodes do."""
+    fabric = await published(cabled=cabled)
+    before = fabric["status"]
+    status = await restarted(fabric, cabled=cabled, but=ODD).report()
+    gone = ("slow", "conflicts", "slowCount", "conflictCount")
+    assert [status[name] for name in gone] == [[], [], 0, 0]
+    assert status["rails"] == {"nodes": 4, "aligned": 4, "miscabled": []}
+    kinds = [each for each in before["hardware"] if each["first"] != ODD]
+    assert status["hardware"] == kinds
+    assert [each["key"] for each in status["problems"]] == ["agents", "agents"]
+    assert status["nodes"] == 4
+    assert ODD not in str({**status, "topology": None})
+
+
+async def test_agents_that_never_report_again_are_waited_for_in_vain() -> None:
+    fabric = await published(cabled=True)
+    leader = restarted(fabric, cabled=True)
+    await leader.receive("n0")
+    leader.now_s += CAUGHT_UP_S + 1
+    status = await leader.report()
+    assert (status["agents"], status["measuredNodes"]) == ({"nodes": 1, "silent": 0}, 1)
+    assert (status["slow"], status["conflicts"]) == ([], [])
+
+
+async def test_fabric_that_nobody_wrote_gets_reports_at_once() -> None:
+    """It was deleted while there were no controllers."""
+    leader = Leader(cabled=True)
+    for name in NODES:
+        leader.health(name, sources=[AGENTS])
+    status = await leader.receive("n0")
+    assert (status["measuredNodes"], "agents" in status) == (1, False)
