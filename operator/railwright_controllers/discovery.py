@@ -233,18 +233,18 @@ class Discovery:
     @property
     def is_caught_up(self) -> bool:
         """Whether the fabric has the reports of all agents that reported before the process
-        started, according to the sources of NodeHealths, and of as many as the Fabric counted: the
-        last process may have ended before it wrote the NodeHealths. Those of nodes that are gone or
-        not Ready do not count, and after ``CAUGHT_UP_S`` none does."""
+        started, according to the sources of NodeHealths. If the Fabric counted more, as the last
+        process may have ended before it wrote the NodeHealths, any node may have one of them. Those
+        of nodes that are gone or not Ready do not count, and after ``CAUGHT_UP_S`` none does."""
         if self._began_s is None:
             return False
         age_s = self.clock() - self._began_s
         able = {each.name for each in self._nodes.values() if each.ready or age_s <= STARTING_S}
-        reported = self.found.reported
-        refused = {node for node, agent in self._agents.items() if agent.report is None}
-        has_all = able & self._expected <= reported
-        are_as_many = len(reported | refused) >= min(self._count, len(able))
-        return (self.is_assembled and has_all and are_as_many) or age_s > CAUGHT_UP_S
+        awaited = able & self._expected
+        if self._count > len(self._expected):
+            awaited |= able - {node for node, its in self._agents.items() if its.report is None}
+        has_all = self.is_assembled and awaited <= self.found.reported
+        return has_all or age_s > CAUGHT_UP_S
 
     def unread_files(self) -> tuple[str, ...]:
         """The files that were invalid when this process started, and still are, if a source that

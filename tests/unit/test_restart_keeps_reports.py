@@ -84,6 +84,15 @@ class Leader(Office):
         return self.store.objects[FABRIC]
 
 
+async def test_few_agents_that_reported_just_before_the_end_are_awaited() -> None:
+    """The count in the Fabric does not say which they were."""
+    first = Leader(cabled=False)
+    before = facts(await first.receive(*NODES[:2]))
+    leader = restarted(first.published, cabled=False, healthy=False)
+    assert facts(await leader.receive(*NODES[2:4])) == before
+    assert (await leader.receive("n0", "n1", "n4"))["measuredNodes"] == 5
+
+
 async def published(*, cabled: bool) -> Raw:
     """The Fabric of a leader that has run for a while."""
     first = Leader(cabled=cabled)
