@@ -1,8 +1,8 @@
-"""Places between two writes of the operator, by name, at which it is killed.
+"""Places between two writes of the operator or the controllers, by name, at which it is killed.
 
 ``binding:32.before`` is the 32nd binding, received by the proxy and not passed on; at
-``binding:32.after`` it was carried out, without a response. The operator has no code for this: the
-proxy observes its writes, and kills it by its process id.
+``binding:32.after`` it was carried out, without a response. Neither has code for this: the
+proxy observes the writes, and kills the process by its id.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from integration import operator_site
 from integration.operator_site import Site
 from railwright_testbed import waiting
 from railwright_testbed.operator_process import OperatorProcess
+from railwright_testbed.service_process import ServiceProcess
 
 WRITES = {
     "ledger": "update ledgers",
@@ -30,6 +31,13 @@ WRITES = {
     "removal": "delete pods",
 }
 """Each kind of write in the life of an attempt, as the proxy selects it."""
+
+OF_CONTROLLERS = {
+    "fabric": "patch fabrics/status",
+    "health": "create nodehealths",
+    "files": "list configmaps",
+}
+"""Likewise what the controllers write, and what they read."""
 
 STRUCK_S = 30.0
 
@@ -97,17 +105,17 @@ def paired(site: Site) -> Iterator[Pair]:
 
 
 @contextmanager
-def killed_at(site: Site, leader: OperatorProcess, point: Failpoint) -> Iterator[None]:
-    """What is done in the block leads the operator to this write, and it dies there."""
-    pid = leader.pid
+def killed_at(site: Site, leader: ServiceProcess, point: Failpoint) -> Iterator[None]:
+    """What is done in the block leads the process to this write, and it dies there."""
     struck = threading.Event()
 
     def kill() -> None:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(leader.pid, signal.SIGKILL)
         struck.set()
 
     strike = Strike(kill, carried_out=point.after)
-    rule = site.proxy.fail(WRITES[point.kind], strike, first=point.ordinal, times=None)
+    selector = (WRITES | OF_CONTROLLERS)[point.kind]
+    rule = site.proxy.fail(selector, strike, first=point.ordinal, times=None)
     try:
         yield
         waiting.until(struck.is_set, f"{point}", deadline_s=STRUCK_S, evidence=lambda: f"{rule}")

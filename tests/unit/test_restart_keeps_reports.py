@@ -10,6 +10,8 @@ import itertools
 
 import pytest
 
+from fixtures import agent_reports
+from fixtures.agent_reports import CABLES, NODES, ODD
 from fixtures.clos import wiring
 from fixtures.office import FABRIC, Office
 from fixtures.reporting import Raw
@@ -17,42 +19,11 @@ from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report.fabric_reporter import FRESH_S
 from railwright_topology import networks
-from railwright_topology.parts import AdapterRole, DeviceBenchmark, HardwareReport, Kind, Part
-from railwright_topology.source_reports import Provenance
-from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
-from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
-NODES = tuple(f"n{at}" for at in range(5))
-ODD, SILENT = "n3", "n4"
-"""A node with a slow device, cables that are down, and hardware of which sources differ; and one
-whose agent sends nothing any more."""
-GPU = "0000:17:00.0"
-CABLES = [(f"{node} mlx5_{at}", f"leaf-{at}") for node in NODES for at in range(2)]
-
-
-def document(node: str) -> str:
-    """The report of a node's agent."""
-    gpu = Part(GPU, Kind.ACCELERATOR, pci=GPU, model="10de:2330", numa=0)
-    nics = tuple(
-        Part(
-            f"0000:18:00.{at}",
-            Kind.ADAPTER,
-            names=(f"mlx5_{at}",),
-            rail=at,
-            role=AdapterRole.RAIL,
-            up=node != ODD,
-        )
-        for at in range(2)
-    )
-    reports = [HardwareReport("sysfs", Provenance.SEEN, (gpu, *nics))]
-    if node == ODD:
-        other = Part(GPU, Kind.ACCELERATOR, pci=GPU, numa=7)
-        remarks = ("it has a device of an unknown class",)
-        reports.append(HardwareReport("own", Provenance.IMPORTED, (other,), remarks=remarks))
-    speed = DeviceBenchmark(GPU, "H100", "torch", (400 if node == ODD else 660) * 10**12)
-    return hardware_documents.written(Document(tuple(reports), benchmarks=(speed,)))
+SILENT = NODES[-1]
+"""The node whose agent sends nothing any more."""
 
 
 class Leader(Office):
@@ -75,7 +46,7 @@ class Leader(Office):
     async def receive(self, *nodes: str) -> Raw:
         """Receive the reports of these agents; return the status that has them."""
         for node in nodes:
-            await self.discovery.receive_report(node, document(node))
+            await self.discovery.receive_report(node, agent_reports.written(node))
         self.discovery._again()
         return await self.report()
 
@@ -100,7 +71,7 @@ async def published(*, cabled: bool) -> Raw:
     first.now_s += SILENT_S + 1
     with pytest.raises(WiringError):
         await first.discovery.receive_report("n0", "{}")
-    await first.receive(*NODES[1:4])
+    await first.receive(*(node for node in NODES if node not in ("n0", SILENT)))
     status = first.status
     assert all(status[name] for name in ("hardware", "slow", "conflicts", "agents"))
     assert (status["rails"]["nodes"], status["rails"]["aligned"]) == (5, 4)

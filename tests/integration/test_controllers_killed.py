@@ -1,0 +1,162 @@
+"""The controllers are killed around their reads and writes while agents report: afterwards all is
+published as without a kill, and no version of an object lacked a fact that an earlier one had."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from fixtures import agent_reports, office, proxy
+from fixtures.agent_reports import NODES
+from fixtures.office import Office
+from integration import controllers, failpoints, operator_site
+from integration.failpoints import Failpoint, around
+from integration.node_agents import NodeAgents
+from integration.operator_site import FABRIC, NODE_GRACE_S, ROOT, Json, Site
+from railwright_agent.reporting import ReportRefusedError
+from railwright_api import names
+from railwright_controllers.report import node_healths
+from railwright_controllers.watch.files import FilesRecord
+from railwright_testbed import (
+    ControlPlane,
+    ControlPlaneOptions,
+    NodeSpec,
+    history,
+    service_process,
+    waiting,
+)
+from railwright_testbed.api_client import ApiError
+from railwright_testbed.controllers_process import ControllersProcess
+from railwright_testbed.errors import TestbedError
+from railwright_testbed.service_process import NAMESPACE
+from railwright_topology.sources.formats import File
+
+RACKS = dict(zip(NODES, ("r0", "r0", "r1", "r1", "r1"), strict=True))
+HEALTHS = f"/apis/{names.API_VERSION}/{names.NODE_HEALTHS}"
+STORED = "/registry/railwright.dev/"
+
+ALL = "RAILWRIGHT_ALL_FAILPOINTS" in os.environ
+EVERY = (
+    *around("fabric", 2),
+    *around("health", 1),
+    *around("files", 1),
+    *around("fabric", 1),
+    *around("health", 1),
+)
+"""In this order: the Fabric has all reports before the first NodeHealth is written."""
+SOME = ("fabric:2.after", "health:1.before", "files:1.after", "fabric:1.before", "health:1.after")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """Five nodes, a file with their cables, and controllers behind a proxy; no operator runs."""
+    options = ControlPlaneOptions(node_grace_s=NODE_GRACE_S)
+    specs = [NodeSpec(node, {names.LABEL_RACK: rack}) for node, rack in RACKS.items()]
+    with ControlPlane.start("killed", options=options) as plane, closing(plane.client()) as admin:
+        service_process.install(plane, ROOT)
+        labels = {names.LABEL_FABRIC: names.SINGLETON}
+        body = {"metadata": {"name": "site", "labels": labels}}
+        body |= {"data": {"lldp.json": agent_reports.lldp()}}
+        admin.post(f"/api/v1/namespaces/{NAMESPACE}/configmaps", body)
+        with (
+            plane.kwok(specs) as kwok,
+            proxy.beside(plane) as between,
+            ControllersProcess(plane, through=between.entrance) as process,
+        ):
+            operator = operator_site.replica(plane, "operator", through=between)
+            yield Site(plane, kwok, operator, process, admin, between)
+            operator.__exit__(None, None, None)
+
+
+def test_no_fact_is_lost_by_controllers_that_are_killed(site: Site, tmp_path: Path) -> None:
+    agents = NodeAgents(site, tmp_path)
+    for node in NODES:
+        agents.token(node)
+    for point in EVERY if ALL else map(Failpoint.named, SOME):
+        with failpoints.killed_at(site, site.controllers, point):
+            _run(site, agents)
+    _run(site, agents)
+    fabric, healths = asyncio.run(_undisturbed())
+    waiting.until(
+        lambda: _published(site) == (fabric, healths),
+        f"{fabric} and {healths}",
+        deadline_s=30,
+        evidence=lambda: f"{_published(site)} {site.controllers.log()}",
+    )
+    _demand_no_fact_lost(site, fabric, healths)
+    agents.clear()
+
+
+def _run(site: Site, agents: NodeAgents) -> None:
+    """Start the controllers again, and report to them, as far as they live."""
+    site.controllers.stop()
+    with suppress(ApiError):  # They may have ended before they held it.
+        site.admin.delete(controllers.LEASE)
+    with suppress(TestbedError):
+        site.controllers.start()
+
+    left = [*NODES]
+
+    def is_over() -> bool:
+        with suppress(ReportRefusedError):
+            while left:
+                agents.report_document(left[0], agent_reports.of(left[0]))
+                del left[0]
+        return not left or not site.controllers.alive
+
+    waiting.until(is_over, "all reports", deadline_s=30)
+
+
+def _published(site: Site) -> tuple[Json, Json]:
+    items = site.admin.get(HEALTHS)["items"]
+    return _facts(site.admin.get(FABRIC)), {
+        each["metadata"]["name"]: each["spec"] for each in items
+    }
+
+
+def _facts(fabric: Json) -> Json:
+    """The status of the Fabric without times."""
+    status: Json = fabric.get("status", {})
+    sources = [{**each, "time": ""} for each in status.get("sources", ())]
+    return {**status, "freshness": "", "sources": sources}
+
+
+async def _undisturbed() -> tuple[Json, Json]:
+    """What is published of the same nodes, file and reports by a process that nobody kills."""
+    desk = Office()
+    desk.add(office.fabric(version=2))
+    for node, rack in RACKS.items():
+        desk.node(node, taints=(), unread=None, **{names.LABEL_RACK: rack})
+    file = File("site", "lldp.json", agent_reports.lldp())
+    desk.discovery.files_changed(None, FilesRecord("uid", "site", (file,), rv=1))
+    await desk.discovery.read_files()
+    for node in NODES:
+        await desk.discovery.receive_report(node, agent_reports.written(node))
+    await desk.report()
+    return _facts(desk.store.objects[office.FABRIC]), node_healths.contents(
+        desk.discovery.found.fabric
+    )
+
+
+def _demand_no_fact_lost(site: Site, fabric: Json, healths: Json) -> None:
+    """Each fact stays from the first version on that has it."""
+    whole, seen, versions = fabric | healths, set[str](), 0
+    for revision in history.revisions(site.plane.etcd):
+        for key, value in ((each.key, each.value) for each in revision.changes):
+            kind, _, name = key.removeprefix(STORED).partition("/")
+            if kind not in (names.FABRICS, names.NODE_HEALTHS):
+                continue
+            versions += 1
+            assert value is not None, f"{key} was deleted"
+            found = _facts(value) if kind == names.FABRICS else {name: value["spec"]}
+            of_it = fabric if kind == names.FABRICS else {name: healths[name]}
+            lost = {fact for fact in seen & of_it.keys() if found.get(fact) != whole[fact]}
+            assert not lost, f"revision {revision.number} of {key} lacks {lost}: {found}"
+            seen |= {fact for fact in of_it if found.get(fact) == whole[fact]}
+    assert seen == whole.keys()
+    assert versions > len(SOME)
