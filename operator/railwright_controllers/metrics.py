@@ -12,10 +12,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from railwright_kube.metrics import ApiMetrics, WatchMetrics
+from railwright_kube.metrics import ApiMetrics, WatchMetrics, begin
 from railwright_process.server_metrics import ServerMetrics
 
 SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+
+OUTCOMES = DONE, FAILED = "done", "failed"
 
 NODES_MAX = 5_000
 """Nodes with a series of their GPUs."""
@@ -56,6 +58,8 @@ class SurveyMetrics:
         self.probes = counter(
             "railwright_probes_total", "Probe tasks of agents, by outcome.", ("outcome",)
         )
+        begin(self.surveys, OUTCOMES)
+        begin(self.probes, OUTCOMES)
 
 
 class GpuUtilization(Collector):

@@ -93,6 +93,11 @@ _KINDS: Mapping[int, type[ApiError]] = {
 }
 
 
+NAMES = tuple(
+    kind.__name__ for parent in (RequestFailed, ApiError) for kind in parent.__subclasses__()
+)
+"""Those of the failures, as series spell them."""
+
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot ')
 """What authorization writes where admission writes its reason; their fields are the same."""
 

@@ -5,11 +5,31 @@ Label values come from closed sets (verbs, status codes, kinds), so the number o
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from railwright_kube import errors
+
 SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+VERBS = ("get", "create", "replace", "patch", "delete")
+CODES = ("none", *map(str, (200, 201, 202, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)))
+"""What API servers answer with, and the code of a request without an answer. Series of other codes,
+such as those of proxies, begin with their first request."""
+
+EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "OTHER")
+WATCH_ERRORS = ("unexpected", "gone", "error event", "rewound", "unreadable", "too large")
+"""The causes beside those of failed requests (``errors.NAMES``)."""
+
+
+def begin(metric: Counter | Histogram, *labels: Iterable[str]) -> None:
+    """Begin the series of all combinations of these label values: one that begins with its first
+    event has no increase for that."""
+    for values in itertools.product(*labels):
+        metric.labels(*values)
 
 
 class ApiMetrics:
@@ -34,6 +54,10 @@ class ApiMetrics:
             "Requests sent again because the server throttled them or the token had expired.",
             ("verb", "code"),
         )
+        begin(self.requests, (*VERBS, "watch"), CODES)
+        begin(self.request_s, VERBS)
+        begin(self.retries, VERBS, ("401", "429"))
+        begin(self.retries, ("get",), ("503", "504"))
 
 
 class WatchMetrics:
@@ -62,3 +86,9 @@ class WatchMetrics:
             ("kind",),
         )
         self.records = gauge("railwright_watch_records", "Objects held by this watch.", ("kind",))
+
+    def begin(self, kind: str) -> None:
+        """Begin the series of the watch of this kind."""
+        begin(self.relists, (kind,))
+        begin(self.events, (kind,), EVENTS)
+        begin(self.errors, (kind,), (*WATCH_ERRORS, *errors.NAMES))

@@ -28,7 +28,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from railwright_kube import errors, projections
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
-from railwright_kube.metrics import WatchMetrics
+from railwright_kube.metrics import EVENTS, WatchMetrics
 from railwright_kube.pages import Pager
 from railwright_kube.projections import ApiObject, Event, Identity, Projection, Undeclared
 from railwright_kube.yielding import TimeSlice
@@ -189,6 +189,7 @@ class Reflector(Generic[R]):
 
     def _begin(self) -> None:
         """Publish the series. A process that does not lead constructs watches that never run."""
+        self.metrics.begin(self.kind)
         self.metrics.records.labels(self.kind).set_function(lambda: len(self._records))
         self.metrics.receive_age_s.labels(self.kind).set_function(self.receive_age_s)
 
@@ -286,7 +287,7 @@ class Reflector(Generic[R]):
 
     def _apply(self, event: Event) -> None:
         kind = event.type
-        label = kind if kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR") else "OTHER"
+        label = kind if kind in EVENTS else "OTHER"
         self.metrics.events.labels(self.kind, label).inc()
         match kind:
             case "ERROR":

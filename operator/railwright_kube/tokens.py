@@ -19,6 +19,7 @@ import msgspec
 from jwt.types import Options
 from prometheus_client import Counter
 
+from railwright_kube.metrics import begin
 from railwright_kube.signing_keys import PublishedKeys
 
 KEPT_MAX = 65_536
@@ -27,6 +28,8 @@ LEEWAY_S = 60.0
 """Between two clocks: what the API server itself allows."""
 
 OUTAGE_S = 900.0
+
+OUTCOMES = ("good", "no keys", "malformed", "unknown key", "refused", "expired", "no such pod")
 
 OPTIONS: Options = {
     "enforce_minimum_key_length": True,
@@ -93,6 +96,7 @@ class Tokens:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
+        begin(self.checks, OUTCOMES)
         self._verified: OrderedDict[bytes, _Claims] = OrderedDict()
         self._generation = 0
         """Of the keys that these were verified with."""

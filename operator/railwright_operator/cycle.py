@@ -143,7 +143,7 @@ class Cycle:
 
     async def _back_off(self, failures: int, error: Exception) -> int:
         """Wait after a failed cycle; return the number of failures in a row."""
-        self.metrics.cycles_failed.labels(type(error).__name__).inc()
+        self.metrics.count_failure(error)
         extra = {"error": str(error), "failures": failures + 1}
         logger.warning("scheduling cycle failed", extra=extra)
         await asyncio.sleep(BACKOFF_S.delay_s(failures, self.rng))

@@ -17,7 +17,7 @@ from random import Random
 
 from railwright_kube.backoff import Backoff
 from railwright_operator.mapper_process import MapperError, MapperProcess
-from railwright_operator.metrics import MappingMetrics
+from railwright_operator.metrics import MAPPED, MappingMetrics
 from railwright_scheduler.policy.mappings import WAIT_S, Outcome, RequestedMapping, Unmapped
 
 logger = logging.getLogger(__name__)
@@ -137,6 +137,6 @@ class MappingRequests:
         finally:
             mapping.outcome = outcome
             self.metrics.seconds.observe(self.clock() - started_s)
-            label = outcome if isinstance(outcome, Unmapped) else "Mapped"
+            label = outcome if isinstance(outcome, Unmapped) else MAPPED
             self.metrics.mappings.labels(label).inc()
             self.wake()

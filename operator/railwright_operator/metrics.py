@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from railwright_kube.metrics import SECONDS_BUCKETS, ApiMetrics, WatchMetrics
+from railwright_kube.metrics import SECONDS_BUCKETS, ApiMetrics, WatchMetrics, begin
 from railwright_process.server_metrics import ServerMetrics
+from railwright_scheduler.policy.mappings import Unmapped
+
+MAPPED = "Mapped"
 
 
 class MappingMetrics:
@@ -23,6 +26,7 @@ class MappingMetrics:
             ("outcome",),
             registry=registry,
         )
+        begin(self.mappings, (MAPPED, *Unmapped))
         self.seconds = Histogram(
             "railwright_mapping_seconds",
             "Time of one mapping. A gang waits two seconds for its own at most.",

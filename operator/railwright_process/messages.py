@@ -24,6 +24,24 @@ LENGTH = re.compile(r"[0-9]{1,9}")
 ELSEWHERE = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TEMPORARY_REDIRECT})
 SINGLE = frozenset({"content-length", "authorization", "content-encoding"})
 
+STATUSES = (
+    HTTPStatus.OK,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.LENGTH_REQUIRED,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+"""Those of the messages that are counted."""
+
 
 class RefusedError(Exception):
     """A refused message: its sender acts on ``status``, by default that it must not be sent again,

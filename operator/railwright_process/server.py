@@ -10,9 +10,10 @@ from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from socket import IPPROTO_TCP, SOMAXCONN, TCP_INFO
 
+from railwright_kube.metrics import begin
 from railwright_kube.tokens import Bearer, KeysNotReadError, TokenRefusedError, Tokens
-from railwright_process.connections import Connection, Connections, Route, Tls
-from railwright_process.messages import Head, RefusedError
+from railwright_process.connections import UNREAD, Connection, Connections, Route, Tls
+from railwright_process.messages import STATUSES, Head, RefusedError
 from railwright_process.server_metrics import ServerMetrics
 
 TICK_S = 0.25
@@ -46,6 +47,7 @@ class MessageServer:
     on_tick: Callable[[bool], None] = lambda is_queue_full: None
 
     def __post_init__(self) -> None:
+        begin(self.metrics.requests, (UNREAD, *self.routes), map(str, map(int, STATUSES)))
         self._connections = Connections(
             self._admit, tls=self.tls, metrics=self.metrics, clock=self.clock
         )

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from architecture import tree
-from fixtures import alert_cases, queries, scraped_processes, scraping
+from fixtures import alert_cases, queries, scraped_processes
 from railwright_dashboards import rules
 from railwright_dashboards.generate import DASHBOARDS
 from railwright_testbed import TestbedError, waiting
@@ -50,7 +50,7 @@ def main() -> None:
         "alerts": len(rules.ALERTS),
         "alerts_tested": len(tested),
         "runbooks_missing": len(runbooks),
-        "series_with_100k_names": len(scraping.scraped(scraped_processes.crowded(JOBS))),
+        "series_with_100k_names": scraped_processes.series_of_operator(JOBS),
     }
     print(json.dumps(figures))
 

@@ -28,6 +28,7 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord, ending
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.live_invariants import DoubleBooking
+from railwright_scheduler.model import reasons
 from railwright_scheduler.model.reasons import QueueNotFound, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Unavailable
@@ -213,7 +214,7 @@ def test_decision_counts_when_it_changes() -> None:
         for (name, labels), value in scraping.scraped(registry).items()
         if name == "railwright_decisions_total"
     }
-    assert found == {"QueueNotFound": 3, "Admitted": 1}
+    assert found == dict.fromkeys(reasons.CODES, 0) | {"QueueNotFound": 3, "Admitted": 1}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
-from railwright_controllers import metrics, settings
+from fixtures import constructed
 from railwright_controllers.watch.pods import RunningPod
-from railwright_controllers.wiring import ControllerParts
 
 
 class Constructed:
@@ -17,13 +16,7 @@ class Constructed:
 
     def __init__(self) -> None:
         self.leads = True
-        self.parts = ControllerParts(
-            cast(Any, None),
-            settings.from_environment({"RAILWRIGHT_AGENTS_URL": "http://controllers"}),
-            series=metrics.ControllerMetrics(CollectorRegistry()),
-            is_leader=lambda: self.leads,
-            leader_address=str,
-        )
+        self.parts = constructed.controllers(CollectorRegistry(), is_leader=lambda: self.leads)
 
     def pod(self, version: int, *, terminal: bool = False, trains: bool = False) -> None:
         record = RunningPod("uid", version, node="n1", terminal=terminal, trains=trains)

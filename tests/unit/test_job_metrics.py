@@ -217,11 +217,15 @@ def test_attempts_are_counted_by_cause() -> None:
     assert found == {first: 2, "Other": len(others) - 2} | dict.fromkeys(others[:3], 1)
 
 
+def test_operator_of_a_crowd_has_bounded_series() -> None:
+    """Also with the series of its informers, its client and its server."""
+    assert scraped_processes.series_of_operator(100_000) < scraped_processes.SERIES_MAX
+
+
 def test_hundred_thousand_names_have_bounded_series() -> None:
     """Jobs with a live attempt are not displaced by those that wait."""
     registry = scraped_processes.crowded(100_000)
     found = scraping.scraped(registry)
-    assert len(found) < scraped_processes.SERIES_MAX
     names = {dict(labels).get("job_name") for _, labels in found} - {None}
     assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
     unseen = scraping.value(registry, "railwright_jobs_without_series")

@@ -119,7 +119,7 @@ async def test_an_idle_process_that_ends_costs_no_mapping(
         await desk.until(lambda: len(desk.processes) == 2 * PROCESSES)
         found = await desk.request(requested)
         assert found.outcome == gang_mapping.map_ranks(requested.request)
-        assert (desk.counted("MappingFailed"), desk.lost) == (None, PROCESSES)
+        assert (desk.counted("MappingFailed"), desk.lost) == (0, PROCESSES)
 
 
 async def test_a_process_that_gets_no_more_memory_is_replaced(

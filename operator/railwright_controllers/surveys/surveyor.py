@@ -17,7 +17,7 @@ from railwright_api import names
 from railwright_api.fabric import Probing
 from railwright_controllers.agents.probe_tasks import ProbeTasks
 from railwright_controllers.discovery import Discovery
-from railwright_controllers.metrics import SurveyMetrics
+from railwright_controllers.metrics import DONE, FAILED, SurveyMetrics
 from railwright_controllers.surveys import due
 from railwright_controllers.surveys.stored import TooLargeError
 from railwright_controllers.watch.fabric import FabricCache
@@ -106,7 +106,7 @@ class Surveyor:
             except Exception as error:
                 # A failed survey must not end the controllers.
                 logger.exception("survey failed", extra={"error": str(error)})
-                self.metrics.surveys.labels("failed").inc()
+                self.metrics.surveys.labels(FAILED).inc()
                 self._over(f"the last survey ended with {type(error).__name__}")
 
     async def run_due(self) -> None:
@@ -210,7 +210,7 @@ class Surveyor:
         logger.info("survey finished", extra={"nodes": len(chosen), **result})
         self.metrics.seconds.observe(took_s)
         self.metrics.pairs.inc(found.pairs)
-        self.metrics.surveys.labels("done" if placed else "failed").inc()
+        self.metrics.surveys.labels(DONE if placed else FAILED).inc()
         if placed:
             try:
                 self._unkept = await asyncio.to_thread(self._joined, found, placed)
@@ -251,7 +251,7 @@ class Surveyor:
         if not {*pair}.isdisjoint(self._busy_lately()):
             return Reading()
         reading = await self.probe_tasks.dispatch(pair, seconds=seconds, crowd=crowd)
-        self.metrics.probes.labels("failed" if reading == Reading() else "done").inc()
+        self.metrics.probes.labels(FAILED if reading == Reading() else DONE).inc()
         return reading
 
     def _busy_lately(self) -> Collection[str]:

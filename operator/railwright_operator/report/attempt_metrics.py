@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from railwright_conversion import bounds, times
+from railwright_kube.metrics import begin
 from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.report.status import StatusInput
 from railwright_scheduler.attempt import record as records
@@ -69,12 +70,10 @@ class AttemptMetrics:
             ("cause",),
             buckets=START_BUCKETS,
         )
-        # A series that begins with its first event has no increase for that.
-        for code in CauseCode:
-            self._ended.labels(code.value)
-            if code not in NO_FAILURE:
-                self._detection_s.labels(code.value)
-                self._recovery_s.labels(code.value)
+        begin(self._ended, (*CauseCode, bounds.UNNAMED))
+        failures = [code for code in CauseCode if code not in NO_FAILURE]
+        begin(self._detection_s, (*failures, bounds.UNNAMED))
+        begin(self._recovery_s, (*failures, bounds.UNNAMED))
 
     def record(
         self, before: JobRecord, given: StatusInput, *, submitted_s: int, received_s: float

@@ -7,6 +7,8 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from railwright_kube import errors
+from railwright_kube.metrics import begin
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -18,6 +20,9 @@ CYCLE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 BIND_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 ADMITTED = "Admitted"
+UNEXPECTED = "unexpected"
+"""The kind of an error that is no failed request."""
+
 VERIFIED = ("I2", "I3", "I17")
 """The invariants that ``Verification`` compares with fresh lists."""
 
@@ -35,7 +40,8 @@ class CycleMetrics:
         )
         self.cycles_failed = counter(
             "railwright_cycles_failed_total",
-            "Scheduling cycles that ended early, by kind of error.",
+            "Scheduling cycles that ended early, by kind of error: that of a failed request, or "
+            f"{UNEXPECTED}, whose traceback is in the log.",
             ("error",),
         )
         self.ledger_writes = counter("railwright_ledger_writes_total", "Writes of the ledger.")
@@ -70,11 +76,9 @@ class CycleMetrics:
         )
 
         self._construct_decisions(registry)
-        # A series that begins with its first event has no increase for that.
-        for stage in Stage:
-            self.job_faults.labels(stage.value)
-        for invariant in VERIFIED:
-            self.violations.labels(invariant)
+        begin(self.cycles_failed, (UNEXPECTED, *errors.NAMES))
+        begin(self.job_faults, Stage)
+        begin(self.violations, VERIFIED)
         self._waits: dict[str, str] | None = None
         self._committing: dict[AttemptKey, float | None] = {}
 
@@ -86,6 +90,7 @@ class CycleMetrics:
             ("outcome",),
             registry=registry,
         )
+        begin(self._decisions, (ADMITTED, *reasons.CODES))
         self._bind_s = Histogram(
             "railwright_gang_bind_seconds",
             "Time from the entry of an attempt in the ledger until all of its pods were bound and "
@@ -93,6 +98,11 @@ class CycleMetrics:
             buckets=BIND_BUCKETS,
             registry=registry,
         )
+
+    def count_failure(self, error: Exception) -> None:
+        """Count a cycle that ended early."""
+        is_request = isinstance(error, errors.RequestFailed)
+        self.cycles_failed.labels(type(error).__name__ if is_request else UNEXPECTED).inc()
 
     def record(self, plan: Plan, now_s: float) -> None:
         """Take in a finished cycle; ``now_s`` is monotonic."""
