@@ -202,6 +202,7 @@ class OperatorParts:
         clock, rng = self.runtime.clock, self.runtime.rng
         job_metrics = JobMetrics(
             self.registry,
+            clock=clock,
             reception_clock=self.reception_clock,
             wall_clock=self.runtime.wall_clock,
         )

@@ -84,7 +84,7 @@ def operator() -> list[Series]:
         CycleMetrics,
         AttemptMetrics,
         FleetMetrics,
-        lambda registry: JobMetrics(registry, reception_clock=_zero, wall_clock=_zero),
+        lambda registry: JobMetrics(registry, clock=_zero, reception_clock=_zero, wall_clock=_zero),
     )
 
 

@@ -37,7 +37,7 @@ from railwright_scheduler.plan import Plan
 QUEUED = JobRecord()
 STARTING = JobRecord(Phase.STARTING, attempt=1, nodes=attempts.NODES)
 RUNNING = attempts.RUNNING
-CLOCKS = {"reception_clock": float, "wall_clock": float}
+CLOCKS = {"clock": float, "reception_clock": float, "wall_clock": float}
 MIDNIGHT_S = 1_767_225_600
 """2026-01-01T00:00:00Z"""
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, scraped_processes, scraping
+from fixtures import attempts, reporting, scraped_processes, scraping
 from fixtures.jobs import layout
+from fixtures.reporting import Desk
 from railwright import protocol
 from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.report import job_metrics
@@ -29,13 +30,20 @@ CREATED_S = 1_767_225_600
 PLACED = PlacementRecord("p", "team", "a-1", 1, "a", attempts.NODES, "", 0.25, 0.05)
 
 
+LOST = replace(attempts.LOST, node="n1", time_s=77)
+FAILED = JobRecord(Phase.FAILED, attempt=2, ended=2, last_termination=LOST)
+
+
 class Scrape:
     """Job metrics with clocks that a test sets."""
 
     def __init__(self) -> None:
         self.registry, self.now_s, self.unix_s = CollectorRegistry(), 100.0, 1_000_000.0
         self.metrics = JobMetrics(
-            self.registry, reception_clock=lambda: self.now_s, wall_clock=lambda: self.unix_s
+            self.registry,
+            clock=lambda: self.now_s,
+            reception_clock=lambda: self.now_s,
+            wall_clock=lambda: self.unix_s,
         )
 
     def record(self, record: JobRecord, *, name: str = "a", **changes: Any) -> None:
@@ -190,15 +198,79 @@ def test_wait_begins_when_job_is_created_or_resumed() -> None:
     assert scrape.values()[name] == CREATED_S + 3600
 
 
-def test_series_of_job_end_with_it() -> None:
+def series_of(scrape: Scrape, job: str) -> dict[str, dict[str, str]]:
+    """The labels of the series of this job beside its own, by their names."""
+    found = ((name, dict(labels)) for name, labels in scraping.scraped(scrape.registry))
+    return {
+        name.removeprefix("railwright_job_"): labels
+        for name, labels in found
+        if (labels.pop("job_namespace", ""), labels.pop("job_name", "")) == ("team", job)
+    }
+
+
+def test_end_of_job_stays_for_a_while() -> None:
+    """Its other series end at once, and another job's stay."""
+    scrape = Scrape()
+    scrape.step(10, 50.0)
+    scrape.record(attempts.RUNNING, name="b")
+    for _ in range(2):
+        scrape.record(FAILED)  # A cycle records it until its status is written.
+    ended = {
+        "phase": {"phase": "Failed"},
+        "last_termination_timestamp_seconds": {"cause": "NodeLost", "node_name": "n1"},
+    }
+    scrape.now_s = 5_000.0
+    assert series_of(scrape, "a") == ended
+    scrape.now_s += job_metrics.ENDED_S - 1
+    assert series_of(scrape, "a") == ended
+    scrape.now_s += 1
+    assert series_of(scrape, "a") == {}
+    assert "attempt" in series_of(scrape, "b")
+
+
+def test_job_that_succeeds_has_no_cause() -> None:
     scrape = Scrape()
     scrape.record(attempts.RUNNING)
-    scrape.record(attempts.RUNNING, name="b")
     scrape.record(JobRecord(Phase.SUCCEEDED, attempt=1, ended=1))
-    names = {dict(labels).get("job_name") for _, labels in scraping.scraped(scrape.registry)}
-    assert names == {"b", None}
+    assert series_of(scrape, "a") == {"phase": {"phase": "Succeeded"}}
+
+
+def test_series_of_deleted_job_end_at_once() -> None:
+    scrape = Scrape()
+    scrape.record(attempts.RUNNING)
+    scrape.record(FAILED, name="b")
+    assert series_of(scrape, "a")
+    assert series_of(scrape, "b")
     scrape.metrics.forget_all_but(())
     assert scrape.values() == {}
+
+
+async def test_only_a_job_that_ends_now_has_its_end_in_series() -> None:
+    """One that a new leader finds ended does not; a deleted one has it no more."""
+    desk = Desk()
+    desk.add(reporting.raw_job("old", status={"phase": "Succeeded", "attempt": 1}))
+    path = desk.add(reporting.raw_job("new", status={"phase": "Running", "attempt": 1}))
+    ended = JobRecord(Phase.FAILED, attempt=1, ended=1)
+    for records in ({"new-uid": ended}, {}):
+        await desk.run_cycle(records)
+        found = scraping.scraped(desk.registry)
+        phases = [dict(labels) for name, labels in found if name == "railwright_job_phase"]
+        assert [(each["job_name"], each["phase"]) for each in phases] == [("new", "Failed")]
+    desk.jobs.discard("new-uid")
+    del desk.store.objects[path]
+    await desk.run_cycle()
+    assert not [name for name, _ in scraping.scraped(desk.registry) if name.endswith("_phase")]
+
+
+def test_newest_of_many_ended_jobs_have_series() -> None:
+    scrape, most = Scrape(), job_metrics.ENDED_MAX
+    for index in range(100_000):
+        scrape.record(FAILED, name=f"j{index}")
+    found = scraping.scraped(scrape.registry)
+    names = {dict(labels).get("job_name") for _, labels in found} - {None}
+    assert names == {f"j{index}" for index in range(100_000 - most, 100_000)}
+    assert len(found) == 2 * most + 1
+    assert len(scrape.metrics._ended) == most
 
 
 def test_attempts_are_counted_by_cause() -> None:
@@ -217,17 +289,13 @@ def test_attempts_are_counted_by_cause() -> None:
     assert found == {first: 2, "Other": len(others) - 2} | dict.fromkeys(others[:3], 1)
 
 
-def test_operator_of_a_crowd_has_bounded_series() -> None:
-    """Also with the series of its informers, its client and its server."""
-    assert scraped_processes.series_of_operator(100_000) < scraped_processes.SERIES_MAX
-
-
 def test_hundred_thousand_names_have_bounded_series() -> None:
     """Jobs with a live attempt are not displaced by those that wait."""
     registry = scraped_processes.crowded(100_000)
-    found = scraping.scraped(registry)
-    names = {dict(labels).get("job_name") for _, labels in found} - {None}
-    assert names == {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
+    assert scraped_processes.series_of_operator(registry) < scraped_processes.SERIES_MAX
+    names = {dict(labels).get("job_name") for _, labels in scraping.scraped(registry)} - {None}
+    live = {f"live-{index}" for index in range(job_metrics.JOBS_MAX)}
+    assert names == live | {f"ended-{99_999 - index}" for index in range(job_metrics.ENDED_MAX)}
     unseen = scraping.value(registry, "railwright_jobs_without_series")
     assert unseen == 100_000 + job_metrics.JOBS_MAX
 

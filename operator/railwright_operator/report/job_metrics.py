@@ -2,7 +2,8 @@
 
 A job has series from its first cycle until it ends. At most ``JOBS_MAX`` jobs have them, those with
 a live attempt before those that wait, so that their number is bounded whatever users create. Their
-labels are the namespace and the name of the job. The reporter calls this.
+labels are the namespace and the name of the job. How a job ended stays for ``ENDED_S``. The
+reporter calls this.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ from railwright_operator.watch.owned import PlacementRecord
 from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.causes import Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
+from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.model import reasons
 
 JOBS_MAX = 500
 """With 24 series each, and those of nodes, a process stays below 20,000 series, at which a scrape
 takes some 0.2 s of CPU."""
+
+ENDED_MAX = 100
+"""Jobs that ended and still have their last phase and termination, the newest ones."""
+
+ENDED_S = 900.0
+"""How long they have them, from the first scrape on: many evaluations of an alert, and long enough
+to be seen on a dashboard of now."""
 
 CAUSES_MAX = 4
 OTHER_CAUSES = "Other"
@@ -102,18 +111,29 @@ class _JobSeries:
         self.committed, self.committed_s = newest, now_s if is_later else None
 
 
+@dataclass(slots=True)
+class _EndedJob:
+    """A job that ended. ``until_s`` is set by its first scrape."""
+
+    name: tuple[str, str]
+    record: JobRecord
+    until_s: float | None = None
+
+
 @dataclass(eq=False)
 class JobMetrics(Collector):
-    """Collects the series of all jobs. ``reception_clock`` is that of the times of heartbeats,
-    ``wall_clock`` Unix time."""
+    """Collects the series of all jobs. ``clock`` is monotonic seconds, ``reception_clock`` that of
+    the times of heartbeats, ``wall_clock`` Unix time."""
 
     registry: CollectorRegistry
     _: KW_ONLY
+    clock: Callable[[], float]
     reception_clock: Callable[[], float]
     wall_clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._jobs: dict[str, _JobSeries] = {}
+        self._ended: dict[str, _EndedJob] = {}
         self.registry.register(self)
 
     def __repr__(self) -> str:
@@ -128,15 +148,18 @@ class JobMetrics(Collector):
         submitted_s: int,
     ) -> None:
         """Take in the job with this metadata after a cycle, with the Placement of its live attempt,
-        and the Unix time at which it was created. Its series end when it does."""
-        uid = job["uid"]
+        and the Unix time at which it was created. Most of its series end when it does."""
+        uid, name = job["uid"], (job["namespace"], job["name"])
         if given.record.phase in FINAL:
             self._jobs.pop(uid, None)
+            self._ended.setdefault(uid, _EndedJob(name, given.record))
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
             return
         series = self._jobs.get(uid)
         if series is None:
             since_s = queued_since_s(given.before, submitted_s)
-            series = _JobSeries((job["namespace"], job["name"]), given, since_s)
+            series = _JobSeries(name, given, since_s)
             series.committed = _newest_checkpoint(given)
             self._jobs[uid] = series
         elif series.given.before is not given.before:
@@ -162,6 +185,7 @@ class JobMetrics(Collector):
     def forget_all_but(self, uids: Collection[str]) -> None:
         """Remove the series of all jobs but these."""
         self._jobs = {uid: series for uid, series in self._jobs.items() if uid in uids}
+        self._ended = {uid: ended for uid, ended in self._ended.items() if uid in uids}
 
     def describe(self) -> Iterable[Metric]:
         """The names of the series, which the registry checks for duplicates."""
@@ -169,7 +193,13 @@ class JobMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The series. May be called in another thread than the event loop's."""
-        families = self._families()
+        families, now_s = self._families(), self.clock()
+        # Before the others: a job that ends meanwhile must not be in both.
+        for ended in list(self._ended.values()):
+            if ended.until_s is None:
+                ended.until_s = now_s + ENDED_S
+            for name, value, labels in _end_samples(ended.record) if now_s < ended.until_s else ():
+                families[name].add_metric((*ended.name, *labels), value)
         # All of one moment: a job must not be in both groups.
         jobs = [(each, each.given) for each in list(self._jobs.values())]
         live = (each for each in jobs if each[1].record.live)
@@ -200,8 +230,13 @@ class JobMetrics(Collector):
         return gauges
 
 
+OF_ENDED_JOBS = (
+    f"It stays for {ENDED_S / 60:.0f} minutes after the job ended, for the {ENDED_MAX} newest "
+    "such jobs."
+)
+
 GAUGES: dict[str, tuple[str, ...]] = {
-    "phase": ("1 for the current phase of the job.", "phase"),
+    "phase": (f"1 for the current phase of the job. {OF_ENDED_JOBS}", "phase"),
     "waiting_since_timestamp_seconds": (
         "Unix time since which the job waits in its queue, by the reason why.",
         "reason",
@@ -235,7 +270,7 @@ GAUGES: dict[str, tuple[str, ...]] = {
     "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
     "last_termination_timestamp_seconds": (
         "Unix time at which the last attempt ended that did not succeed, by cause, with the node "
-        "if it is of one.",
+        f"if it is of one. {OF_ENDED_JOBS}",
         "cause",
         "node_name",
     ),
@@ -253,19 +288,12 @@ GAUGES: dict[str, tuple[str, ...]] = {
 
 def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
     record = given.record
-    yield "phase", 1, (record.phase.value,)
+    yield from _end_samples(record)
     if given.wait is not None:
         code = reasons.code(given.wait)
         yield "waiting_since_timestamp_seconds", series.waits_since_s, (code,)
     yield "attempt", record.attempt, ()
     yield "restarts", record.restarts, ()
-    cause = record.last_termination
-    if cause is not None and cause.time_s:
-        yield (
-            "last_termination_timestamp_seconds",
-            cause.time_s,
-            (cause_label(cause), cause.node or ""),
-        )
     if (newest := _newest_checkpoint(given)) is not None:
         yield "checkpoint_step", newest[1], ()
     values: dict[str, float | None] = {"checkpoint_timestamp_seconds": series.committed_s}
@@ -283,6 +311,15 @@ def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
         values["step_seconds"] = series.timer.step_s
         values |= {} if given.session is None else _reported(given.session, given.training_group)
     yield from ((name, value, ()) for name, value in values.items() if value is not None)
+
+
+def _end_samples(record: JobRecord) -> Iterator[Sample]:
+    """Those that a job keeps for a while when it ends."""
+    yield "phase", 1, (record.phase.value,)
+    cause = record.last_termination
+    if cause is not None and cause.time_s:
+        labels = (cause_label(cause), cause.node or "")
+        yield "last_termination_timestamp_seconds", cause.time_s, labels
 
 
 def _reported(session: SessionView, group: str) -> dict[str, float | None]:
