@@ -3,7 +3,7 @@
 A reader's folder is a clone of the repository. The pages are read in an order in which a reader
 could follow them: the installation first, what ends it last. The commands of a code block are one
 session of a shell. What a reader has, and no page makes, is made before: images on the nodes, jobs,
-files. Progress goes to stderr, one JSON object to stdout.
+files. Progress goes to stderr, one JSON object to stdout; the exit status is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import yaml
 
 from architecture import pages, tree
+from bench import bars
 from fixtures import doc_examples, storage, training
 from fixtures.doc_examples import Block, Example
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script
@@ -100,7 +101,7 @@ class Scene:
         (self.folder / name).write_text(text, encoding="utf-8")
 
 
-def main() -> None:
+def main() -> int:
     with tempfile.TemporaryDirectory() as folder, Testbed.start(name=NAME) as bed:
         _log("images")
         deployment.load_everywhere(bed, Path(folder))
@@ -117,14 +118,21 @@ def main() -> None:
         refused = [each for each in examples if not _is_accepted(scene, each)]
     for each in failed:
         _log(f"not run: {each}")
+    broken = pages.broken_links()
+    for link in broken:
+        _log(f"broken link: {link}")
     figures = {
         "commands": len(every),
         "commands_run": len(every) - len(failed),
         "yaml": len(examples),
         "yaml_accepted": len(examples) - len(refused),
-        "broken_links": len(pages.broken_links()),
+        "broken_links": len(broken),
     }
-    print(json.dumps(figures))
+    return bars.publish(
+        figures,
+        whole={"commands_run": "commands", "yaml_accepted": "yaml"},
+        at_most={"broken_links": 0},
+    )
 
 
 def _ordered(blocks: list[Block]) -> list[Block]:
@@ -328,4 +336,4 @@ def _log(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

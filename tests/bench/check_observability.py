@@ -2,18 +2,18 @@
 
 A real Prometheus scrapes the collectors of the operator and the controllers, which have values here
 also of faults; ``tests/e2e/test_deployed.py`` does the same with deployed pods. Progress goes to
-stderr, one JSON object to stdout.
+stderr, one JSON object to stdout; the exit status is 1 if a figure misses its bar.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import tempfile
 from pathlib import Path
 
 from architecture import tree
+from bench import bars
 from fixtures import alert_cases, queries, scraped_processes
 from railwright_dashboards import rules
 from railwright_dashboards.generate import DASHBOARDS
@@ -23,7 +23,7 @@ JOBS = 100_000
 DATA_DEADLINE_S = 60.0
 
 
-def main() -> None:
+def main() -> int:
     _log("queries")
     with scraped_processes.scraped() as prometheus:
         job = (scraped_processes.NAMESPACE, scraped_processes.JOB)
@@ -54,7 +54,14 @@ def main() -> None:
             scraped_processes.crowded(JOBS)
         ),
     }
-    print(json.dumps(figures))
+    return bars.publish(
+        figures,
+        whole={"queries_with_data": "queries", "alerts_tested": "alerts"},
+        at_most={
+            "runbooks_missing": 0,
+            "series_with_100k_names": scraped_processes.SERIES_MAX,
+        },
+    )
 
 
 def _log(text: str) -> None:
@@ -62,4 +69,4 @@ def _log(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

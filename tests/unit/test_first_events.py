@@ -29,7 +29,7 @@ def counters(registry: CollectorRegistry) -> Iterator[MetricWrapperBase]:
 
 
 def begun(registry: CollectorRegistry) -> set[Labels]:
-    return {(each._name, values) for each in counters(registry) for values in each._metrics}
+    return {(each._name, tuple(values)) for each in counters(registry) for values in each._metrics}
 
 
 @pytest.mark.parametrize("process", [constructed.leading_operator, constructed.leading_controllers])
