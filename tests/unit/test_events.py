@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from fixtures import attempts, reporting
 from fixtures.reporting import Desk
 from railwright_kube import errors
 from railwright_operator.report import events
-from railwright_operator.report.events import REPEAT_S, JobEvent
+from railwright_operator.report.events import BURST, REPEAT_S, TOKEN_S, JobEvent
+from railwright_scheduler.attempt.phases import Phase
 
 JOB = {"uid": "job-uid", "namespace": "team", "name": "job"}
 DROPPED = "railwright_events_dropped_total"
 
 
-def event(note: str) -> JobEvent:
-    return JobEvent(JOB, "Reason", note)
+ATTEMPTS = 100
+
+
+def event(note: str, *, job: dict[str, str] = JOB, is_end: bool = False) -> JobEvent:
+    return JobEvent(job, "Reason", note, is_end=is_end)
 
 
 async def test_event_that_cannot_be_posted_stops_no_other() -> None:
@@ -73,3 +80,65 @@ async def test_events_keep_their_order_when_the_clock_steps_back() -> None:
     assert names == sorted({*names})
     times = [raw["eventTime"] for raw in made]
     assert times[0] > times[1] == times[2]
+
+
+async def run_attempt(desk: Desk, attempt: int, phase: Phase) -> None:
+    """An attempt starts, runs, and ends with this phase of the job, in three seconds."""
+    cause = replace(attempts.FAILED, message=f"end {attempt}")
+    starting = replace(attempts.RUNNING, attempt=attempt, ended=attempt - 1, phase=Phase.STARTING)
+    running = replace(starting, phase=Phase.RUNNING)
+    over = replace(running, ended=attempt, phase=phase, nodes=(), last_termination=cause)
+    for record in (starting, running, over):
+        await desk.run_cycle({"job-uid": record})
+        desk.now_s += 1
+
+
+async def test_job_that_ends_again_and_again_posts_few_events() -> None:
+    """100 attempts in five minutes: the end of each last attempt is posted within a minute."""
+    desk = Desk()
+    desk.add(reporting.raw_job("job"))
+    started_s, late = desk.now_s, 0
+    for attempt in range(1, ATTEMPTS):
+        await run_attempt(desk, attempt, Phase.RECOVERING)
+        notes = [note for reason, note in await desk.posted() if reason == "RankFailed"]
+        late = max(late, attempt - int(notes[-1].split()[1].rstrip(":")))
+    assert late <= TOKEN_S / 3 + 1
+    posted = len(await desk.posted())
+    assert posted <= BURST + (desk.now_s - started_s) / TOKEN_S
+    # Each attempt is Scheduled, Running and RankFailed; recoveries are equal, the last end waits.
+    assert desk.registry.get_sample_value(DROPPED) == 3 * (ATTEMPTS - 1) + 1 - posted - 1
+    await run_attempt(desk, ATTEMPTS, Phase.FAILED)
+    last = (await desk.posted())[-2:]
+    assert [reason for reason, _ in last] == ["RankFailed", "Failed"]
+    assert last[0][1] == f"attempt {ATTEMPTS}: end {ATTEMPTS}"
+
+
+async def test_last_end_is_posted_once_its_job_has_a_token() -> None:
+    desk = Desk()
+    for number in range(BURST):
+        desk.events.add(event(str(number)))
+    for number in range(BURST):
+        desk.events.add(event(f"end {number}", is_end=True))
+        desk.events.add(event(f"after {number}"))
+    desk.now_s += TOKEN_S - 1
+    await desk.run_cycle()
+    assert len(await desk.posted()) == BURST
+    desk.now_s += 1
+    await desk.run_cycle()
+    assert [note for _, note in await desk.posted()][BURST:] == [f"end {BURST - 1}"]
+
+
+async def test_limits_of_few_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recent job has all tokens again once its limit is forgotten."""
+    monkeypatch.setattr(events, "REMEMBERED_MAX", 2)
+    desk = Desk()
+
+    async def posted(uid: str, prefix: str) -> int:
+        before = len(await desk.posted())
+        for number in range(2 * BURST):
+            desk.events.add(event(f"{prefix} {number}", job=JOB | {"uid": uid}))
+        return len(await desk.posted()) - before
+
+    assert [await posted(uid, "first") for uid in ("a", "b", "a")] == [BURST, BURST, 0]
+    assert await posted("c", "first") == BURST
+    assert [await posted(uid, "second") for uid in ("c", "b", "a")] == [0, 0, BURST]

@@ -2,7 +2,9 @@
 
 Posting never blocks a cycle and never fails one: events wait in a bounded queue, the oldest give
 way, and what could not be posted is counted. The same about the same job is posted once in
-``REPEAT_S``. While many gangs start, events are postponed for a few seconds.
+``REPEAT_S``. A job may post ``BURST`` events, and from then on one in ``TOKEN_S``: the others are
+dropped, but the end of its last attempt waits for a token. While many gangs start, events are
+postponed for a few seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ logger = logging.getLogger(__name__)
 QUEUE_MAX = 10_000
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
+BURST = 25
+"""The limit of client-go's event recorder. The events of four or five attempts."""
+
+TOKEN_S = 20.0
 POSTPONED_S_MAX = 15.0
 """The longest delay of an event by starting gangs: on a busy cluster some always start."""
 
@@ -36,7 +42,8 @@ CONTROLLER = f"{names.GROUP}/operator"
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event on a job, whose metadata is ``job``. ``warning`` makes its type Warning.
+    """An event on a job, whose metadata is ``job``. ``warning`` makes its type Warning. ``is_end``
+    is true for the end of an attempt.
 
     Two events of a job with the same reason and ``topic`` are equal, whatever numbers the note has;
     without a topic the notes are compared.
@@ -47,11 +54,12 @@ class JobEvent:
     note: str
     warning: bool = False
     topic: str | None = None
+    is_end: bool = False
 
 
 @dataclass(eq=False)
 class Events:
-    """The queue of events to post, and the keys of recently queued ones."""
+    """The queue of events to post, the keys of recently queued ones, and the limit of each job."""
 
     api: Api
     _: KW_ONLY
@@ -64,6 +72,10 @@ class Events:
         self._posted_ns = 0
         self._waiting: deque[JobEvent] = deque(maxlen=QUEUE_MAX)
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._full_s: OrderedDict[str, float] = OrderedDict()
+        """When each job has all of its tokens again, by UID."""
+        self._last_end: dict[str, JobEvent] = {}
+        """The end of the last attempt of each job that has no token for it."""
         self._waiting_since_s = self._postponed_until_s = self.clock()
         self._more = asyncio.Event()
 
@@ -71,16 +83,47 @@ class Events:
         return f"<Events waiting={len(self._waiting)} remembered={len(self._recent)}>"
 
     def add(self, event: JobEvent) -> None:
-        """Queue an event, unless an equal one was queued recently."""
+        """Queue an event, unless an equal one was queued recently or its job has no token."""
         topic = event.note if event.topic is None else event.topic
-        key = (event.job["uid"], event.reason, topic)
+        uid = event.job["uid"]
+        key = (uid, event.reason, topic)
         now_s = self.clock()
         if now_s - self._recent.get(key, -REPEAT_S) < REPEAT_S:
+            return
+        if uid in self._last_end or not self._takes_token(uid, now_s):
+            if not event.is_end or self._last_end.pop(uid, None) is not None:
+                self.dropped.inc()
+            if event.is_end:
+                self._last_end[uid] = event
             return
         self._recent[key] = now_s
         self._recent.move_to_end(key)
         while len(self._recent) > REMEMBERED_MAX:
             self._recent.popitem(last=False)
+        self._queue(event, now_s)
+
+    def add_late(self, now_s: float) -> None:
+        """Queue the end of the last attempt of each job that has a token again."""
+        for uid in [uid for uid in self._last_end if self._takes_token(uid, now_s)]:
+            self._queue(self._last_end.pop(uid), now_s)
+
+    def refill(self, uid: str) -> None:
+        """Give a job all of its tokens, for its last events."""
+        self._full_s.pop(uid, None)
+        if self._last_end.pop(uid, None) is not None:
+            self.dropped.inc()
+
+    def _takes_token(self, uid: str, now_s: float) -> bool:
+        full_s = max(self._full_s.get(uid, now_s), now_s) + TOKEN_S
+        if full_s - now_s > BURST * TOKEN_S:
+            return False
+        self._full_s[uid] = full_s
+        self._full_s.move_to_end(uid)
+        if len(self._full_s) > REMEMBERED_MAX:
+            self._full_s.popitem(last=False)
+        return True
+
+    def _queue(self, event: JobEvent, now_s: float) -> None:
         if len(self._waiting) == QUEUE_MAX:
             self.dropped.inc()
         if not self._waiting:

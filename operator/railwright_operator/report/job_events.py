@@ -48,7 +48,7 @@ def changes(
     cause = records.ending(before, after)
     if cause is not None:
         note, is_wanted = _end(after.ended, cause), cause.code in WANTED
-        yield JobEvent(job, cause.code.value, note, warning=not is_wanted)
+        yield JobEvent(job, cause.code.value, note, warning=not is_wanted, is_end=True)
     if _is_placed(before, after):
         yield JobEvent(job, "Scheduled", _placement(after))
     phase, reason, message = after.phase, status["reason"], status["message"]

@@ -139,6 +139,7 @@ class Reporter:
         self._refresh_s = max(least_s, unfinished / REFRESHES_PER_S_MAX)
         self._burst_s = max(REFRESH_BURST_S, self.clock() - self._reported_s)
         self._reported_s = self.clock()
+        self.events.add_late(self._reported_s)
         time_slice = TimeSlice(self.clock)
         for uid in [*plan.records, *(unread.keys() - plan.records.keys())]:
             if uid in self._writes:
@@ -251,6 +252,8 @@ class Reporter:
         )
         cause = ending(cached.record, given.record)
         self.job_metrics.record_restart(cached.uid, cause, took)
+        if given.record.phase in FINAL:
+            self.events.refill(cached.uid)
         for event in job_events.changes(
             cached.raw["metadata"],
             records_changed=(cached.record, given.record),
