@@ -56,12 +56,13 @@ def load_everywhere(bed: Testbed, folder: Path) -> None:
     archive.unlink()
 
 
-def install(plane: ControlPlane) -> None:
-    """Install the chart, with kinds that may be there already; return once all pods are ready.
+def install(plane: ControlPlane, *changes: str) -> None:
+    """Install the chart with these values; return once all pods are ready.
 
-    The operator and the controllers run on the system node, whose processors they share.
+    Its kinds may be there already. The operator and the controllers run on the system node, whose
+    processors they share.
     """
-    values = [f"--set=images.registry={product_images.REGISTRY}"]
+    values = [f"--set={each}" for each in (f"images.registry={product_images.REGISTRY}", *changes)]
     for each in ("operator", "controllers"):
         values += [
             f"--set-json={each}.pod={json.dumps(_ON_SYSTEM_NODE)}",

@@ -30,7 +30,6 @@ from railwright_testbed import (
     binaries,
     build_file,
     deployment,
-    foreign_kinds,
     later_version,
     product_images,
     waiting,
@@ -297,9 +296,6 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "kubectl get tj": _prepare_first,
     "railwright why big": lambda scene: scene.job("big", nodes=64),
     "kubectl apply -n monitoring": lambda scene: scene.namespace("monitoring"),
-    "kubectl apply -f examples/cert-manager": lambda scene: foreign_kinds.install(
-        scene.bed.control_plane, foreign_kinds.CERT_MANAGER
-    ),
     "kubectl -n team get": _prepare_plan,
     "kubectl describe tj train": _until_trains,
     "kubectl get placements": _until_trains,

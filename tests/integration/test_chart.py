@@ -21,6 +21,7 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 REGISTRY = "--set=images.registry=example.com"
 """That of the manifests."""
 
+CERTIFICATE = "--api-versions=cert-manager.io/v1/Certificate"
 FOLDERS = ("", "rights", "processes", "agents")
 
 Document = dict[str, Any]
@@ -158,6 +159,7 @@ def test_all_objects_have_the_common_labels() -> None:
     kinds = [
         f"--api-versions=monitoring.coreos.com/v1/{k}" for k in ("PodMonitor", "PrometheusRule")
     ]
+    kinds += [CERTIFICATE, "--set=certManager.enabled=true"]
     labels = ("--set=commonLabels.team=blue", "--set=commonLabels.app=other", *kinds)
     objects = rendered(*labels, "--set=alerts.labels.team=red")
     alone = rendered("--set=alerts.labels.team=red", *kinds)
@@ -279,6 +281,17 @@ def test_alerts_need_their_kind() -> None:
     assert rule["metadata"]["labels"] == {"release": "prom"}
     assert not of_kind(rendered(), "PrometheusRule")
     assert not of_kind(rendered(has_kind[0], "--set=alerts.enabled=false"), "PrometheusRule")
+
+
+def test_certificates_may_have_an_issuer_of_the_site() -> None:
+    """A common name has 64 characters at most."""
+    issuer = ("--set=certManager.issuerRef.name=ours", "--set=certManager.issuerRef.kind=Both")
+    release = rendered("--set=certManager.enabled=true", CERTIFICATE, *issuer, namespace="n" * 63)
+    assert not of_kind(release, "Issuer")
+    for name, each in of_kind(release, "Certificate").items():
+        assert each["spec"]["issuerRef"] == {"name": "ours", "kind": "Both"}
+        assert each["spec"]["commonName"] == f"railwright {name}.{'n' * 63}"[:64]
+        assert ("Secret", "n" * 63, each["spec"]["secretName"]) in release
 
 
 def test_dashboards_are_config_maps_of_the_sidecar(control_plane: ControlPlane) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from railwright_testbed import ControlPlane, foreign_kinds, helm
+from railwright_process import authority
+from railwright_testbed import ControlPlane, binaries, foreign_kinds, helm
 from railwright_testbed.control_plane import KubectlError
+from railwright_testbed.errors import TestbedError
 
 SYSTEM = "railwright-system"
-MONITORING = "monitoring.coreos.com"
-CERT_MANAGER = Path(__file__).resolve().parents[2] / "examples/cert-manager.yaml"
+MONITORING, CERT_MANAGER = "monitoring.coreos.com", "cert-manager.io"
 VALUES = (
     "--set=images.registry=example.com",
     "--set=podMonitor.labels.release=prom",
@@ -47,6 +49,18 @@ class Release:
         options = ("--dry-run=server", "--validate=strict", "--force-conflicts", "-o=json")
         text = yaml.safe_dump_all(objects)
         return answered(self.plane.kubectl("apply", "--server-side", *options, "-f-", stdin=text))
+
+    def upgrade(self, *values: str) -> list[Document]:
+        """Upgrade it with these values; what Helm sent."""
+        changed = (*VALUES, *(f"--set={each}" for each in values))
+        return _sent(self.plane, "upgrade", *changed)
+
+    def authority(self, server: str) -> authority.Authority:
+        """The one in the Secret of this server. Raises AuthorityError if it cannot sign."""
+        secret = ("-n", SYSTEM, "get", "secret", f"railwright-{server}-tls", "-o=json")
+        data = json.loads(self.plane.kubectl(*secret))["data"]
+        pems = (base64.b64decode(data[name]) for name in ("tls.crt", "tls.key", "ca.crt"))
+        return authority.read(*pems, now_s=time.time())
 
     def monitor(self, **spec: Any) -> Document:
         """A PodMonitor of the chart with these changes."""
@@ -94,16 +108,17 @@ def all_lost(sent: list[Document], stored: list[Document]) -> list[str]:
 def release() -> Iterator[Release]:
     """The release is there first; it is upgraded without a change of its values."""
     with ControlPlane.start(name="chart") as plane:
-
-        def sent(verb: str) -> list[Document]:
-            helm.run(verb, "railwright", str(helm.CHART), "-n", SYSTEM, *VALUES, plane=plane)
-            manifest = helm.run("get", "manifest", "railwright", "-n", SYSTEM, plane=plane)
-            return [each for each in yaml.safe_load_all(manifest) if each]
-
         plane.kubectl("create", "namespace", SYSTEM)
-        before = sent("install")
+        before = _sent(plane, "install", *VALUES)
         foreign_kinds.install(plane, foreign_kinds.MONITORING)
-        yield Release(plane, before, sent("upgrade"))
+        yield Release(plane, before, _sent(plane, "upgrade", *VALUES))
+
+
+def _sent(plane: ControlPlane, verb: str, *values: str) -> list[Document]:
+    """What Helm sends to install or upgrade the release."""
+    helm.run(verb, "railwright", str(helm.CHART), "-n", SYSTEM, *values, plane=plane)
+    manifest = helm.run("get", "manifest", "railwright", "-n", SYSTEM, plane=plane)
+    return [each for each in yaml.safe_load_all(manifest) if each]
 
 
 def test_release_gets_monitors_once_their_kinds_are_there(release: Release) -> None:
@@ -145,11 +160,39 @@ def test_values_of_monitors_may_be_null(release: Release) -> None:
     release.strict([*monitors.values()])
 
 
-def test_example_for_cert_manager_is_accepted(release: Release) -> None:
-    """It fills the Secrets of the release."""
+def test_certificates_need_their_kind(release: Release) -> None:
+    with pytest.raises(TestbedError, match="Install cert-manager first"):
+        release.upgrade("certManager.enabled=true")
+
+
+@pytest.fixture
+def cert_manager(release: Release) -> Iterator[None]:
+    """The controllers of the real cert-manager."""
     foreign_kinds.install(release.plane, foreign_kinds.CERT_MANAGER)
-    example = [*yaml.safe_load_all(CERT_MANAGER.read_text())]
-    assert all_lost(example, release.strict(example)) == []
-    certificates = [each["spec"] for each in example if each["kind"] == "Certificate"]
-    secrets = {("Secret", each["secretName"]) for each in certificates}
-    assert secrets == {key for key in of_group(release.after, "") if key[0] == "Secret"}
+    (program,) = binaries.find(binaries.CERT_MANAGER).values()
+    environment = {"KUBECONFIG": str(release.plane.kubeconfig)}
+    process = release.plane.run("cert-manager", [str(program)], environment=environment)
+    yield
+    process.end()
+
+
+@pytest.mark.usefixtures("cert_manager")
+def test_cert_manager_keeps_one_authority_and_makes_another(release: Release) -> None:
+    """A running operator has stored its authority, and the controllers have not."""
+    host = f"railwright-operator.{SYSTEM}"
+    made = authority.new(host, time.time())
+    data = {"tls.crt": made.certificate, "tls.key": made.key, "ca.crt": made.trusted}
+    text = {name: base64.b64encode(value).decode() for name, value in data.items()}
+    stored = json.dumps({"data": text})
+    release.plane.kubectl("-n", SYSTEM, "patch", "secret/railwright-operator-tls", "-p", stored)
+    sent = release.upgrade("certManager.enabled=true")
+    assert of_group(sent, CERT_MANAGER).keys() == {
+        ("Issuer", "railwright"),
+        ("Certificate", "railwright-operator"),
+        ("Certificate", "railwright-controllers"),
+    }
+    assert all_lost(sent, release.strict(sent)) == []
+    ready = ("--for=condition=Ready", "certificate", "--all", "--timeout=60s")
+    release.plane.kubectl("-n", SYSTEM, "wait", *ready)
+    assert release.authority("operator") == made
+    assert release.authority("controllers").trusted != made.trusted
