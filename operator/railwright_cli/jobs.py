@@ -14,20 +14,9 @@ from railwright_api import names, routes
 from railwright_cli.api_objects import JobView, PlacementView, PriorityClassView
 from railwright_cli.api_server import NAME, PRIORITY_CLASSES, ApiServer
 from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
+from railwright_scheduler.model.reasons import BY_CODE
 
-UNSCHEDULABLE = frozenset(
-    {
-        "NeverFits",
-        "PodNamesTaken",
-        "PriorityClassNotFound",
-        "QueueNotFound",
-        "RuntimeClassNotFound",
-        "RuntimeClassRefused",
-        "TierNotFound",
-        "TooLarge",
-        "Unreadable",
-    }
-)
+UNSCHEDULABLE = frozenset(code for code, each in BY_CODE.items() if each.unschedulable)
 """Reasons of jobs that keep no nodes from those behind them: they have no position."""
 
 WITH_POSITION = 1

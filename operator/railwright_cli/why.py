@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import typer
 
-from railwright_cli.advice import WHAT_TO_DO
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView, LastTermination
 from railwright_cli.errors import AccessDeniedError
@@ -24,6 +23,13 @@ from railwright_cli.jobs import (
     reference,
 )
 from railwright_cli.tables import OutputOption, age, printable, show_document
+from railwright_scheduler.model.reasons import BY_CODE
+
+WHAT_TO_DO = {
+    "Queued": "Wait: a second, or the back-off in the message.",
+    **{code: reason.advice for code, reason in BY_CODE.items()},
+}
+"""What a user can do about each reason for which a job waits."""
 
 AHEAD_SHOWN = 5
 LINES_SHOWN = 10

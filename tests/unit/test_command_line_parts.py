@@ -14,7 +14,6 @@ import yaml
 
 from fixtures.command import run
 from railwright_cli import kubeconfig, submit, tables, why
-from railwright_cli.advice import WHAT_TO_DO
 from railwright_cli.api_objects import (
     ConditionView,
     JobProgress,
@@ -92,7 +91,7 @@ def test_advice_is_that_of_the_glossary() -> None:
         reason.strip(" `"): re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", advice).replace("`", "").strip()
         for reason, _, advice in rows
     }
-    assert written == WHAT_TO_DO
+    assert written == why.WHAT_TO_DO
 
 
 @pytest.mark.parametrize(
@@ -265,7 +264,7 @@ def test_advice_fits_the_state(status: JobStatusView, suspend: bool, advice: str
 def test_jobs_that_cannot_get_nodes_have_no_position() -> None:
     jobs = [
         JobView(MetadataView(reason, "team", f"u{at}", START), status=JobStatusView(reason=reason))
-        for at, reason in enumerate([*sorted(WHAT_TO_DO), "Later"])
+        for at, reason in enumerate([*sorted(why.WHAT_TO_DO), "Later"])
     ]
     without = {each.job.metadata.name for each in ordered(jobs, ()) if each.position is None}
     assert without == UNSCHEDULABLE

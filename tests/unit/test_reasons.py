@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from fixtures import GPU, cluster, job, node, world
@@ -31,11 +33,22 @@ from railwright_scheduler.model.text import amount
 from railwright_scheduler.policy.decide import decide
 
 
-def test_every_reason_says_what_the_job_waits_for() -> None:
-    """Migration leaves nodes to jobs that wait for nodes; the last three wait for the site or for
-    their spec to change."""
-    kinds = [*WAITING_REASONS, *HELD_REASONS, QueueNotFound, TierNotFound, NeverFits]
-    assert sorted(kind.__name__ for kind in kinds) == list(CODES)
+def test_reasons_are_for_nodes_or_for_a_change() -> None:
+    """Migration leaves nodes to jobs that wait for nodes; other jobs wait for the site, for their
+    spec or for other pods to change."""
+    assert set(WAITING_REASONS) == {
+        NotEvaluated,
+        NotEnoughNodes,
+        BlockedByReservation,
+        MappingPending,
+        BindingBacklog,
+        LedgerFull,
+    }
+    in_queue = {QueueNotFound, TierNotFound, NeverFits}
+    unschedulable = {each for each in get_args(Reason) if each.unschedulable}
+    assert unschedulable == {*HELD_REASONS, *in_queue} - {InternalError}
+    assert set(HELD_REASONS).isdisjoint(in_queue)
+    assert {*WAITING_REASONS, *HELD_REASONS, *in_queue} == set(get_args(Reason))
 
 
 def test_the_codes_are_a_closed_set() -> None:

@@ -7,18 +7,23 @@ would work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
 from railwright_scheduler.model import text
 from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
 from railwright_scheduler.model.snapshot import TIERS
+from railwright_scheduler.model.waiting_reason import WaitingReason
 from railwright_topology.source_reports import SCALE_UP
 
 
 @dataclass(frozen=True, slots=True)
-class QueueNotFound:
+class QueueNotFound(WaitingReason):
     """The job names a queue that does not exist; ``existing`` are those that do, sorted."""
+
+    advice = "Create the queue, or use one that the message lists."
+    unschedulable = True
 
     queue: str
     existing: tuple[str, ...]
@@ -29,11 +34,15 @@ class QueueNotFound:
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityClassNotFound:
+class PriorityClassNotFound(WaitingReason):
     """The job names a PriorityClass that does not exist; ``existing`` are those that do, sorted.
 
     A snapshot has priorities as numbers only, so the caller that builds it sets this reason.
     """
+
+    advice = "Create the class, or use one that the message lists."
+    unschedulable = True
+    held = True
 
     name: str
     existing: tuple[str, ...]
@@ -44,9 +53,13 @@ class PriorityClassNotFound:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeClassNotFound:
+class RuntimeClassNotFound(WaitingReason):
     """A role of the job names a RuntimeClass that does not exist; ``existing`` are those that do,
     sorted. A snapshot has none, so the caller that builds it sets this reason."""
+
+    advice = "Create the class, or use one that the message lists."
+    unschedulable = True
+    held = True
 
     name: str
     existing: tuple[str, ...]
@@ -57,9 +70,13 @@ class RuntimeClassNotFound:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeClassRefused:
+class RuntimeClassRefused(WaitingReason):
     """No pod of a role can be created with this RuntimeClass, for the reason ``why``; the caller
     that builds the snapshot sets this reason."""
+
+    advice = "Change the class or the role, as the message says."
+    unschedulable = True
+    held = True
 
     name: str
     why: str
@@ -70,10 +87,17 @@ class RuntimeClassRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class PodNamesTaken:
+class PodNamesTaken(WaitingReason):
     """Pods that are not this job's have ``taken`` of the ``need`` names that its next attempt would
     use, ``first`` among them. The shell, which has the pods, sets this reason.
     """
+
+    advice = (
+        "Wait until those pods have ended. If their node is dead, delete its Node object, or "
+        "force-delete the pods."
+    )
+    unschedulable = True
+    held = True
 
     need: int
     taken: int
@@ -88,9 +112,15 @@ class PodNamesTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class TierNotFound:
+class TierNotFound(WaitingReason):
     """The job names a tier that the network does not have; ``existing`` are its levels, the
     coarsest first."""
+
+    advice = (
+        "Use a tier that the message lists, or nearest, second or third. scale-up-domain needs "
+        "scale-up domains that do not cross racks."
+    )
+    unschedulable = True
 
     tier: str
     existing: tuple[str, ...]
@@ -113,13 +143,15 @@ class TierNotFound:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockedByReservation:
+class BlockedByReservation(WaitingReason):
     """The job fits on the free nodes, but waiting jobs ahead of it have reserved some of them.
 
     ``position`` counts from 1 among the waiting jobs that can run; ``first`` is namespace/name of
     the first of them that reserved what this job lacks on a free node. It reserved ``first_need``
     nodes, and ``first_free`` are available to it.
     """
+
+    advice = "Wait, or raise the priority."
 
     position: int
     first: str
@@ -139,9 +171,11 @@ class BlockedByReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class MappingPending:
+class MappingPending(WaitingReason):
     """The job's ``need`` pods fit, and their nodes are reserved; the order of its ranks is still
     being computed."""
+
+    advice = "Wait: after two seconds it starts without."
 
     need: int
 
@@ -154,10 +188,12 @@ class MappingPending:
 
 
 @dataclass(frozen=True, slots=True)
-class BindingBacklog:
+class BindingBacklog(WaitingReason):
     """This job's ``need`` pods fit, and ``pods`` of earlier gangs are not bound yet: the number of
     pods that are created and bound at a time is limited, as is the number of ranks that are placed
     in a cycle."""
+
+    advice = "Wait: seconds, or as long as the API server takes for those pods."
 
     need: int
     pods: int
@@ -171,11 +207,16 @@ class BindingBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerFull:
+class LedgerFull(WaitingReason):
     """There are nodes for this job, but its ``need`` nodes do not fit into the ledger.
 
     Its entry takes about ``size`` bytes, entries of attempts that are ending leave ``free``, the
     whole ledger has ``limit``: if ``size`` is larger than that, the job can never start so."""
+
+    advice = (
+        "Repair the dead nodes or delete their Node objects. In the second case, use fewer "
+        "replicas, or nodes with shorter names."
+    )
 
     need: int
     size: int
@@ -203,8 +244,15 @@ class LedgerFull:
 
 
 @dataclass(frozen=True, slots=True)
-class InternalError:
+class InternalError(WaitingReason):
     """Handling the job raised this ``error``; it is handled again after a back-off."""
+
+    advice = (
+        "Report the message and the operator's log line job handling failed as a bug. The "
+        "operator tries again, at first after seconds, later every five minutes, and at once when"
+        " the spec changes."
+    )
+    held = True
 
     error: str
 
@@ -217,9 +265,13 @@ class InternalError:
 
 
 @dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(WaitingReason):
     """The job's spec has ``size`` bytes of JSON, more than ``limit``; ``part`` of it, a path, has
     ``part_size``. The operator gives this reason."""
+
+    advice = "Move what the message names to a ConfigMap, a volume or the image."
+    unschedulable = True
+    held = True
 
     size: int
     limit: int
@@ -236,9 +288,13 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(WaitingReason):
     """The operator cannot read the job's newest spec, for the reason ``why``. It gives this
     reason."""
+
+    advice = "Correct the field that the message names."
+    unschedulable = True
+    held = True
 
     why: str
 
@@ -248,9 +304,11 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class NotEvaluated:
+class NotEvaluated(WaitingReason):
     """No cycle has evaluated the job yet: it is at this ``position`` of the queue, from 1, and one
     cycle evaluates only so many jobs (``queue_window``)."""
+
+    advice = "Wait: the next cycles continue where the last one stopped."
 
     position: int
 
@@ -281,29 +339,15 @@ Reason = (
     | Unreadable
 )
 
-CODES = tuple(sorted(reason.__name__ for reason in get_args(Reason)))
-"""Their names, as conditions, events and metrics spell them."""
+BY_CODE: Mapping[str, type[WaitingReason]] = {each.__name__: each for each in get_args(Reason)}
+"""Reasons by their names, as conditions, events and metrics spell them."""
 
-WAITING_REASONS = (
-    NotEvaluated,
-    NotEnoughNodes,
-    BlockedByReservation,
-    MappingPending,
-    BindingBacklog,
-    LedgerFull,
-)
+CODES = tuple(sorted(BY_CODE))
+
+HELD_REASONS = tuple(each for each in get_args(Reason) if each.held)
+
+WAITING_REASONS = tuple(each for each in get_args(Reason) if not (each.held or each.unschedulable))
 """Reasons of jobs that start once nodes, or the operator, are free: nodes are left to them."""
-
-HELD_REASONS = (
-    PriorityClassNotFound,
-    RuntimeClassNotFound,
-    RuntimeClassRefused,
-    PodNamesTaken,
-    InternalError,
-    TooLarge,
-    Unreadable,
-)
-"""Reasons that keep a job out of the queue; none of them is one to be in it."""
 
 
 def code(reason: Reason) -> str:

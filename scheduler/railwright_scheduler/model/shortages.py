@@ -15,6 +15,7 @@ from railwright_scheduler.model.snapshot import (
     TopologyConstraints,
     is_device,
 )
+from railwright_scheduler.model.waiting_reason import WaitingReason
 
 Pairs = tuple[tuple[str, str], ...]
 AmountPairs = tuple[tuple[str, int], ...]
@@ -75,7 +76,7 @@ class RailsShort:
 
 
 @dataclass(frozen=True, slots=True)
-class NeverFits:
+class NeverFits(WaitingReason):
     """This cluster could not run the job even if empty and healthy; ``role`` is the one that does
     not fit, in a job of several.
 
@@ -87,6 +88,12 @@ class NeverFits:
     ``together`` is set, each role fits by itself, and ``role`` is the first of those that do not
     fit beside each other.
     """
+
+    advice = (
+        "Request no more than the message says the cluster has, or tolerate the taints that it "
+        "names."
+    )
+    unschedulable = True
 
     need: int
     per_node: AmountPairs
@@ -119,7 +126,7 @@ class Exclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class NotEnoughNodes:
+class NotEnoughNodes(WaitingReason):
     """The job fits the cluster, not what is free: ``free`` of ``candidates`` can take a pod now,
     all at once on the ``constraints``. ``role`` is the one that does not fit, in a job of several;
     if ``is_beside_roles``, it would fit without the job's other roles.
@@ -129,6 +136,10 @@ class NotEnoughNodes:
     nodes share none. ``rails`` are there where they must be aligned. ``unmatched`` nodes match the
     selector and not the node affinity.
     """
+
+    advice = (
+        "Wait, or add nodes. The message has the number of free nodes, and what occupies the rest."
+    )
 
     need: int
     per_node: AmountPairs
