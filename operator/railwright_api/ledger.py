@@ -1,7 +1,7 @@
-"""Ledger: the one object that every commit of a gang goes through, written by compare-and-swap.
+"""Ledger: the epoch of the leader and every attempt in flight, written by compare-and-swap.
 
-It holds the leader's epoch and every attempt in flight. It is internal: people read jobs and
-placements instead.
+The commit of every gang is one write of this object. It is internal: users read jobs and placements
+instead.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ NodeRank = Annotated[int, Field(ge=0, lt=NODES_MAX)]
 
 
 class EntryCause(Part):
-    """Why an attempt is being aborted."""
+    """Cause for which an attempt is aborted."""
 
     code: Code
-    """What ended it, as one word."""
+    """Machine-readable cause, such as NodeLost or RankFailed."""
     message: Sentence | None = None
-    """What ended it, as a sentence. None if the job's status has it and the ledger is short of
-    room."""
+    """Human-readable description of the cause. Not set if the status of the job has it and the
+    ledger is nearly full."""
     lost_node_ranks: Annotated[
         tuple[NodeRank, ...], Field(default_factory=tuple, max_length=NODES_MAX)
     ]
-    """Node ranks whose nodes were found lost."""
+    """Node ranks whose nodes are lost."""
     node: Name | None = None
-    """Node it happened on."""
+    """Node on which the attempt failed first."""
     time: Time | None = None
-    """When it was noticed."""
+    """Time at which the operator detected the cause."""
     rank: Annotated[int, Field(ge=0, lt=RANKS_MAX)] | None = None
     """First rank that failed."""
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
@@ -64,7 +64,7 @@ class EntryCause(Part):
     signal: Annotated[str, Field(max_length=32)] | None = None
     """Signal that ended that rank."""
     last_lines: Annotated[str, Field(max_length=LAST_LINES_LENGTH_MAX)] | None = None
-    """Last lines that rank wrote."""
+    """Last lines that the rank wrote to its output."""
 
 
 class EntryRole(Part):
@@ -75,12 +75,12 @@ class EntryRole(Part):
     replicas: Annotated[int, Field(ge=1, le=NODES_MAX)]
     """Number of its pods."""
     per_pod: Annotated[dict[str, Count], Field(default_factory=dict, max_length=32)]
-    """What each pod requests: cpu in millicores, memory and storage in bytes, all else in
-    pieces."""
+    """Resource requests of each pod: cpu in millicores, memory and storage in bytes, other
+    resources as counts."""
 
 
 class Entry(Part):
-    """One attempt in flight."""
+    """An attempt whose pods are being bound or deleted."""
 
     job_uid: Annotated[str, Field(alias="jobUID", min_length=1, max_length=64)]
     """UID of the job."""
@@ -91,48 +91,48 @@ class Entry(Part):
     attempt: Annotated[Count, Field(ge=1)]
     """Number of the attempt."""
     purpose: Literal["Training", "PreRun"] | None = None
-    """PreRun: the attempt only records what ranks send. None means Training."""
+    """Purpose of the attempt. PreRun: it only records the traffic of ranks. Default: Training."""
     state: Literal["Committing", "Aborting"]
-    """Committing until all pods are bound; Aborting until all pods are gone."""
+    """State of the attempt. Committing: pods are created and bound. Aborting: pods are deleted."""
     nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODES_MAX)]
-    """Node of each pod, in order. a{b,c}d stands for abd and acd."""
+    """Names of the nodes, one for each pod, in order. a{b,c}d stands for abd and acd."""
     roles: Annotated[tuple[EntryRole, ...], Field(default_factory=tuple, max_length=ROLES_MAX)]
-    """Roles of the attempt, whose pods are numbered through in this order. None for an attempt
-    whose pods were all bound before it was aborted."""
+    """Roles of the attempt. The pods are numbered in this order. Empty if all pods were bound
+    before the attempt was aborted."""
     spans: Annotated[tuple[Span, ...], Field(default_factory=tuple, max_length=LEVELS_MAX)]
-    """How far the nodes spread at each level of the fabric when they were chosen."""
+    """Number of domains that the nodes span at each level of the fabric, as planned."""
     mapping: RankMapping | None = None
-    """What the order of ranks is good for."""
+    """Order of ranks: its traffic and its predicted step time."""
     spec_hash: Annotated[Digest, Field(default_factory=str)]
-    """Hash of the fields of the spec that its pods are made from."""
+    """Hash of the fields of the job's spec from which the pods are created."""
     topology_hash: Annotated[Digest, Field(default_factory=str)]
     """Hash of the links and node speeds under which the nodes were chosen."""
     cause: EntryCause | None = None
-    """Why it is being aborted."""
+    """Cause of the abort. Set if the state is Aborting."""
 
 
 class LedgerSpec(Part):
-    """The leader and what it has in flight."""
+    """Specification of the Ledger."""
 
     epoch: Count
-    """Raised by each new leader before anything else."""
+    """Epoch of the leader. Each new leader increments it before any other write."""
     incarnation: Annotated[str, Field(max_length=64)]
-    """Random word of this installation; a ledger made anew has another."""
+    """Random identifier of this Ledger. A Ledger that is created again gets another one."""
     holder: Name
     """Identity of the leader."""
     entries: Annotated[tuple[Entry, ...], Field(max_length=ENTRIES_MAX)] = ()
-    """Attempts in flight; settled ones leave."""
+    """Attempts that are being started or aborted."""
 
 
 class Ledger(Resource):
-    """Internal to the operator: its epoch and the attempts it is starting or aborting. Do not edit.
-    There is one, named default."""
+    """Attempts that the operator is starting or aborting, and its epoch. Internal to the operator:
+    do not edit. There is one Ledger, named default."""
 
     model_config = ConfigDict(json_schema_extra=singleton("Ledger"))
 
     kind: Literal["Ledger"] = "Ledger"
     spec: LedgerSpec
-    """The leader and what it has in flight."""
+    """The leading operator, and the attempts that it starts or aborts."""
 
 
 DEFINITION = Definition(

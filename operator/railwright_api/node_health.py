@@ -16,14 +16,14 @@ SOURCES_MAX = 32
 
 
 class MiscabledAdapter(Part):
-    """An adapter that leads to another switch than those of neighbouring nodes on its rail."""
+    """Adapter that is cabled to another switch than those of neighbouring nodes on its rail."""
 
     rail: Count
     """Number of the rail."""
     adapter: Sentence
     """Name of the adapter."""
     reason: Sentence
-    """Where it leads, and where it should."""
+    """Switch that the adapter is cabled to, and the expected switch."""
 
 
 class NodeRails(Part):
@@ -41,9 +41,9 @@ class NodeSpeed(Part):
     """Speed of the node's slowest device over that of most devices of its kind."""
 
     products: Decimal
-    """In matrix products."""
+    """Relative speed in matrix products. 1 is the usual speed."""
     memory: Decimal
-    """In memory copies."""
+    """Relative speed in memory copies. 1 is the usual speed."""
 
 
 class NodeHealthSpec(Part):

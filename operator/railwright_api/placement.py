@@ -1,4 +1,4 @@
-"""Placement: who goes where in one attempt of a job, from where it resumes, and why."""
+"""Placement: the nodes of one attempt of a job, its resume points, and the reason for it."""
 
 from __future__ import annotations
 
@@ -31,69 +31,68 @@ MACHINES_MAX = 16
 
 
 class LevelCrossing(Part):
-    """What crosses the borders of the domains of one level."""
+    """Traffic between the domains of one level of the fabric."""
 
     level: Level
     """Name of the level."""
     bytes: Count
-    """Bytes a step, with ranks as they are placed."""
+    """Bytes that cross between domains in one training step, in the order of ranks that is used."""
     network_order_bytes: Count
-    """The same if ranks were in the network's order."""
+    """Bytes that would cross between domains in one training step, with ranks in network order."""
 
 
 class Predicted(Part):
-    """How long a training step is predicted to take, in seconds as decimal numbers."""
+    """Predicted time of a training step, in seconds as decimal numbers."""
 
     machines: Annotated[
         tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
     ] = ()
-    """Kinds of the machines."""
+    """Kinds of the machines that the prediction is for."""
     step_seconds: Decimal
-    """With ranks as they are placed."""
+    """Time of a step in the order of ranks that is used."""
     network_order_seconds: Decimal
-    """If ranks were in the network's order: domain after domain, as schedulers number them that
-    know the network and not the job."""
+    """Time of a step with ranks in network order: numbered domain after domain, without regard to
+    the traffic of the job."""
     next_best_seconds: Decimal
-    """In the next best of the orders that were looked at."""
+    """Time of a step in the second best of the evaluated orders of ranks."""
     other_jobs_seconds: Decimal = "0"
-    """How much of it, with ranks as they are placed, goes to what other jobs were known to send
-    over the same links by then."""
+    """Part of stepSeconds that is due to the traffic of other jobs on the same links, as known when
+    the placement was decided."""
     slow_nodes_seconds: Decimal = "0"
-    """How much of it, with ranks as they are placed, goes to nodes that were measured to be slower
-    than most of their kind."""
+    """Part of stepSeconds that is due to nodes that were measured to be slower than most nodes of
+    their kind."""
     exposed_communication_seconds: Decimal | None = None
-    """How much of it, with ranks as they are placed, is communication that no computation
-    overlaps."""
+    """Part of stepSeconds that is communication without overlapping computation."""
 
 
 class RankMapping(Part):
-    """What the order of ranks is good for."""
+    """Order of ranks: its traffic and its predicted step time."""
 
     crossing: Annotated[tuple[LevelCrossing, ...], Field(max_length=LEVELS_MAX)] = ()
-    """What crosses the borders of each level's domains, the coarsest first."""
+    """Traffic between the domains of each level, the coarsest level first."""
     predicted: Predicted | None = None
-    """How long a step takes; none where the cost model does not know the machines."""
+    """Predicted step time. Not set if the cost model does not have the machines."""
     communication: Literal["Derived", "Measured"] = "Derived"
-    """Whether what ranks send each other follows from what the job says of itself, or was seen in
-    a pre-run."""
+    """Source of the traffic between ranks. Derived: computed from the workload in the job's spec.
+    Measured: recorded in the job's profile."""
     other_devices: Annotated[
         tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=MACHINES_MAX)
     ] = ()
-    """Kinds of these nodes' devices that the job's profile was not taken on: for them it is left
-    aside until the job has one that was."""
+    """Kinds of devices of these nodes on which the job's profile was not recorded. The profile is
+    not used for them."""
     moved: Count = 0
-    """Number of node ranks that are on other nodes than in the attempt before."""
+    """Number of node ranks that run on another node than in the previous attempt."""
     truncated: Code | None = None
     """Why the search for nodes and an order of ranks ended early. WorkBudgetExceeded: planning the
     job would take more work than one job may take in a scheduling cycle, or choosing nodes for all
-    jobs more than one cycle may take. The best order found by then is used, and the network's order
-    where there is no prediction. MappingLate: the order of ranks was not computed within two
-    seconds. MappingFailed: its computation failed. The ranks are in the network's order then. None
-    if it was complete."""
+    jobs more than one cycle may take. The best order found by then is used, or network order
+    if there is no prediction. MappingLate: the order of ranks was not computed within two
+    seconds. MappingFailed: its computation failed. In both cases ranks are in network order.
+    Not set if the search was complete."""
 
 
 class PlacedRole(Part):
-    """A role of the attempt."""
+    """A role of the job in this attempt."""
 
     name: Annotated[str, Field(max_length=ROLE_NAME_LENGTH_MAX)]
     """Name of the role."""
@@ -102,7 +101,7 @@ class PlacedRole(Part):
 
 
 class PlacementSpec(Part):
-    """Who goes where; never changes."""
+    """Specification of a Placement. Immutable."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -116,35 +115,36 @@ class PlacementSpec(Part):
     job_uid: Annotated[str, Field(alias="jobUID", min_length=1, max_length=64)]
     """UID of the job."""
     attempt: Annotated[Count, Field(ge=1)]
-    """Attempt this placement is of."""
+    """Number of the attempt."""
     purpose: Literal["Training", "PreRun"] = "Training"
-    """PreRun: the attempt only records what ranks send, on fewer nodes than the job has. Its
-    checkpoints are never read."""
+    """Purpose of the attempt. Training: it trains. PreRun: it only records the traffic of ranks, on
+    fewer nodes than the job has; its checkpoints are never read."""
     epoch: Count
-    """Epoch of the leader that decided it."""
+    """Epoch of the leader that decided the placement."""
     nodes: Annotated[NodeList, Field(min_length=1)]
-    """Node of each pod, in the order of the roles."""
+    """Names of the nodes, one for each pod, in the order of the roles."""
     roles: Annotated[tuple[PlacedRole, ...], Field(default_factory=tuple, max_length=ROLES_MAX)]
-    """Roles whose pods these are, in order."""
+    """Roles of the attempt. The pods are numbered in this order."""
     spans: Annotated[tuple[Span, ...], Field(max_length=LEVELS_MAX)] = ()
-    """How far the nodes spread at each level of the fabric, the coarsest first."""
+    """Number of domains that the nodes span at each level of the fabric, the coarsest first."""
     resume: Annotated[tuple[Checkpoint, ...], Field(max_length=CHECKPOINTS_MAX)] = ()
-    """Up to which step the checkpoints that each group committed in each earlier attempt may be
-    read, the newest attempt first. A group without any starts from the beginning."""
+    """Resume points, the newest attempt first: for each group and each earlier attempt, the last
+    step whose checkpoint may be read. A group without a resume point starts from the beginning."""
     topology_hash: Annotated[Digest, Field(default_factory=str)]
     """Hash of the links and node speeds under which the nodes were chosen."""
     mapping: RankMapping | None = None
-    """What the order of ranks is good for; none where the job does not say what its ranks do."""
+    """Order of ranks. Not set if the traffic of the job is unknown."""
     reason: Sentence
-    """Why this attempt was placed: the first start, or what ended the attempt before."""
+    """Reason for the attempt: the first start, or the cause of the previous attempt's end."""
 
 
 class Placement(Resource):
-    """Which node each node rank of one attempt of a TrainingJob runs on, and why."""
+    """Assignment of the pods of one attempt of a TrainingJob to nodes. The operator creates one for
+    each attempt."""
 
     kind: Literal["Placement"] = "Placement"
     spec: PlacementSpec
-    """Who goes where; never changes."""
+    """Nodes of the attempt, its resume points, and the reason for it. Immutable."""
 
 
 DEFINITION = Definition(

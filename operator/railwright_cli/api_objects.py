@@ -145,7 +145,7 @@ class JobView(Struct, frozen=True):
 
 
 class PlacementSpecView(Struct, frozen=True):
-    """Who goes where in an attempt."""
+    """The nodes and roles of an attempt."""
 
     nodes: tuple[str, ...] = ()
     roles: tuple[RoleView, ...] = ()
