@@ -141,8 +141,8 @@ class Liveness:
         if view is None:
             return Watch(timeout_s)
         now_s = self.reception_clock()
-        asked_s = None if view.stacks_since_s is None else now_s - view.stacks_since_s
-        return Watch(timeout_s, training_s=now_s - view.training_since_s, asked_s=asked_s)
+        requested_s = None if view.stacks_since_s is None else now_s - view.stacks_since_s
+        return Watch(timeout_s, training_s=now_s - view.training_since_s, requested_s=requested_s)
 
     def forget_all_but(self, job_uids: Collection[str]) -> None:
         """Drop what is kept of other jobs."""

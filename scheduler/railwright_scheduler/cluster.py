@@ -172,7 +172,7 @@ def _resources(snapshot: Snapshot) -> tuple[list[str], list[str]]:
     common = sorted(carried, key=lambda name: (-carried[name], name))[:COMMON_MAX]
     requested = {
         name
-        for job in (*snapshot.jobs, *snapshot.returning)
+        for job in (*snapshot.jobs, *snapshot.awaiting_own_pods)
         for role in job.roles
         for name in role.per_pod
     }

@@ -26,11 +26,11 @@ def live_nodes(nodes: Iterable[Node]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class PendingAttempt:
-    """An attempt that a job needs. It ``returns`` while it only waits for its own pods to end, and
+    """An attempt that a job needs. It ``awaits_own_pods`` while it only waits for these to end, and
     does not join the queue while it is ``held``."""
 
     job: Job
-    returns: bool
+    awaits_own_pods: bool
     held: Reason | None
 
 
@@ -44,9 +44,9 @@ def pending_attempt(
     """The attempt that the job needs in this cycle, if any. ``before`` are its ledger entries as
     the cycle began, ``entries`` those that are left."""
     if needs_attempt(seen, entries, state.attempts, alive):
-        return PendingAttempt(next_attempt(seen, before), returns=False, held=seen.held)
+        return PendingAttempt(next_attempt(seen, before), awaits_own_pods=False, held=seen.held)
     if awaits_own_pods(seen, entries):
-        return PendingAttempt(next_attempt(seen, before), returns=True, held=None)
+        return PendingAttempt(next_attempt(seen, before), awaits_own_pods=True, held=None)
     return None
 
 

@@ -170,7 +170,7 @@ class _Cycle:
         reasons |= {each.job.uid: each.held for each in attempts if each and each.held}
         waiting = [each for each in attempts if each and not each.held]
         reserved = self.state.reservations
-        if all(each.returns for each in waiting):
+        if all(each.awaits_own_pods for each in waiting):
             return _Schedule(reasons, {e.job.uid: reserved.get(e.job.uid, ()) for e in waiting})
         decisions = self.decide(waiting, entries, reasons)
         # A job that was left out for a fault reserves nothing now, and goes on from there later.
@@ -213,10 +213,10 @@ class _Cycle:
             levels=state.levels,
             nodes=assume.subtract_assumed(state, commits.entries, self.double_booked),
             queues=state.queues,
-            jobs=tuple(each.job for each in waiting if not each.returns),
+            jobs=tuple(each.job for each in waiting if not each.awaits_own_pods),
             links=state.links,
             senders=tuple(sending_jobs(self.jobs.values(), entries)),
-            returning=tuple(each.job for each in waiting if each.returns),
+            awaiting_own_pods=tuple(each.job for each in waiting if each.awaits_own_pods),
             reserved=state.reservations,
             queue_round=state.queue_round,
         )
@@ -317,8 +317,8 @@ def _oldest_first(
     old gang would wait for as long as new ones begin. Gangs that began together go in queue order;
     what a deleted job left goes first."""
     actions = tuple(actions)
-    asked = {action.entry.job_uid: None for action in actions if action.entry.job_uid in jobs}
-    positions = {job.uid: at for at, job in enumerate(by_priority(jobs[uid].job for uid in asked))}
+    acting = {action.entry.job_uid: None for action in actions if action.entry.job_uid in jobs}
+    positions = {job.uid: at for at, job in enumerate(by_priority(jobs[uid].job for uid in acting))}
 
     def place(action: Action) -> tuple[float, int]:
         seen = attempts.get(action.entry.key, ObservedAttempt())

@@ -62,14 +62,14 @@ class Remembered(Generic[P, R]):
         left of ``new``.
         """
         its = self._key(*args, **kwargs)
-        asked = (its.value, work.left)
-        result = self._kept.pop(asked, None)
+        key = (its.value, work.left)
+        result = self._kept.pop(key, None)
         if result is None:
             if work.left > new.left:
                 raise OverBudgetError
             result = self._computed(new, its.size, WorkBudget(work.left), *args, **kwargs)
             self._bytes_left -= its.size
-        self._kept[asked] = result
+        self._kept[key] = result
         while self._bytes_left < 0:
             _, oldest = self._kept.popitem(last=False)
             self._bytes_left += oldest.size

@@ -85,9 +85,9 @@ def broken_constraint(
     same = tuple(level for level, _ in entry.spans) == levels
     if job is None or job.num_pods != len(entry.nodes) or not same:
         return ""
-    for asked, names in _constrained(job, entry.nodes):
-        if (asked.segments or asked.spreads) and all(name in nodes for name in names):
-            limits = constraints.resolve(asked, levels, finest())
+    for requested, names in _constrained(job, entry.nodes):
+        if (requested.segments or requested.spreads) and all(name in nodes for name in names):
+            limits = constraints.resolve(requested, levels, finest())
             its = [nodes[name] for name in names]
             broken = "" if isinstance(limits, TierNotFound) else _broken(limits, its, levels)
             if broken:

@@ -151,7 +151,7 @@ class Run:
         if any(its.steps and its.steps.activity in PAUSES for its in launchers):
             self.training_since_s = self.now_s
         training_s = self.now_s - self.training_since_s
-        return hang.assess(launchers, Watch(training_s=training_s, asked_s=hang.STACKS_S))
+        return hang.assess(launchers, Watch(training_s=training_s, requested_s=hang.STACKS_S))
 
 
 PAUSES = (Activity.CHECKPOINTING, Activity.EVALUATING)
@@ -191,7 +191,7 @@ def test_job_of_silent_launchers_is_found_within_an_hour(
             replace(each, steps=None if unknown else each.steps, silent_s=silent_s)
             for each, unknown in zip(last, forgets, strict=True)
         ]
-        found = hang.assess(its, Watch(asked_s=hang.STACKS_S))
+        found = hang.assess(its, Watch(requested_s=hang.STACKS_S))
         assert isinstance(found, Cause) is hangs
 
 

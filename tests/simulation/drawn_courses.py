@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
@@ -54,7 +55,7 @@ class Course:
     def __init__(self, seed: int) -> None:
         self._rng = Random(f"course {seed}")
         self._nodes = {node.name: node for node in self._drawn_nodes()}
-        self._jobs = {}
+        self._jobs: dict[str, ObservedJob] = {}
         self._faults_max = self._rng.choice((1, 2, 3))
         for number in range(self._rng.randint(1, 6)):
             self._submit(number)
@@ -252,7 +253,7 @@ class Course:
         running = [seen for seen in self._jobs.values() if seen.record.live and seen.record.nodes]
         return self._rng.choice(running) if running else None
 
-    def _change_rank(self, **changes: object) -> None:
+    def _change_rank(self, **changes: Any) -> None:
         seen = self._one_running()
         if seen is not None:
             rows = [*self._observed(seen).ranks]
@@ -274,7 +275,7 @@ class Course:
                 10, 10, (0,), 0, 1, still_s=7200.0, timed=20, p99_s=1.0, stacks=()
             )
             rows = tuple(replace(row, steps=steps) for row in self._observed(seen).ranks)
-            watch = Watch(training_s=7200.0, asked_s=self._rng.choice((None, 20.0)))
+            watch = Watch(training_s=7200.0, requested_s=self._rng.choice((None, 20.0)))
             self._jobs[seen.job.uid] = replace(seen, ranks=rows, watch=watch)
 
     def _pod_is_evicted(self) -> None:

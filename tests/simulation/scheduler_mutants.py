@@ -72,7 +72,7 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a job that is not evaluated loses its reservation",
         "policy/reservation.py",
-        "            self._keep(job, position=len(self.waiting))\n",
+        "            self._carry_over(job, position=len(self.waiting))\n",
         "            pass\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
@@ -80,8 +80,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "jobs behind take what a job that is not evaluated has reserved",
         "policy/reservation.py",
-        "        if kept:\n",
-        "        if kept and not kept:\n",
+        "        if carried:\n",
+        "        if carried and not carried:\n",
         "tests/property/test_queue_window.py::test_job_not_evaluated_keeps_reservation_and_reason",
         package=SCHEDULER,
     ),
@@ -105,8 +105,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a job that is not evaluated loses its mapping",
         "policy/scheduling_queue.py",
-        "        self._reservations.keep(job, reason)\n        self._mappings.keep(job.uid)\n",
-        "        self._reservations.keep(job, reason)\n",
+        "carry_over(job, reason)\n        self._mappings.keep(job.uid)\n",
+        "carry_over(job, reason)\n",
         "tests/unit/test_mappings.py::test_job_that_is_not_evaluated_keeps_its_request",
         package=SCHEDULER,
         raises="KeyError",

@@ -26,7 +26,7 @@ from railwright_scheduler.attempt.hang import (
 )
 from railwright_scheduler.model.evidence import Activity, ObservedRank, ObservedStack, ObservedSteps
 
-ASKED = Watch(training_s=10_000, asked_s=STACKS_S)
+ASKED = Watch(training_s=10_000, requested_s=STACKS_S)
 KINDS = range(4)
 SAYS_NOTHING = ObservedSteps(still_s=100_000)
 
@@ -205,8 +205,8 @@ def test_lag_before_the_silence_makes_no_rank_suspected() -> None:
 def test_silent_launcher_has_time_to_come_back() -> None:
     its = [silent(training(), EVALUATING_S + 1)]
     assert hang.assess(its, Watch()) == StacksAwaited()
-    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == StacksAwaited()
-    assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
+    assert hang.assess(its, Watch(requested_s=STACKS_S - 1)) == StacksAwaited()
+    assert isinstance(hang.assess(its, Watch(requested_s=STACKS_S)), Cause)
 
 
 def test_lost_node_is_found_before_a_users_short_limit() -> None:
@@ -221,12 +221,12 @@ def test_new_leader_requests_stacks_first() -> None:
     """It heard a moment ago that steps have stood still for an hour, and takes one more look."""
     its = launchers(training(still_s=3600))
     assert hang.assess(its, Watch()) == StacksAwaited()
-    assert hang.assess(its, Watch(asked_s=STACKS_S - 1)) == StacksAwaited()
-    assert isinstance(hang.assess(its, Watch(asked_s=STACKS_S)), Cause)
+    assert hang.assess(its, Watch(requested_s=STACKS_S - 1)) == StacksAwaited()
+    assert isinstance(hang.assess(its, Watch(requested_s=STACKS_S)), Cause)
 
 
 def test_verdict_follows_once_all_launchers_brought_stacks() -> None:
-    watch = Watch(asked_s=2)
+    watch = Watch(requested_s=2)
     shown = training(still_s=61, stacks=())
     assert hang.assess(launchers(shown, training(still_s=61)), watch) == StacksAwaited()
     assert isinstance(hang.assess(launchers(shown, shown), watch), Cause)

@@ -58,7 +58,7 @@ def test_pods_of_a_changed_role_share_no_node() -> None:
 
 def test_job_that_returns_reserves_and_has_no_reason() -> None:
     """It waits for its own pods to go, and for nothing that a user could change."""
-    snapshot = replace(cluster(node("n0", used={GPU: 8})), returning=(job(),))
+    snapshot = replace(cluster(node("n0", used={GPU: 8})), awaiting_own_pods=(job(),))
     decided = decide(snapshot)
     assert decided.waiting == ()
     assert decided.reservations == {job().uid: ("n0",)}

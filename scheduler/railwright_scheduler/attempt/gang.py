@@ -211,9 +211,9 @@ def _invalid_node(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
     return ""
 
 
-def _excess(asked: Amounts, planned: Amounts) -> str:
+def _excess(requests: Amounts, planned: Amounts) -> str:
     return "; ".join(
         f"{name}: {amount}, planned {planned.get(name, 0)}"
-        for name, amount in sorted(asked.items())
+        for name, amount in sorted(requests.items())
         if amount > planned.get(name, 0)
     )[:EXCESS_LENGTH_MAX]

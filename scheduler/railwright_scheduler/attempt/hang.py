@@ -76,13 +76,13 @@ class Watch:
     """The operator's own inputs of hang detection.
 
     ``timeout_s``: the user's progressTimeoutSeconds. ``training_s``: for how long no other phase
-    than training was reported to this leader. ``asked_s``: since this leader requested stacks; None
-    without a request.
+    than training was reported to this leader. ``requested_s``: since this leader requested stacks;
+    None without a request.
     """
 
     timeout_s: int | None = None
     training_s: float = 0
-    asked_s: float | None = None
+    requested_s: float | None = None
 
 
 UNWATCHED = Watch()
@@ -116,14 +116,14 @@ def assess(
     found = _standstill(launchers, watch) or (None if cut else _silence(launchers, watch))
     if found is None:
         return None
-    if watch.asked_s is None:
+    if watch.requested_s is None:
         return StacksAwaited()
     # A silent launcher that is about to come back has the same time as one that brings stacks.
     waits = found.silent or any(
         launcher.responsive and launcher.steps is not None and launcher.steps.stacks is None
         for launcher in launchers
     )
-    if waits and watch.asked_s < STACKS_S:
+    if waits and watch.requested_s < STACKS_S:
         return StacksAwaited()
     return _cause(launchers, found)
 

@@ -61,8 +61,8 @@ class OrderRequest:
     def key(self) -> Key:
         """What its result is kept by."""
         size = KEPT_BYTES + KEPT_NODE_BYTES * self.nodes * (len(self.tiers) + 2)
-        asked = replace(self, workload=replace(self.workload, profile=None))
-        return Key((asked, self.workload.key), size)
+        request = replace(self, workload=replace(self.workload, profile=None))
+        return Key((request, self.workload.key), size)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -97,13 +97,13 @@ def build_request(
     """Map a job that has a workload onto these nodes (columns, ascending), beside what others
     make of the uplinks."""
     assert role.workload is not None
-    asked = build_unshared_request(role.workload, role.ranks_per_pod, cluster, nodes)
-    if any(uses) and (share := asked.share):
-        uplinks = zip(asked.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
+    request = build_unshared_request(role.workload, role.ranks_per_pod, cluster, nodes)
+    if any(uses) and (share := request.share):
+        uplinks = zip(request.tiers, reversed(cluster.uplinks), reversed(uses), strict=True)
         tiers = tuple(_beside(*each, nodes=nodes, share=share) for each in uplinks)
-        asked = replace(asked, tiers=tiers)
+        request = replace(request, tiers=tiers)
     before, segment = _before(role, cluster, nodes), role.constraints.segment
-    return replace(asked, segment=segment, before=before, budget=budget)
+    return replace(request, segment=segment, before=before, budget=budget)
 
 
 def build_unshared_request(

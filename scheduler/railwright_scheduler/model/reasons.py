@@ -234,11 +234,11 @@ class LedgerFull(WaitingReason):
         most = self.need * limit // self.size
         fix = f"replicas of at most about {most}"
         nodes = text.count(self.need, "node")
-        asked = f"the ledger needs about {self.size:,} bytes to list its {nodes}"
+        needed = f"the ledger needs about {self.size:,} bytes to list its {nodes}"
         if not self.passes:
-            return f"{asked} and has {limit:,} in all: {fix}, or nodes with shorter names"
+            return f"{needed} and has {limit:,} in all: {fix}, or nodes with shorter names"
         return (
-            f"{asked}, and attempts that are ending leave {limit:,} of {self.limit:,}: it starts "
+            f"{needed}, and attempts that are ending leave {limit:,} of {self.limit:,}: it starts "
             f"once their pods are gone, so repair or delete the nodes of these; or {fix}"
         )
 

@@ -174,13 +174,13 @@ class NotEnoughNodes(WaitingReason):
 
 def _on(constraints: TopologyConstraints) -> str:
     """The topology constraints of the job, as text."""
-    asked = [
+    limits = [
         f"all in one domain of {constraints.required}" if constraints.required else "",
         *(f"each {each.nodes} in one domain of {each.tier}" for each in constraints.segments),
         *(f"at most {each.nodes} in any domain of {each.tier}" for each in constraints.spreads),
         "all rails aligned" if constraints.aligned else "",
     ]
-    return "".join(f", {each}" for each in asked if each)
+    return "".join(f", {each}" for each in limits if each)
 
 
 def _never(reason: NeverFits) -> str:
@@ -261,8 +261,8 @@ def _of_role(role: str) -> str:
 
 
 def _needs(need: int, per_node: AmountPairs) -> str:
-    asked = [text.amount(resource, value) for resource, value in _devices_first(per_node)]
-    each = f" with {', '.join(asked)}" + (" each" if need != 1 else "") if asked else ""
+    amounts = [text.amount(resource, value) for resource, value in _devices_first(per_node)]
+    each = f" with {', '.join(amounts)}" + (" each" if need != 1 else "") if amounts else ""
     return f"needs {text.count(need, 'node')}{each}"
 
 

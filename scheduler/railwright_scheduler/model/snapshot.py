@@ -253,8 +253,8 @@ class Snapshot:
     ``queues`` are the names of those that exist.
 
     ``links`` has what is known of each level's; it is empty where nothing is. ``senders`` are the
-    jobs on several nodes of which it is known what they do. ``returning`` wait for pods of their
-    own to go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
+    jobs on several nodes of which it is known what they do. ``awaiting_own_pods`` wait for these to
+    go before they start again; they reserve nodes as waiting jobs do. ``reserved`` has the
     nodes that jobs had reserved in the last cycle, by their UID, and ``queue_round`` is where
     that cycle stopped, None if it reached the end of the queue (``queue_window``).
     """
@@ -265,6 +265,6 @@ class Snapshot:
     jobs: tuple[Job, ...]
     links: tuple[Links, ...] = ()
     senders: tuple[SendingJob, ...] = ()
-    returning: tuple[Job, ...] = ()
+    awaiting_own_pods: tuple[Job, ...] = ()
     reserved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queue_round: QueueRound | None = None

@@ -31,7 +31,7 @@ class SchedulingSignature:
     Each mask is a subset of the one before: nodes ``matched`` by the selector and the node affinity
     (by the selector alone ``unmatched`` more); without an untolerated lasting taint
     (``tolerated``); ``candidates``, large enough, healthy or not; ``healthy``, available or
-    recently lost, and without any untolerated taint now; ``open``, the available ones of these.
+    recently lost, and without any untolerated taint now; ``available``, of these the ones that are.
     ``index`` numbers the signatures of a decision.
     """
 
@@ -44,7 +44,7 @@ class SchedulingSignature:
     candidates: Mask
     candidates_count: int
     healthy: Mask
-    open: Mask
+    available: Mask
 
 
 class RoleDemand(NamedTuple):
@@ -88,8 +88,8 @@ class Candidate(NamedTuple):
     """A job, and what the stages so far found for each of its roles. (A tuple, as are other values
     that each job makes: to make or copy a dataclass takes twice the time.)
 
-    A job that ``returns`` waits only for its own pods to go. ``ways`` are the constraints that each
-    role may start under, ``demands`` have what each requests, ``limits`` the constraints under
+    A job that ``awaits_own_pods`` waits only for these to go. ``ways`` are the constraints that
+    each role may start under, ``demands`` have what each requests, ``limits`` the constraints under
     which each could start now by itself. ``nodes`` (columns) of each role are in the order of its
     pods; ``admit`` is the start on these. The stages end at a ``refusal``. ``reserved`` are the
     nodes to reserve for each role, empty if there are none; None where no stage looked for them.
@@ -97,7 +97,7 @@ class Candidate(NamedTuple):
     """
 
     job: Job
-    returns: bool = False
+    awaits_own_pods: bool = False
     ways: Sequence[Sequence[ResolvedConstraints]] = ()
     demands: Sequence[RoleDemand] = ()
     limits: Sequence[ResolvedConstraints] = ()

@@ -27,14 +27,14 @@ class ConstraintResolver:
         """The candidate with the constraints that each role may start under."""
         ways: list[Sequence[ResolvedConstraints]] = []
         for role in candidate.job.roles:
-            asked = role.constraints
-            limits = self._resolved.get(asked)
+            requested = role.constraints
+            limits = self._resolved.get(requested)
             if limits is None:
                 levels, finest = self._cluster.levels, self._cluster.domains.finest
-                limits = self._resolved[asked] = resolve(asked, levels, finest)
+                limits = self._resolved[requested] = resolve(requested, levels, finest)
             if isinstance(limits, TierNotFound):
                 return candidate.refused(limits)
-            ways.append(self._rail_orders(limits) if asked.aligned else [limits])
+            ways.append(self._rail_orders(limits) if requested.aligned else [limits])
         return candidate._replace(ways=ways)
 
     def _rail_orders(self, limits: ResolvedConstraints) -> Sequence[ResolvedConstraints]:
@@ -60,7 +60,7 @@ def resolve(
         if level is None:
             return TierNotFound(tier, levels)
         numbers[tier] = level
-    asked = ResolvedConstraints(
+    requested = ResolvedConstraints(
         within=min(numbers[constraints.required], finest),
         rather=min(numbers[constraints.preferred], finest),
         segments=tuple(
@@ -76,7 +76,7 @@ def resolve(
         each.nodes > 1 and numbers[each.tier] > finest for each in constraints.segments
     ):
         spreads = (LevelLimit(0, 1), *spreads)
-    return asked._replace(spreads=spreads)
+    return requested._replace(spreads=spreads)
 
 
 def _restrictive_tiers(constraints: TopologyConstraints) -> list[str]:

@@ -51,7 +51,7 @@ def decide(
     out of range, domains that miss a level.
     """
     isolation = Isolation() if isolation is None else isolation
-    _check_unique((*snapshot.jobs, *snapshot.returning))
+    _check_unique((*snapshot.jobs, *snapshot.awaiting_own_pods))
     nodes = cluster.of(snapshot)
     queue = SchedulingQueue(
         snapshot,
@@ -63,27 +63,27 @@ def decide(
     )
     window = QueueWindow(snapshot.queue_round)
     cycle = _Cycle(nodes, queue, isolation, window)
-    returning = frozenset(job.uid for job in snapshot.returning)
+    awaiting = frozenset(job.uid for job in snapshot.awaiting_own_pods)
     admitted: list[Admit] = []
     waiting: list[Wait] = []
     position = 1
-    for job in scheduling_queue.by_priority((*snapshot.jobs, *snapshot.returning)):
-        returns = job.uid in returning
+    for job in scheduling_queue.by_priority((*snapshot.jobs, *snapshot.awaiting_own_pods)):
+        awaits_own_pods = job.uid in awaiting
         outcome: Admit | Reason | None
         if isolation.error(Stage.DECISION, job.uid):
             outcome = None
         elif window.admits(scheduling_queue.position(job)):
-            outcome = cycle.evaluate(job, returns=returns)
+            outcome = cycle.evaluate(job, awaits_own_pods=awaits_own_pods)
         else:
             outcome = reasons.get(job.uid, NotEvaluated(position))
             if isinstance(outcome, NotEvaluated):
                 outcome = NotEvaluated(position)
-            cycle.keep(job, outcome)
+            cycle.carry_over(job, outcome)
         error = isolation.error(Stage.DECISION, job.uid)
         position += not error
         if isinstance(outcome, Admit):
             admitted.append(outcome)
-        elif not returns:
+        elif not awaits_own_pods:
             reason = InternalError(error) if error or outcome is None else outcome
             waiting.append(Wait(job.uid, reason))
     return Decisions(tuple(admitted), tuple(waiting), queue.reservations, window.following)
@@ -98,11 +98,11 @@ class _Cycle:
     isolation: Isolation
     window: QueueWindow
 
-    def evaluate(self, job: Job, *, returns: bool) -> Admit | Reason | None:
+    def evaluate(self, job: Job, *, awaits_own_pods: bool) -> Admit | Reason | None:
         """The job's start, or why it waits; None if its evaluation raises, or for one that
         ``returns``."""
         self.queue.settle()
-        evaluate = functools.partial(self._evaluate, job, returns=returns)
+        evaluate = functools.partial(self._evaluate, job, awaits_own_pods=awaits_own_pods)
         evaluated = self.isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
         if evaluated is None:
             return None
@@ -115,16 +115,16 @@ class _Cycle:
             self.window.block(scheduling_queue.position(job))
         return refusal.reason
 
-    def _evaluate(self, job: Job, *, returns: bool) -> tuple[Verdict, EvaluationWork]:
+    def _evaluate(self, job: Job, *, awaits_own_pods: bool) -> tuple[Verdict, EvaluationWork]:
         """The job's verdict, and the work that it took."""
         _check(job)
-        verdict = self.queue.evaluate(job, returns=returns)
+        verdict = self.queue.evaluate(job, awaits_own_pods=awaits_own_pods)
         return verdict, evaluation_work(verdict, self.cluster, starts=self.queue.starts)
 
-    def keep(self, job: Job, reason: Reason) -> None:
+    def carry_over(self, job: Job, reason: Reason) -> None:
         """Let the job wait without evaluating it, with its reservation."""
-        keep = functools.partial(self.queue.keep, job, reason)
-        self.isolation.run(Stage.RESERVATION, job.uid, keep, otherwise=None)
+        work = functools.partial(self.queue.carry_over, job, reason)
+        self.isolation.run(Stage.RESERVATION, job.uid, work, otherwise=None)
 
 
 def _check_unique(jobs: Iterable[Job]) -> None:

@@ -147,13 +147,13 @@ class Feasibility:
 
     def _make(self, role: Role) -> SchedulingSignature:
         cluster = self._cluster
-        asked = [(name, amount) for name, amount in _pairs(role.per_pod) if amount != 0]
-        for resource, amount in asked:
+        requests = [(name, amount) for name, amount in _pairs(role.per_pod) if amount != 0]
+        for resource, amount in requests:
             if amount < 0:
                 raise ValueError(
                     f"role {role.name}: per_pod[{resource!r}] is {amount}, expected at least 0"
                 )
-        present = [(name, amount) for name, amount in asked if name in cluster.rows]
+        present = [(name, amount) for name, amount in requests if name in cluster.rows]
         request = PodRequest.of(
             [(cluster.rows[name], min(amount, NODE_AMOUNT_MAX + 1)) for name, amount in present]
         )
@@ -161,11 +161,11 @@ class Feasibility:
         matched = selected & self._eligibility.matched(role.affinity)
         tolerated = matched & self._eligibility.tolerated_ever(role.tolerations)
         large = (cluster.allocatable[request.rows] >= request.need).all(axis=0)
-        candidates = tolerated & large & (len(present) == len(asked))
+        candidates = tolerated & large & (len(present) == len(requests))
         untainted = candidates & self._eligibility.tolerated(role.tolerations)
         return SchedulingSignature(
             index=len(self._signatures),
-            per_node=tuple(asked),
+            per_node=tuple(requests),
             request=request,
             matched=matched,
             unmatched=int(np.count_nonzero(selected & ~matched)),
@@ -173,7 +173,7 @@ class Feasibility:
             candidates=candidates,
             candidates_count=int(np.count_nonzero(candidates)),
             healthy=untainted & (cluster.available | cluster.recently_lost),
-            open=untainted & cluster.available,
+            available=untainted & cluster.available,
         )
 
     def _shortage(self, resource: str, need: int, signature: SchedulingSignature) -> Shortage:
@@ -256,10 +256,10 @@ def _excluded(
     cluster: Cluster, signature: SchedulingSignature, available: Mask
 ) -> tuple[Exclusion, ...]:
     """Count each candidate that is not available once, for the cause that would remain longest."""
-    closed = cluster.unavailable[signature.candidates & ~signature.open]
+    closed = cluster.unavailable[signature.candidates & ~signature.available]
     found = np.bincount(closed, minlength=len(CAUSES)).tolist()
     counts = dict.fromkeys(EXCLUSIONS, 0) | dict(zip(CAUSES, found, strict=True))
-    lacking = signature.open & ~available
+    lacking = signature.available & ~available
     left = cluster.allocatable[signature.request.rows] - cluster.foreign[signature.request.rows]
     small = lacking & np.any(left < signature.request.need, axis=0)
     counts[ExclusionCause.FOREIGN_PODS] = int(np.count_nonzero(small))

@@ -59,7 +59,7 @@ class FreeNodes:
 
     def check(self, candidate: Candidate, work: WorkBudget) -> Candidate:
         """The candidate with the constraints under which each role could start by itself."""
-        if candidate.returns:
+        if candidate.awaits_own_pods:
             return candidate.refused(None, Effect.RESERVES)
         chosen: list[ResolvedConstraints] = []
         for demand in candidate.demands:
@@ -78,7 +78,7 @@ class FreeNodes:
         """The nodes that it could have now, under these constraints, beside what is reserved or
         ``taken`` by other roles of its gang."""
         holds = self._capacity.unreserved.holds(signature.request, taken)
-        return self._cluster.meant(signature.open & holds, limits)
+        return self._cluster.meant(signature.available & holds, limits)
 
     def available(
         self,
@@ -88,7 +88,7 @@ class FreeNodes:
     ) -> Mask:
         """As ``allowed``, whether nodes are reserved or not."""
         holds = self._capacity.free.holds(signature.request, taken)
-        return self._cluster.meant(signature.open & holds, limits)
+        return self._cluster.meant(signature.available & holds, limits)
 
     def could_start_on(self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]) -> bool:
         """Whether each role could have its nodes now, beside the others."""

@@ -85,10 +85,10 @@ class Traffic:
                 uid = self._new[0].job_uid
                 size = _size(len(self._new[0].nodes), len(self._uses))
                 found: list[tuple[int, int, UplinkUse]] = []
-                if is_asked := size <= self._bytes_left:
+                if is_affordable := size <= self._bytes_left:
                     found = self._isolation.run(Stage.TRAFFIC, uid, reckon, otherwise=found)
                 # Nothing is called from here on: a job is counted once, whatever raises.
-                if is_asked:
+                if is_affordable:
                     self._bytes_left -= size
                 for level, domain, use in found:
                     self._uses[level].setdefault(domain, []).append(use)
@@ -119,11 +119,11 @@ class Traffic:
             return []
         ranked = np.array([columns[name] for name in job.nodes])
         nodes = np.sort(ranked)
-        asked = build_unshared_request(job.workload, job.ranks_per_node, self._cluster, nodes)
+        request = build_unshared_request(job.workload, job.ranks_per_node, self._cluster, nodes)
         work = WorkBudget(min(WORK + WORK_A_NODE * len(nodes), TRAFFIC_WORK))
         order = tuple(np.searchsorted(nodes, ranked).tolist())
         try:
-            sent = _sent.within(self._work, work, asked, order)
+            sent = _sent.within(self._work, work, request, order)
         except OverBudgetError:
             return []
         levels = zip(self._cluster.uplinks, reversed(sent), strict=bool(sent))

@@ -72,11 +72,11 @@ def score(
         other_devices = workload.profile.lacks(cluster.devices(nodes))
     if isinstance(outcome, Unmapped):
         return PlacementScore((), other_devices=other_devices, truncated=outcome.value)
-    asked, best = request.choices[outcome.choice].mapped, outcome.order
+    mapped, best = request.choices[outcome.choice].mapped, outcome.order
     crossing = zip(cluster.levels, best.crossing[::-1], strict=True)
     crossings = tuple(CrossDomainBytes(level, *sizes) for level, sizes in crossing)
-    moved = int(np.count_nonzero(np.array(best.order) != np.array(asked.before or best.order)))
-    is_measured = asked.workload.profile is not None
+    moved = int(np.count_nonzero(np.array(best.order) != np.array(mapped.before or best.order)))
+    is_measured = mapped.workload.profile is not None
     truncated = Unmapped.OVER_BUDGET.value if outcome.is_cut else ""
     return PlacementScore(crossings, best.predicted, moved, is_measured, other_devices, truncated)
 

@@ -42,11 +42,11 @@ UNRESERVED = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Target:
-    """A role to reserve nodes for: what it had reserved (``kept``), and what it could have now,
+    """A role to reserve nodes for: what it had reserved (``prior``), and what it could have now,
     beside other roles (``startable``)."""
 
     demand: RoleDemand
-    kept: Mask
+    prior: Mask
     startable: Mask
 
 
@@ -87,18 +87,18 @@ class Reservations:
         demands: Sequence[RoleDemand],
         work: WorkBudget,
         *,
-        returns: bool = False,
+        awaits_own_pods: bool = False,
     ) -> tuple[Ints, ...]:
         """The nodes (columns, ascending) to reserve for each role of the job, each under the one of
         its constraints that it is nearest to starting under; none where the healthy nodes that
-        earlier reservations leave could not hold all roles. A job that ``returns`` waits only for
-        its own pods to go."""
-        kept = self._kept(job)
+        earlier reservations leave could not hold all roles. A job that ``awaits_own_pods`` waits
+        only for these to go."""
+        prior = self._previous_nodes(job)
 
         def target(number: int, taken: Sequence[Taken] = ()) -> _Target:
-            demand, had = demands[number], kept[number]
+            demand, had = demands[number], prior[number]
             startable = self._startable(demand, taken)
-            if returns:
+            if awaits_own_pods:
                 # Its target was chosen with its own pods gone: they still keep some of its nodes.
                 startable = startable | had
             return _Target(demand, had, startable)
@@ -141,7 +141,7 @@ class Reservations:
         def as_if_free(
             number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
         ) -> Ints:
-            free = replace(target(number, taken), kept=self._nothing, startable=near)
+            free = replace(target(number, taken), prior=self._nothing, startable=near)
             return self._choose_under(free, its, near, work)
 
         end = work.searched + SEARCH_WORK
@@ -175,7 +175,7 @@ class Reservations:
         cluster, ways = self._cluster, target.demand.ways
         any_rails, replicas = target.demand.any_rails, target.demand.role.replicas
         free = cluster.by_rails(cluster.meant(target.startable, any_rails))
-        held = cluster.by_rails(cluster.meant(target.kept, any_rails))
+        held = cluster.by_rails(cluster.meant(target.prior, any_rails))
 
         def nearness(way: ResolvedConstraints) -> tuple[int, int]:
             return min(int(free[way.rails]), replicas), int(held[way.rails])
@@ -186,22 +186,22 @@ class Reservations:
         self, target: _Target, limits: ResolvedConstraints, eligible: Mask, work: WorkBudget
     ) -> Ints:
         """Of these nodes, which have capacity for the role, those nearest to starting."""
-        domains, role, kept = self._cluster.domains, target.demand.role, target.kept
+        domains, role, prior = self._cluster.domains, target.demand.role, target.prior
         startable = target.startable
         if limits.within:
             caps = placement.level_caps(domains, eligible, limits, limits.within)
-            order = self._fullness(limits.within, caps, role.replicas, startable & eligible, kept)
+            order = self._fullness(limits.within, caps, role.replicas, startable & eligible, prior)
             large = caps >= role.replicas
             best = int(np.argmax(np.where(large, order, -1)))
             eligible = eligible & (domains.of_node[limits.within] == best)
-        rank = self._rank(startable, kept)
+        rank = self._rank(startable, prior)
         count = role.replicas
         if limits.segment == 1 and limits.spread >= count:
             nodes = np.flatnonzero(eligible)
             if count == 1:
                 return nodes[[rank[nodes].argmin()]]
             return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
-        eligible = self._fullest_domains(role, eligible, limits, startable, kept)
+        eligible = self._fullest_domains(role, eligible, limits, startable, prior)
         # Domains of which it has and could take the most are filled first.
         worth = int(rank.max(initial=0)) - rank
         return placement.choose(
@@ -222,17 +222,17 @@ class Reservations:
             self._first[reserved] = np.minimum(self._first[reserved], position)
         self.by_job[job.uid] = tuple(map(self._node_names.__getitem__, columns))
 
-    def keep(self, job: Job, reason: Reason | None) -> None:
-        """Keep what the job had reserved in the last cycle, when it waited for this ``reason``, as
-        this one does not evaluate it. ``settle`` takes it from what the jobs behind it can have."""
+    def carry_over(self, job: Job, reason: Reason | None) -> None:
+        """Carry over what a job that this cycle does not evaluate had reserved in the last one,
+        when it waited for this ``reason``. ``settle`` takes it from the jobs behind it."""
         free = reason.free if isinstance(reason, NotEnoughNodes | BlockedByReservation) else None
         if job.uid in self.previous:
-            self._keep(job, position=len(self.waiting))
+            self._carry_over(job, position=len(self.waiting))
         elif free is None:
             return
         self.waiting.append((job, free or 0, len({*self.by_job.get(job.uid, ())})))
 
-    def _keep(self, job: Job, *, position: int) -> None:
+    def _carry_over(self, job: Job, *, position: int) -> None:
         rows = self._cluster.rows
         for role, names in zip(job.roles, self._names(job), strict=True):
             columns = [self._columns[name] for name in names if name in self._columns]
@@ -253,15 +253,15 @@ class Reservations:
         return [names, *([()] * (len(job.roles) - 1))]
 
     def settle(self) -> None:
-        """Reserve what was kept, all at once: there may be tens of thousands."""
-        kept = [
+        """Reserve what was carried over, all at once: there may be tens of thousands."""
+        carried = [
             (column, row, amount, position)
             for columns, amounts, position in self._unsettled
             for column in columns
             for row, amount in amounts
         ]
-        if kept:
-            columns, rows, amounts, positions = np.array(kept, dtype=np.int64).T
+        if carried:
+            columns, rows, amounts, positions = np.array(carried, dtype=np.int64).T
             self._capacity.reserve_each(columns, rows, amounts)
             np.minimum.at(self._first, (rows, columns), positions)
         self._unsettled.clear()
@@ -289,26 +289,26 @@ class Reservations:
         holds = self._capacity.reservable.holds(signature.request, taken)
         return self._cluster.meant(signature.healthy & holds, limits)
 
-    def _kept(self, job: Job) -> list[Mask]:
+    def _previous_nodes(self, job: Job) -> list[Mask]:
         """The nodes of each role in the job's last reservation. The caller must not write to it."""
         if job.uid not in self.previous:
             return [self._nothing] * len(job.roles)
         found = [self._nothing.copy() for _ in job.roles]
-        for kept, names in zip(found, self._names(job), strict=True):
-            kept[[self._columns[name] for name in names if name in self._columns]] = True
+        for prior, names in zip(found, self._names(job), strict=True):
+            prior[[self._columns[name] for name in names if name in self._columns]] = True
         return found
 
-    def _fullness(self, level: int, caps: Ints, most: int, startable: Mask, kept: Mask) -> Ints:
+    def _fullness(self, level: int, caps: Ints, most: int, startable: Mask, prior: Mask) -> Ints:
         """The order of a level's domains: by how many nodes each has that the job could have now,
         up to ``most`` of them, then by how many it had reserved."""
         total = self._cluster.domains.total
         now = np.minimum(total(startable.astype(np.int64), level), np.minimum(caps, most))
-        had = total(kept.astype(np.int64), level)
+        had = total(prior.astype(np.int64), level)
         found: Ints = now * (len(self._cluster.nodes) + 1) + had
         return found
 
     def _fullest_domains(
-        self, role: Role, eligible: Mask, limits: ResolvedConstraints, startable: Mask, kept: Mask
+        self, role: Role, eligible: Mask, limits: ResolvedConstraints, startable: Mask, prior: Mask
     ) -> Mask:
         """The nodes of as many domains as the role needs of the level that its segments or its
         spread are about, the fullest first; all nodes where these could not hold it."""
@@ -319,7 +319,7 @@ class Reservations:
         caps = placement.level_caps(domains, eligible, limits, level)
         most = role.replicas if limits.segment > 1 else limits.spread
         order = np.argsort(
-            -self._fullness(level, caps, most, startable & eligible, kept), kind="stable"
+            -self._fullness(level, caps, most, startable & eligible, prior), kind="stable"
         )
         held = np.cumsum(caps[order])
         count = int(np.searchsorted(held, role.replicas)) + 1
@@ -327,17 +327,17 @@ class Reservations:
         fits = placement.capacity(domains, chosen, limits) >= role.replicas
         return chosen if fits else eligible
 
-    def _rank(self, startable: Mask, kept: Mask) -> Ints:
+    def _rank(self, startable: Mask, prior: Mask) -> Ints:
         """What is reserved first: what it has and could take now, what it could take now, what it
         has, then what has the most free capacity. So what has filled up is never given away, and
         a node that does not become free is left for one that does."""
         free_capacity = self._capacity.free_capacity
         rank = np.where(startable, 1, 3 + int(free_capacity.max(initial=0)) - free_capacity)
-        if kept.any():
-            rank[kept] = np.where(startable[kept], 0, 2)
+        if prior.any():
+            rank[prior] = np.where(startable[prior], 0, 2)
         return rank
 
     def _startable(self, demand: RoleDemand, taken: Sequence[Taken]) -> Mask:
         """The nodes that could take a pod of the role now, beside earlier reservations."""
         signature = demand.signature
-        return signature.open & self._capacity.unreserved.holds(signature.request, taken)
+        return signature.available & self._capacity.unreserved.holds(signature.request, taken)

@@ -108,10 +108,10 @@ class SchedulingQueue:
         """The names of the nodes that each waiting job has reserved, by its UID."""
         return self._reservations.by_job
 
-    def evaluate(self, job: Job, *, returns: bool) -> Verdict:
-        """Decide about one job, or reserve for one that ``returns`` once its own pods are gone."""
+    def evaluate(self, job: Job, *, awaits_own_pods: bool) -> Verdict:
+        """Decide about one job, or reserve for one that ``awaits_own_pods``."""
         work = WorkBudget(self._work_left)
-        candidate = Candidate(job, returns)
+        candidate = Candidate(job, awaits_own_pods)
         for stage in self._stages:
             candidate = stage.check(candidate, work)
             if candidate.refusal is not None:
@@ -120,7 +120,9 @@ class SchedulingQueue:
             return Verdict(candidate, work.spent, work.searched)
         nodes = candidate.reserved
         if nodes is None:
-            nodes = self._reservations.choose(job, candidate.demands, work, returns=returns)
+            nodes = self._reservations.choose(
+                job, candidate.demands, work, awaits_own_pods=awaits_own_pods
+            )
         free = self._free_nodes.count(candidate, nodes)
         return Verdict(candidate, work.spent, work.searched, nodes, free)
 
@@ -143,14 +145,14 @@ class SchedulingQueue:
                     candidate.job, candidate.demands, verdict.reserved, free=verdict.free
                 )
 
-    def keep(self, job: Job, reason: Reason | None) -> None:
+    def carry_over(self, job: Job, reason: Reason | None) -> None:
         """Let a job wait that this cycle does not evaluate, with the reservation and the ``reason``
         of the last cycle."""
-        self._reservations.keep(job, reason)
+        self._reservations.carry_over(job, reason)
         self._mappings.keep(job.uid)
 
     def settle(self) -> None:
-        """Take over all that was kept, before a job behind it is evaluated."""
+        """Take over all that was carried over, before a job behind it is evaluated."""
         self._reservations.settle()
 
     def _start(self, start: Candidate) -> None:
