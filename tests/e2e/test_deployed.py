@@ -90,7 +90,7 @@ def test_doctor_finds_nothing_that_failed(bed: Testbed) -> None:
     assert "railwright-controllers: 1 of 1 replica ready" in sound
 
 
-def test_leases_have_the_addresses_of_those_who_lead(bed: Testbed) -> None:
+def test_leases_have_the_addresses_of_leaders(bed: Testbed) -> None:
     """A standby redirects there."""
     plane = bed.control_plane
     for name, port in (("railwright-operator", 8470), ("railwright-controllers", 8480)):

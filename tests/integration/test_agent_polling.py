@@ -92,7 +92,7 @@ def test_rail_is_chosen_in_a_declared_network(
     assert polling.rail_address(hardware_reports, ()) is None
 
 
-def test_who_is_not_needed_does_nothing(teller: Scripted) -> None:
+def test_agent_without_probe_task_does_nothing(teller: Scripted) -> None:
     teller.answers[:] = [{}]
     with port_of_both() as port:
         assert stood_by(teller, port) == []
@@ -105,7 +105,7 @@ def probe_task_at(port: int) -> dict[str, Any]:
     return task | PAIR
 
 
-async def test_it_goes_on_its_probe_task_and_tells_what_it_measured(
+async def test_agent_runs_probe_task_and_reports_its_result(
     teller: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addresses, "refusal", lambda _: "")  # All agents are on this machine.
@@ -122,7 +122,7 @@ async def test_it_goes_on_its_probe_task_and_tells_what_it_measured(
     assert reported["bytes_per_s"] > 1e6
 
 
-def test_a_probe_task_that_comes_to_nothing_is_told_as_such(teller: Scripted) -> None:
+def test_failed_probe_task_is_reported_without_reading(teller: Scripted) -> None:
     with port_of_both() as port:
         probe_task = probe_task_at(port)
         beyond = {**probe_task, "probeTask": 8, "seconds": handshake.SECONDS_MAX + 1}
@@ -145,7 +145,7 @@ def test_agent_goes_nowhere_but_to_nodes(teller: Scripted, host: str) -> None:
     assert teller.polls[2:] == [{"host": HOST, "port": port, "probeTask": 7}]
 
 
-def test_a_port_that_is_taken_is_told_with_the_reason(teller: Scripted) -> None:
+def test_taken_port_is_reported_with_the_reason(teller: Scripted) -> None:
     teller.answers[:] = [{"key": KEY}, {}]
     with port_of_both() as port:
         stated = stood_by(teller, port, host="192.0.2.1")
@@ -164,7 +164,7 @@ def test_unresponsive_operator_is_polled_again_then_left(
     assert stated == ["probe task poll failed: 503 later"] * polling.FAILURES_MAX
 
 
-async def test_whose_key_is_an_older_one_is_refused(teller: Scripted) -> None:
+async def test_probe_with_older_key_is_refused(teller: Scripted) -> None:
     with port_of_both() as port:
         asked: list[str] = []
 

@@ -52,7 +52,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_railwright_sets_itself_is_refused(
+def test_fields_set_by_railwright_are_refused(
     admin: ApiClient, pod: Changes, words: list[str]
 ) -> None:
     answer = refusal(admin, manifests.job(pod=pod))

@@ -46,7 +46,7 @@ def spec(workload: Json, **others: object) -> Json:
     return {**manifests.roles(processesPerReplica=8), "workload": workload, **others}
 
 
-def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
+def test_valid_workload_is_accepted_with_defaults(admin: ApiClient) -> None:
     stored = accept(admin, manifests.job(spec=spec(SOUND)))["spec"]["workload"]
     assert stored["parallelism"] == {
         "tensor": 4,
@@ -123,7 +123,7 @@ def test_what_is_sound_is_taken_and_filled_in(admin: ApiClient) -> None:
         ),
     ],
 )
-def test_what_does_not_come_out_even_is_refused_with_what_does(
+def test_uneven_workload_is_refused_with_even_values(
     admin: ApiClient, workload: Json, words: str
 ) -> None:
     refused(admin, spec(workload), words)

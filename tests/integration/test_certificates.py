@@ -94,7 +94,7 @@ async def test_leader_fills_the_secret_and_standbys_read_it(
         assert is_accepted(standby, by=leader)
 
 
-async def test_successor_is_trusted_by_who_trusted_the_leader(
+async def test_clients_of_the_leader_trust_its_successor(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     replicas = Replicas(control_plane, namespace)

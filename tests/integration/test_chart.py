@@ -253,7 +253,7 @@ def test_agents_and_policies_can_be_left_out() -> None:
     assert "railwright-agent" not in of_kind(without, "ServiceAccount")
 
 
-def test_network_policies_admit_who_is_named() -> None:
+def test_network_policies_admit_named_clients() -> None:
     jobs = "--set=networkPolicy.jobsFrom[0].ipBlock.cidr=10.1.0.0/16"
     peer = '--set-json=networkPolicy.metricsFrom=[{"podSelector":{"matchLabels":{"a":"b"}}}]'
     policies = of_kind(rendered(jobs, peer, "--set=agent.nodeCidrs={10.0.0.0/16}"), "NetworkPolicy")

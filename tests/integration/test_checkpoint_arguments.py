@@ -61,7 +61,7 @@ def test_optimizer_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{"net": 1}, ["net"], [None]])
-def test_what_is_no_optimizer_is_refused(tmp_path: Path, given: Any) -> None:
+def test_checkpointer_refuses_invalid_optimizer(tmp_path: Path, given: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a torch\.optim\.Optimizer"):
         Checkpointer(tmp_path, torch.nn.Linear(2, 2), given)
 

@@ -121,7 +121,7 @@ def test_checkpointer_that_only_a_cycle_holds_is_none(tmp_path: Path) -> None:
         ([0.0, 0.0], [0.0, 1e-30], True),
     ],
 )
-def test_replicas_are_told_from_stages(
+def test_checkpointer_distinguishes_replicas_from_stages(
     one: list[float], other: list[float], *, differ: bool
 ) -> None:
     samples = [planners._sample(torch.tensor(values)) for values in (one, other)]

@@ -88,7 +88,7 @@ def test_half_an_installation_is_removed(plane: ControlPlane, new: New) -> None:
     assert "railwright-controllers" in plane.kubectl("get", "clusterroles")
 
 
-def test_what_stays_is_returned(plane: ControlPlane, new: New) -> None:
+def test_removal_returns_objects_that_stay(plane: ControlPlane, new: New) -> None:
     """A user's object, a finalizer that nothing fulfils, and a volume whose class retains it."""
     mine = new()
     mine.check()
@@ -223,7 +223,7 @@ def test_user_without_rights_is_refused(
         (["--storage-class=disks"], "there is no terminal to ask at: say yes with YES=1, or --yes"),
     ],
 )
-def test_command_says_why_it_does_not_start(
+def test_demo_command_prints_why_it_does_not_start(
     plane: ControlPlane, options: list[str], reason: str
 ) -> None:
     """The last one has printed the cluster, and has checked everything."""

@@ -159,7 +159,7 @@ def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor)
         assert at < 0, f"{place}: …{text[max(0, at - 600) : at + 100]}"
 
 
-def test_every_line_that_it_logs_is_one_json_object_on_one_line(site: Site) -> None:
+def test_operator_logs_one_json_object_per_line(site: Site) -> None:
     text = site.operator.log_file.read_text(encoding="utf-8")
     lines = text.splitlines()
     assert lines

@@ -85,7 +85,7 @@ def test_one_rack_in_two_blocks_is_two_racks(site: Site, floor: Floor) -> None:
 
 
 @pytest.mark.parametrize("value", ["r" * 10_240, "r\u0430ck", "a b"], ids=["long", "look", "gap"])
-def test_what_is_no_label_never_reaches_the_operator(site: Site, floor: Floor, value: str) -> None:
+def test_invalid_label_is_refused_by_api_server(site: Site, floor: Floor, value: str) -> None:
     with pytest.raises(ApiError) as refused:
         _label(site, floor.nodes[0], rack=value)
     assert refused.value.status == 422
@@ -97,9 +97,7 @@ def _offer(site: Site, node: str, amount: str) -> Json:
 
 
 @pytest.mark.parametrize("amount", ["-1", "7500m", "NaN", "8k8", "eight", ""])
-def test_what_is_no_amount_never_reaches_the_operator(
-    site: Site, floor: Floor, amount: str
-) -> None:
+def test_invalid_amount_is_refused_by_api_server(site: Site, floor: Floor, amount: str) -> None:
     with pytest.raises(ApiError):
         _offer(site, floor.nodes[0], amount)
 

@@ -46,7 +46,7 @@ async def test_a_probe_measures_both() -> None:
 
 
 @pytest.mark.usefixtures("loopback_is_a_network")
-async def test_an_agent_measures_another_for_whoever_asks() -> None:
+async def test_agent_measures_another_on_request() -> None:
     async with _responding() as port, _responding(host=OTHER, port=port):
         found = await prober.send(HOST, OTHER, port, SHARED, seconds=0.1)
     assert 0 < found.latency_s < 0.1
@@ -63,7 +63,7 @@ async def test_agent_without_probe_tasks_refuses_them_and_is_measured() -> None:
 
 
 @pytest.mark.usefixtures("loopback_is_a_network")
-async def test_an_agent_that_cannot_reach_another_says_so() -> None:
+async def test_unreachable_agent_is_reported() -> None:
     async with _responding() as port:
         with pytest.raises(ProbeError, match=f"{HOST} could not measure {OTHER}: .*cannot be reac"):
             await prober.send(HOST, OTHER, port, SHARED, seconds=0.1)
@@ -93,7 +93,7 @@ async def test_survey_dispatches_agents_and_names_silent_ones() -> None:
         ("a 10.0.0.1\n\na 10.0.0.2\n", ":3: each line has"),
     ],
 )
-def test_a_list_of_nodes_that_is_none_is_refused_with_its_line(
+def test_invalid_node_list_is_refused_with_its_line(
     tmp_path: Path, nodes: str, refusal: str
 ) -> None:
     listed, token = tmp_path / "nodes", tmp_path / "token"
@@ -131,7 +131,7 @@ def test_person_surveys_with_a_token_for_each_agent(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-async def test_who_does_not_know_the_token_is_refused() -> None:
+async def test_probe_with_wrong_token_is_refused() -> None:
     async with _responding() as port:
         with pytest.raises(ProbeError, match="refused: the key is not that of this pair"):
             await prober.measure(HOST, port, handshake.pair_key("another token", "tester"))
@@ -280,7 +280,7 @@ async def test_a_request_out_of_range_is_refused(message: dict[str, object], ref
         assert refusal in await _refusal(port, len(body).to_bytes(2) + body)
 
 
-async def test_who_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_peer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.1)
     async with _responding() as port, asyncio.timeout(5):
         reader, writer = await asyncio.open_connection(HOST, port)
@@ -300,7 +300,7 @@ async def test_connections_beyond_the_most_are_not_served(monkeypatch: pytest.Mo
         writer.close()
 
 
-async def test_where_nobody_listens_there_is_no_measurement() -> None:
+async def test_probe_of_closed_port_raises_probe_error() -> None:
     async with _responding() as port:
         pass
     with pytest.raises(ProbeError, match="cannot be reached"):

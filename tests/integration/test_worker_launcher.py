@@ -285,9 +285,7 @@ def test_rank_that_goes_on_is_killed_before_the_pod_is(
     assert termination_of(tmp_path) == failures(operator)[-1]
 
 
-def test_log_that_nobody_reads_delays_the_end_once(
-    operator: OperatorEndpoint, tmp_path: Path
-) -> None:
+def test_unread_log_delays_the_end_once(operator: OperatorEndpoint, tmp_path: Path) -> None:
     """Not once for each rank: the kubelet would kill the launcher before its report."""
     environ = environment_of(operator.url, tmp_path) | {"RAILWRIGHT_NUM_PROCESSES": "8"}
     source = "print('x' * 60_000); raise SystemExit(3)"

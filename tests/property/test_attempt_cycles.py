@@ -165,7 +165,7 @@ def test_records_move_only_along_the_table(world: ClusterState) -> None:
 
 
 @given(worlds())
-def test_what_is_promised_fits(world: ClusterState) -> None:
+def test_committed_gangs_fit_their_nodes(world: ClusterState) -> None:
     taken = scheduling.plan(world)
     fresh = {entry.key for entry in world.ledger.entries}
     capacity = {node.name: 8 - node.used.get(GPU, 0) for node in world.nodes}

@@ -156,7 +156,9 @@ def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
 
 @settings(deadline=None)
 @given(gangs(nodes_max=9), st.data())
-def test_what_is_rather_had_is_had_where_it_can_be(snapshot: Snapshot, data: st.DataObject) -> None:
+def test_preferred_tier_is_used_where_capacity_allows(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
     tree = of(snapshot).domains
     rather = data.draw(st.integers(0, tree.finest))
     count = snapshot.jobs[0].num_pods

@@ -265,7 +265,7 @@ def any_reports(draw: st.DrawFn) -> HardwareReport:
 
 @given(st.lists(any_reports(), max_size=3, unique_by=lambda report: report.source), st.lists(TEXTS))
 @settings(max_examples=examples(60), deadline=None)
-def test_what_an_agent_writes_is_read_as_it_was(
+def test_agent_document_reads_back_unchanged(
     reported: list[HardwareReport], refused: list[str]
 ) -> None:
     document = Document(tuple(reported), tuple(refused))

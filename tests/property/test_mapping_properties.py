@@ -77,7 +77,7 @@ def test_mapping_is_complete_and_beats_the_order(
 
 @settings(deadline=None, max_examples=examples(40))
 @given(problems(), st.integers(0, 9))
-def test_what_domains_are_called_changes_nothing(
+def test_mapping_is_independent_of_domain_names(
     problem: tuple[TrafficMatrix, Places], seed: int
 ) -> None:
     job, places = problem

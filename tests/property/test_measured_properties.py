@@ -76,7 +76,7 @@ def sent(communicators: tuple[Communicator, ...]) -> dict[bytes, dict[Collective
 
 
 @given(workloads(mixtures=True))
-def test_what_was_seen_of_the_whole_job_is_what_it_sends(workload: Workload) -> None:
+def test_profile_of_whole_job_equals_derived_traffic(workload: Workload) -> None:
     measured_workload = replace(workload, profile=seen.profile(workload))
     derived = derive.communicators(*workload.parts)
     demand_as_much(measured.communicators(measured_workload), derived)

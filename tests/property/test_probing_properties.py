@@ -107,7 +107,7 @@ def test_rounds_are_disjoint_and_the_budget_is_kept(
 
 @settings(max_examples=examples(10), deadline=None)
 @given(st.integers(2, 64), SEEDS)
-def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int) -> None:
+def test_survey_without_answers_ends_without_findings(nodes: int, seed: int) -> None:
     names = tuple(f"node-{node}" for node in range(nodes))
     found = Survey(names, seed=seed)
     while pairs := found.next_round():
@@ -120,7 +120,7 @@ def test_when_every_probe_fails_it_ends_and_knows_nothing(nodes: int, seed: int)
 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(32, 64), SEEDS, st.integers(0, 3))
-def test_false_labels_are_conflicts_and_no_other_is_told(nodes: int, seed: int, wrong: int) -> None:
+def test_false_labels_are_the_only_conflicts(nodes: int, seed: int, wrong: int) -> None:
     network = planted(nodes, (2, 2), seed=seed, noise=0.1)
     racks = truths(network)[0]
     random = Random(seed)

@@ -109,7 +109,7 @@ def test_mapping_costs_no_more_than_network_order(world: Snapshot) -> None:
 
 @settings(deadline=None, max_examples=examples(30))
 @given(worlds())
-def test_what_crosses_is_what_ranks_send_across(world: Snapshot) -> None:
+def test_crossing_bytes_equal_traffic_between_domains(world: Snapshot) -> None:
     """Counted rank by rank, from the pairs that send."""
     asked, workload = the_job(world)
     found = admitted(world)

@@ -71,7 +71,7 @@ def test_each_domain_lies_in_one_of_each_tier_around_it(site: tuple[SourceReport
 
 @settings(max_examples=examples(300))
 @given(SITES)
-def test_who_tells_of_nobody_else_is_believed_and_nobody_is_lost(
+def test_sole_source_is_believed_and_no_node_is_lost(
     site: tuple[SourceReport, ...],
 ) -> None:
     found = topology_merge.of(site)
@@ -101,7 +101,7 @@ def test_conflict_has_the_merged_domain_of_its_node(site: tuple[SourceReport, ..
 
 
 @given(source_reports("a"))
-def test_one_source_alone_is_taken_as_it_is(source_report: SourceReport) -> None:
+def test_single_source_is_used_unchanged(source_report: SourceReport) -> None:
     found = topology_merge.of([source_report])
     if not found.conflicts:
         network = [tier for tier in found.tiers if tier.name != SCALE_UP]

@@ -106,7 +106,7 @@ def test_amds_accelerators_are_asked_of_their_driver(root: Path, tools: Path) ->
         (b"x" * (gathering.BYTES_MAX + 1), f"more than {gathering.BYTES_MAX} bytes"),
     ],
 )
-def test_a_file_that_is_no_text_or_too_large_is_told(
+def test_binary_or_large_kernel_file_is_remarked(
     root: Path, tools: Path, content: bytes, rule: str
 ) -> None:
     path = root / "topology.xml"

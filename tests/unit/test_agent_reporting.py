@@ -77,7 +77,7 @@ def run(
     return pauses, stated
 
 
-def test_what_does_not_change_is_told_every_few_looks(root: Path) -> None:
+def test_unchanged_report_is_sent_every_few_reads(root: Path) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     pauses, stated = run(teller, 2 * reporting.REPORT_EVERY + 1)
     assert len(teller.taken) == 3
@@ -86,7 +86,7 @@ def test_what_does_not_change_is_told_every_few_looks(root: Path) -> None:
     assert all(0.5 * reporting.READ_S <= pause <= 1.5 * reporting.READ_S for pause in pauses)
 
 
-def test_what_changes_is_told_at_the_next_look(root: Path) -> None:
+def test_changed_report_is_sent_at_next_read(root: Path) -> None:
     teller = Scripted("http://x", root / "token", HardwareSources(root))
     port = next(iter((root / "sys/class/infiniband").iterdir())) / "ports/1/state"
 

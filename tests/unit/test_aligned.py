@@ -59,7 +59,7 @@ def test_all_rails_of_a_sound_fabric_lead_where_they_should() -> None:
         ((1, "tor-1-1-1"), "it is plugged into tor-1-1-1, and those beside it into tor-0-0-1"),
     ],
 )
-def test_a_rail_astray_is_told_with_its_adapter_and_why(port: tuple[int, str], why: str) -> None:
+def test_miscabled_rail_has_its_adapter_and_reason(port: tuple[int, str], why: str) -> None:
     found = rail_assignments(replugged("node-0003", port))
     assert miscabled(found) == {"node-0003": [1]}
     (only,) = found["node-0003"].miscabled
@@ -278,7 +278,7 @@ def test_port_down_by_kernel_is_miscabled_on_any_machine(seed: int) -> None:
     assert found.relative_speeds == {"odd": RelativeSpeed(rails=1.0 - 1 / count)}
 
 
-def test_of_what_is_not_known_to_be_down_nothing_is_told() -> None:
+def test_adapter_of_unknown_state_is_not_miscabled() -> None:
     assert miscabled(inner({"a": [(name, None) for name, _ in ALL_UP]})) == {}
 
 

@@ -170,7 +170,7 @@ def test_tool_without_utilisation_stops_all_measurements(root: Path) -> None:
     assert refused.endswith("ended with 9")
 
 
-def test_amds_driver_says_who_works(root: Path, use: Callable[[Any], None]) -> None:
+def test_amd_driver_shows_busy_accelerators(root: Path, use: Callable[[Any], None]) -> None:
     for address, percent in zip(ADDRESSES, ["0", "0", "40", "0"], strict=True):
         device = root / "sys/bus/pci/devices" / address
         (device / "gpu_busy_percent").write_text(percent)
@@ -181,7 +181,7 @@ def test_amds_driver_says_who_works(root: Path, use: Callable[[Any], None]) -> N
 
 
 @pytest.mark.parametrize(("taken", "busy"), [(0.02, ()), (0.5, ("xpu:0",))])
-def test_where_no_driver_says_it_memory_that_is_taken_does(
+def test_used_memory_shows_busy_device_without_driver(
     root: Path, use: Callable[[Any], None], taken: float, busy: tuple[str, ...]
 ) -> None:
     use(torch(xpu=Module([""], taken=taken)))
@@ -259,7 +259,7 @@ def test_kind_with_failing_driver_is_reported_others_measured(
         ModuleNotFoundError("No module named 'typing_extensions'", name="typing_extensions"),
     ],
 )
-def test_a_torch_that_cannot_be_loaded_is_told(
+def test_torch_import_error_is_reported(
     bare: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     load_module = importlib.import_module
@@ -277,7 +277,7 @@ def test_a_torch_that_cannot_be_loaded_is_told(
     assert document.benchmarks[0].by.startswith("numpy ")
 
 
-def test_what_goes_wrong_with_a_device_is_told_whatever_it_is(
+def test_any_error_of_a_device_is_reported(
     root: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda = Module(ADDRESSES)
@@ -314,9 +314,7 @@ def test_numpy_measures_processors_without_torch(bare: Path, use: Callable[[Any]
     assert not document.refused
 
 
-def test_without_torch_no_accelerator_is_measured_which_is_told(
-    root: Path, use: Callable[[Any], None]
-) -> None:
+def test_missing_torch_is_reported_for_accelerators(root: Path, use: Callable[[Any], None]) -> None:
     use(None)
     document = benchmark.measure(root)
     assert not document.benchmarks
@@ -326,7 +324,7 @@ def test_without_torch_no_accelerator_is_measured_which_is_told(
     )
 
 
-def test_where_nothing_is_there_to_measure_with_that_is_told(
+def test_missing_torch_and_numpy_are_reported(
     bare: Path, use: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(None)

@@ -63,7 +63,7 @@ def test_busy_device_keeps_benchmark_and_is_retried_sooner(
     assert clock.reported(after_s=benchmark.AGAIN_S).benchmarks == clock.finds.benchmarks
 
 
-def test_what_could_not_be_measured_at_all_is_tried_again_sooner(
+def test_failed_benchmark_is_retried_sooner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = Clock(monkeypatch, tmp_path)

@@ -19,7 +19,7 @@ from railwright_conversion import bounds
     ],
     ids=["plain", "terminal", "lines", "direction", "others", "half a character"],
 )
-def test_what_steers_a_terminal_is_shown_and_not_obeyed(text: str, shown: str) -> None:
+def test_terminal_control_characters_are_escaped(text: str, shown: str) -> None:
     assert bounds.sentence(text) == shown
 
 

@@ -325,7 +325,7 @@ GPUS = {"nvidia.com/gpu": "8", "rdma/hca": "64", "cpu": "9"}
         (NodeSpecView(), NodeStatusView({"a/b": "1500m"}, {"a/b": "1500m"}, READY), "Ready", True),
     ],
 )
-def test_state_of_a_node_says_what_keeps_pods_away(
+def test_node_state_names_what_keeps_pods_away(
     spec: NodeSpecView, status: NodeStatusView, state: str, is_available: bool
 ) -> None:
     use = node_use(NodeView(MetadataView("n"), spec, status))

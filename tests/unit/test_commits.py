@@ -120,7 +120,7 @@ def test_a_step_never_goes_back() -> None:
     assert Desk().fold(held, view(committed=protocol.Checkpoint(1, 20))) == held
 
 
-def test_what_lay_beyond_the_point_of_resume_is_never_read_again() -> None:
+def test_points_beyond_resume_point_are_dropped() -> None:
     second = JobRecord(
         phase=Phase.RUNNING,
         attempt=3,

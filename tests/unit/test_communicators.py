@@ -87,7 +87,7 @@ def test_split_sequence_sends_as_much_and_megatron_inputs_again(
     assert found == {"tensor": 32 * (16 * layer + tables) * 3 * STREAM // 4}
 
 
-def test_what_is_multiplied_in_8_bits_is_gathered_in_8() -> None:
+def test_fp8_products_gather_8_bit_values() -> None:
     of = recipe(sequence_parallel=True, precision=Precision.FP8)
     # Of the five a pair of products has, three are gathered.
     assert sent(GPT, Parallelism(tensor=4), of) == {
@@ -116,7 +116,7 @@ def test_pytorch_reduces_all_gradients_with_sharded_optimizer() -> None:
     assert sent(GPT, Parallelism(data=8), of) == {"data": 3 * 7 * 2 * WITHHELD // 8}
 
 
-def test_what_is_added_and_learned_of_places_is_held_too() -> None:
+def test_parameters_include_norms_and_positions() -> None:
     split = Parallelism(tensor=2)
     plain = replace(GPT, tied=True)
     table = 32_000 * 1024 // 2

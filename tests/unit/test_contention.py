@@ -61,7 +61,7 @@ def test_domain_of_everything_or_one_node_is_not_probed() -> None:
         (8, [100.0, 90.0, 80.0, 90.0], None),
     ],
 )
-def test_what_all_reach_together_is_what_the_uplinks_let_out(
+def test_contention_probe_gives_uplink_capacity(
     nodes: int, speeds: list[float | None], leaving: float | None
 ) -> None:
     """One alone reaches 100 bytes a second."""

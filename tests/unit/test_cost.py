@@ -145,7 +145,7 @@ def test_the_product_that_a_rate_was_measured_on_reaches_it(device: Device) -> N
         assert product.operations / seconds == pytest.approx(measured.flops)
 
 
-def test_one_row_of_tiles_more_than_fits_takes_another_wave() -> None:
+def test_extra_row_of_tiles_takes_another_wave() -> None:
     fits = Product(256 * 108, 128, 4096)
     more = Product(256 * 109, 128, 4096)
     whole_s, again_s = (
@@ -368,7 +368,7 @@ def test_fused_loss_reads_logits_three_times_writes_twice() -> None:
     )
 
 
-def test_what_is_forwarded_takes_less_of_the_network() -> None:
+def test_forwarded_tokens_take_less_network_time() -> None:
     split = Parallelism(data=64, expert=64)
     mixed = replace(MIXED, global_batch=64)
     once = replace(mixed, forwarded=True)
@@ -380,7 +380,7 @@ def test_what_is_forwarded_takes_less_of_the_network() -> None:
     assert exchanged[0] < exchanged[1] < exchanged[2]
 
 
-def test_what_goes_on_beside_the_backward_pass_shares_its_time() -> None:
+def test_overlapping_traffic_shares_backward_pass_time() -> None:
     slow = replace(DGX_H100, network=replace(DGX_H100.network, bandwidth=1e9))
     split = Parallelism(tensor=8, data=8, expert=8)
     waited = dict(step.predict(MIXTURE, split, MIXED, slow).parts)

@@ -92,7 +92,7 @@ def test_fraction_of_a_device_is_refused_with_nearest_integers() -> None:
         "9" * 65,
     ],
 )
-def test_what_is_no_quantity_is_refused_with_what_was_seen(text: str) -> None:
+def test_invalid_quantity_is_refused_with_its_text(text: str) -> None:
     for read in (quantities.cpu_millis, quantities.bytes_of, quantities.pieces):
         with pytest.raises(QuantityError) as caught:
             read(text)
@@ -100,7 +100,7 @@ def test_what_is_no_quantity_is_refused_with_what_was_seen(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1e19", "9223372036854775808", "8Ei"])
-def test_what_exceeds_63_bits_is_refused(text: str) -> None:
+def test_quantity_beyond_63_bits_is_refused(text: str) -> None:
     with pytest.raises(QuantityError, match="too large: at most 9223372036854775807"):
         quantities.bytes_of(text)
 

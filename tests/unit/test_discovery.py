@@ -76,7 +76,7 @@ async def test_never_readable_file_leaves_labels_in_force() -> None:
         ("plan.yaml", "a: &x [1]\nb: *x\n", "line 1: anchors and aliases are not read"),
     ],
 )
-async def test_what_is_no_such_file_is_refused_by_its_name(
+async def test_invalid_topology_file_is_refused_by_name(
     name: str, content: str | bytes, rule: str
 ) -> None:
     site = Site4()

@@ -69,7 +69,7 @@ def test_what_is_not_read_is_refused_with_its_line(
     assert str(refused.value).startswith(f"test, line {line}: ")
 
 
-def test_a_value_of_another_kind_is_refused_where_it_stands() -> None:
+def test_value_of_wrong_type_is_refused_with_its_line() -> None:
     omissions = Omissions("test")
     found = documents.read("test", "a: [1]\nb: {c: 1}\nd: x\ne:\n", omissions).entries("letters")
     for name in ("a", "b", "e"):

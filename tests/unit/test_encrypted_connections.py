@@ -89,7 +89,7 @@ def test_message_may_arrive_in_any_pieces(seed: int) -> None:
     assert client.read(100) == b"answer"
 
 
-async def test_who_sends_no_tls_is_closed_and_counted() -> None:
+async def test_client_without_tls_is_closed_and_counted() -> None:
     async with serving(tls=certificates.server) as (gangs, client):
         reader, writer = await asyncio.open_connection(certificates.HOST, client.port)
         writer.write(request(0))
@@ -155,7 +155,7 @@ async def test_handshake_has_the_deadline_of_a_head(monkeypatch: pytest.MonkeyPa
         writer.close()
 
 
-async def test_without_a_certificate_nobody_is_answered() -> None:
+async def test_server_without_certificate_answers_no_client() -> None:
     found: list[ssl.SSLContext] = []
     async with serving(tls=lambda: found[0] if found else None) as (_, client):
         with pytest.raises(ConnectionError):

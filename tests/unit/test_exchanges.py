@@ -132,7 +132,7 @@ def test_uplinks_busier_than_adapters_slow_everything() -> None:
     assert contention.crossing(across, RACKS.domains) == 20
 
 
-def test_what_stays_in_a_domain_does_not_share_its_uplinks() -> None:
+def test_traffic_inside_a_domain_uses_no_uplink() -> None:
     assert contention.contention(line((0, 1), (2, 3)), (RACKS,)) == 1.0
     assert contention.crossing(line((0, 1), (2, 3)), RACKS.domains) == 0
 

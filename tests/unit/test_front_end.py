@@ -54,7 +54,7 @@ def test_a_switch_that_carries_both_stays() -> None:
     assert len(left.uplinks) == 23
 
 
-def test_where_there_is_none_nothing_changes() -> None:
+def test_wiring_without_front_end_is_unchanged() -> None:
     whole = wiring()
     assert front_end.without(whole, {("elsewhere", "mlx5_2")}) is whole
 
@@ -84,13 +84,13 @@ def test_host_with_another_name_is_found_by_first_name() -> None:
     assert {*found.inventories} == {*nodes}
 
 
-def test_hosts_that_are_no_nodes_are_told() -> None:
+def test_hosts_without_node_are_remarked() -> None:
     found = fabric.of(HOSTS[:1], [hardware_reports(HOSTS)])
     assert [*found.inventories] == HOSTS[:1]
     assert found.remarks == ("agents: no node of the cluster: 7 of 8, the first is node-1",)
 
 
-def test_an_inside_that_nobody_looked_into_anew_is_taken_over() -> None:
+def test_unchanged_inventory_is_reused() -> None:
     reported = hardware_reports(HOSTS)
     before = fabric.of(HOSTS, [reported])
     after = fabric.of(HOSTS[:4], [reported], before)

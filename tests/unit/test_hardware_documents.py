@@ -174,7 +174,7 @@ def test_a_document_is_read_as_it_was_written() -> None:
     assert hardware_documents.parse(hardware_documents.written(DOCUMENT)) == DOCUMENT
 
 
-def test_a_document_has_no_field_that_says_nothing() -> None:
+def test_hardware_document_has_no_empty_field() -> None:
     """Who does not know rates yet reads the documents of agents that measure nothing."""
     plain = json.loads(hardware_documents.written(Document(DOCUMENT.hardware_reports)))
     assert {*plain} == {"version", "reports"}
@@ -208,7 +208,7 @@ def test_benchmarks_measured_apart_change_no_inventory() -> None:
     assert not found.inventories
 
 
-def test_what_an_agent_could_not_read_is_a_remark_on_its_node() -> None:
+def test_unreadable_hardware_is_a_remark_on_its_node() -> None:
     document = Document(DOCUMENT.hardware_reports, ("nvidia-smi topo -m: no answer in 20 s",))
     text = json.dumps({"node-1": json.loads(hardware_documents.written(document))})
     (hardware_reports,) = formats.read(File("", "hardware.json", text))

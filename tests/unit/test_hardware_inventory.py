@@ -28,7 +28,7 @@ def report(
     return replace(HardwareReport(source, provenance, parts), **more)  # type: ignore[arg-type]
 
 
-def test_facts_of_one_part_come_from_whoever_knows_them() -> None:
+def test_facts_of_one_part_merge_from_all_sources() -> None:
     kernel = report("sysfs", gpu(A, numa=1), nic(N, "mlx5_0", "ens1", bytes_per_s=50_000_000_000))
     dump = report(
         "nccl", gpu(A, 3), nic(N, "mlx5_0", layer=Layer.INFINIBAND), provenance=Provenance.IMPORTED
@@ -151,7 +151,7 @@ def test_how_near_two_are_is_compared_as_finely_as_both_can_tell() -> None:
     assert (conflict.reported, conflict.held) == ("SWITCH", "BRIDGE")
 
 
-def test_what_nobody_says_is_told() -> None:
+def test_unreported_properties_are_listed_as_unknown() -> None:
     found = hardware_inventory.of([report("sysfs", gpu(A), gpu(B), nic(N, "mlx5_0"))])
     assert found.unknown == (
         "which part is near which",

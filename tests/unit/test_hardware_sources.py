@@ -144,14 +144,14 @@ def test_what_a_cloud_gives_has_no_names_and_no_links() -> None:
     assert not report.complete
 
 
-def test_a_link_to_an_accelerator_that_is_not_shown_is_told() -> None:
+def test_link_to_unlisted_accelerator_is_remarked() -> None:
     text = NCCL.replace(NCCL[NCCL.index('<pci busid="0000:3d') : NCCL.index("</cpu>")], "")
     report = nccl_topology.parse(text)
     assert not report.links
     assert report.remarks == ("0000:17:00.0 and 0000:3d:00.0 are linked: not both are known",)
 
 
-def test_further_ports_and_rails_that_nccl_tells_of() -> None:
+def test_nccl_topology_lists_further_ports_and_rails() -> None:
     text = """<system version="1"><cpu numaid="-1">
       <pci busid="0000:18:00.0" class="0x020000"><nic>
         <net name="mlx4_0" port="1" speed="56000" railId="3"/>
@@ -242,7 +242,7 @@ def test_an_inventory_that_is_none_is_left_out(inventory: str) -> None:
     )
 
 
-def test_what_is_no_distance_is_left_out() -> None:
+def test_invalid_distance_is_left_out() -> None:
     text = MATRIX.replace("PIX", "FAR")
     assert "'FAR': expected one of PIX, PXB, PHB, NODE, SYS, SOC, or NV and a number" in remarks(
         lambda: nvidia_smi.parse(text)

@@ -28,12 +28,12 @@ def report(*addresses: str) -> tuple[HardwareReport, ...]:
 BOTH = report(*(each.device for each in GPUS))
 
 
-def test_what_was_told_stays_while_an_agent_has_not_measured_yet() -> None:
+def test_benchmarks_stay_until_agent_measures_again() -> None:
     assert slow_devices.held(GPUS, (), BOTH) == GPUS
     assert slow_devices.held((*GPUS, XEON), (), ()) == (*GPUS, XEON)
 
 
-def test_rates_that_are_told_anew_count_for_their_device_alone() -> None:
+def test_new_benchmark_counts_for_its_device_alone() -> None:
     slow = replace(GPUS[1], flop_per_s=403 * 10**12)
     assert slow_devices.held(GPUS, (slow,), BOTH) == (GPUS[0], slow)
 
@@ -42,7 +42,7 @@ def test_a_device_that_a_node_shows_no_more_has_no_rates() -> None:
     assert slow_devices.held(GPUS, (), report(GPUS[1].device)) == GPUS[1:]
 
 
-def test_where_nobody_looks_at_accelerators_none_is_gone() -> None:
+def test_report_without_accelerators_removes_no_benchmark() -> None:
     assert slow_devices.held(GPUS, (), report()) == GPUS
 
 
@@ -57,14 +57,14 @@ def scaled(its: DeviceBenchmark, share: float) -> DeviceBenchmark:
     return replace(its, flop_per_s=round(its.flop_per_s * share))
 
 
-def test_what_is_measured_as_good_as_before_is_as_before() -> None:
+def test_benchmark_within_noise_keeps_last_value() -> None:
     again = tuple(scaled(each, share) for each, share in zip(GPUS, (0.985, 1.015), strict=True))
     assert slow_devices.held(GPUS, again, BOTH) == GPUS
     other = replace(again[0], memory_bytes_per_s=10**12)
     assert slow_devices.held(GPUS, (other,), BOTH)[0] == replace(GPUS[0], memory_bytes_per_s=10**12)
 
 
-def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
+def test_gradual_slowdown_is_detected() -> None:
     held: tuple[DeviceBenchmark, ...] = GPUS[:1]
     for percent in range(99, 89, -1):
         reported = scaled(GPUS[0], percent / 100)
@@ -73,7 +73,7 @@ def test_what_becomes_slower_bit_by_bit_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("change", [{"by": "torch 10.0"}, {"model": "H200"}])
-def test_what_cannot_be_compared_with_before_is_taken_as_it_is(change: dict[str, str]) -> None:
+def test_incomparable_benchmark_replaces_the_last(change: dict[str, str]) -> None:
     reported = scaled(replace(GPUS[0], **change), 1.01)  # type: ignore[arg-type]
     assert slow_devices.held(GPUS[:1], (reported,), ()) == (reported,)
 

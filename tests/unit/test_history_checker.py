@@ -188,7 +188,7 @@ NOT_OURS = {
 
 
 @pytest.mark.parametrize("name", NOT_OURS)
-def test_what_others_do_is_not_held_against_us(name: str) -> None:
+def test_history_checker_ignores_foreign_writes(name: str) -> None:
     assert check_history(NOT_OURS[name]) == []
 
 
@@ -203,7 +203,7 @@ UNSETTLED = {
 
 
 @pytest.mark.parametrize("name", UNSETTLED)
-def test_what_never_comes_to_rest_is_found_at_the_end(name: str) -> None:
+def test_history_checker_reports_unsettled_state(name: str) -> None:
     found = check_history(UNSETTLED[name], rested=True)
     assert {violation.invariant for violation in found} == numbers(name), found
 

@@ -23,7 +23,7 @@ from railwright_topology.sources import hostlist
         (" , ", []),
     ],
 )
-def test_a_host_list_stands_for_its_names_in_their_order(text: str, names: list[str]) -> None:
+def test_host_list_expands_in_order(text: str, names: list[str]) -> None:
     assert hostlist.expand(text, 100) == names
 
 
@@ -44,7 +44,7 @@ def test_a_host_list_stands_for_its_names_in_their_order(text: str, names: list[
         ("n[1]" * 200, "at most 253 characters"),
     ],
 )
-def test_what_is_no_host_list_is_refused_with_its_rule(text: str, rule: str) -> None:
+def test_invalid_host_list_is_refused_with_its_rule(text: str, rule: str) -> None:
     with pytest.raises(hostlist.HostlistError, match=rule):
         hostlist.expand(text, 1000)
 

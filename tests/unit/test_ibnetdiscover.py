@@ -100,7 +100,7 @@ def test_ports_of_a_missing_node_are_no_ports_of_another() -> None:
     assert any("is a port of no node" in stated for stated in found.strange)
 
 
-def test_an_output_that_stands_twice_counts_once() -> None:
+def test_repeated_ibnetdiscover_output_counts_once() -> None:
     once, twice = ibnetdiscover.parse(FABRIC), ibnetdiscover.parse(FABRIC + FABRIC)
     assert (twice.switches, twice.uplinks, twice.trunks) == (
         once.switches,
@@ -122,7 +122,7 @@ def test_adapters_of_one_name_are_none_of_anybodys() -> None:
     assert "2 adapters are called 'node-1 mlx5_0': none of them counts" in found.strange
 
 
-def test_switches_of_one_name_or_none_are_told_apart() -> None:
+def test_switches_without_unique_name_are_distinct() -> None:
     boards = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "MF0;core:CS8500/L01/U1")
     assert ibnetdiscover.parse(boards).switches[0].name == "core/L01/U1"
     equal = FABRIC.replace("MF0;leaf-1:MQM9700/U1", "spine")

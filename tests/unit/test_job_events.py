@@ -67,7 +67,7 @@ def test_wait_is_posted_once_per_attempt() -> None:
 
 
 @pytest.mark.parametrize("reason", sorted(job_events.ROUTINE))
-def test_what_every_job_passes_through_is_no_story(reason: str) -> None:
+def test_usual_start_reasons_are_no_events(reason: str) -> None:
     assert changes(STARTING, STARTING, reason=reason) == []
 
 

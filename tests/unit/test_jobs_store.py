@@ -160,7 +160,7 @@ def test_spec_hash_ignores_the_order_of_spreads(jobs: Jobs, place: str) -> None:
     assert len(hashes) == 1
 
 
-def test_what_is_gone_is_not_brought_back_by_late_news(jobs: Jobs) -> None:
+def test_late_update_does_not_restore_deleted_job(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1))
     jobs.discard("a")
     jobs.absorb(raw_job(2))

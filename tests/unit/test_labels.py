@@ -122,7 +122,7 @@ def test_rack_without_block_is_left_out_where_others_have_one() -> None:
     )
 
 
-def test_a_level_that_nobody_carries_is_no_tier() -> None:
+def test_label_without_value_is_no_tier() -> None:
     assert only({"a": {"railwright.dev/rack": "r"}}).tiers == ({"a": "r"},)
     assert not labels.source_reports({"a": {"railwright.dev/rack": ""}, "b": {"zone": "z"}})
     assert not labels.source_reports({})

@@ -135,7 +135,7 @@ def test_no_pod_is_made_of_a_job_that_is_too_large(jobs: Jobs) -> None:
         assert rendering.pod(entry, 0) is None
 
 
-def test_one_that_shrinks_is_taken_again(jobs: Jobs) -> None:
+def test_job_that_shrinks_below_the_limit_is_read(jobs: Jobs) -> None:
     jobs.absorb(job_of(300_000))
     newer = {"resourceVersion": "2", "generation": 2}
     jobs.absorb(job_of(10_000, metadata=newer))

@@ -90,7 +90,7 @@ def test_a_host_that_lost_an_adapter_stays_of_its_kind() -> None:
     assert {*found.ports.kinds.values()} == {("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")}
 
 
-def test_one_host_of_other_names_renames_nobody() -> None:
+def test_host_with_odd_adapter_names_renames_no_rail() -> None:
     odd = [(f"odd ib{nic}", f"tor-0-0-{nic % 4}") for nic in range(9)]
     assert rails(of(SOUND + odd))[1] >= {"mlx5_1"}
     assert len(rails(of(SOUND + odd))) == 4

@@ -155,7 +155,7 @@ def test_pod_failed_before_launcher_is_the_users_failure() -> None:
     assert found.message.endswith("its pod failed before its main container ran")
 
 
-def test_command_that_cannot_start_says_why() -> None:
+def test_command_that_cannot_start_states_the_reason() -> None:
     """The container runtime's message, as the launcher could leave none."""
     seen = Watched(num_nodes=1, phase=Phase.STARTING)
     why = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'

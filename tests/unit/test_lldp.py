@@ -105,13 +105,13 @@ FOLDED = {
         },
     ],
 )
-def test_the_folded_form_says_the_same(interface: object) -> None:
+def test_folded_lldp_output_parses_the_same(interface: object) -> None:
     folded = {"lldp": {"interface": interface}}
     plain = output(neighbour())
     assert parse({"node-1": folded}) == parse({"node-1": plain})
 
 
-def test_a_switch_that_says_no_name_is_called_by_its_id() -> None:
+def test_switch_without_name_is_named_by_its_id() -> None:
     folded = {"ens1f0": {**FOLDED, "chassis": FOLDED_CHASSIS}}
     found = parse({"node-1": {"lldp": {"interface": folded}}})
     assert found.switches == (Switch(LEAF_1, LEAF_1),)
@@ -130,7 +130,7 @@ def test_a_switch_that_says_no_name_is_called_by_its_id() -> None:
         neighbour(),
     ],
 )
-def test_what_is_no_other_switch_is_passed_over(other: dict[str, Any]) -> None:
+def test_lldp_neighbour_without_switch_is_ignored(other: dict[str, Any]) -> None:
     found = parse({"node-1": output(other, neighbour()), "node-2": output()})
     assert found.uplinks == (Uplink("node-1", "ens1f0", LEAF_1, 0),)
     assert found.strange == ()
@@ -159,9 +159,7 @@ def test_what_is_no_other_switch_is_passed_over(other: dict[str, Any]) -> None:
         ([{"name": "ens1f0", "via": "LLDP"}], "sees '', which does not say what it is"),
     ],
 )
-def test_a_port_that_nobody_can_use_is_told_and_left_out(
-    seen: list[dict[str, Any]], strange: str
-) -> None:
+def test_unusable_port_is_remarked_and_left_out(seen: list[dict[str, Any]], strange: str) -> None:
     found = parse({"node-1": output(*seen)})
     assert (found.uplinks, found.switches) == ((), ())
     assert found.strange == (f"node-1 ens1f0 {strange}",)
@@ -198,7 +196,7 @@ def test_one_id_with_two_names_is_one_switch_unless_chosen() -> None:
         ('{"lldp": [{"interface": [{"via": "LLDP"}]}]}', "each neighbour is on an interface"),
     ],
 )
-def test_what_a_host_cannot_have_said_is_left_out(stated: str, rule: str) -> None:
+def test_impossible_lldp_output_is_left_out(stated: str, rule: str) -> None:
     outputs = {"node-1": output(neighbour()), "node-2": json.loads(stated)}
     found = parse(outputs)
     assert [uplink.host for uplink in found.uplinks] == ["node-1"]

@@ -99,7 +99,7 @@ def test_the_first_to_go_where_memory_is_short() -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"no\n", b"{}\n", b"[" * 100_000, LINE.replace(b"[false,false]", b"")]
 )
-def test_what_is_no_request_is_refused(line: bytes) -> None:
+def test_mapper_refuses_invalid_request(line: bytes) -> None:
     with pytest.raises(
         InvalidMessageError, match=r"bytes that are no RequestLine|entries of profiled"
     ):

@@ -158,7 +158,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-async def test_what_ran_for_long_is_started_again_at_once(tries: list[int]) -> None:
+async def test_mapper_that_ran_long_restarts_at_once(tries: list[int]) -> None:
     """Its failures before are forgotten."""
     desk = Desk(*[NEVER_READY] * 6)
     async with desk.running():
@@ -209,7 +209,7 @@ async def test_a_request_that_cannot_be_sent_ends_no_other(
         assert found.outcome == gang_mapping.map_ranks(requested.request)
 
 
-async def test_what_cannot_be_started_is_tried_again(requested: RequestedMapping) -> None:
+async def test_mapper_that_cannot_start_is_retried(requested: RequestedMapping) -> None:
     desk = Desk(MISSING, NEVER_READY, MISSING)
     async with desk.running():
         found = await desk.request(requested)

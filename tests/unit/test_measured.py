@@ -57,14 +57,14 @@ def test_calls_of_steps_become_one_step_and_overlap_as_derived() -> None:
     assert [each.overlap for each in found.traffic] == [Overlap.BACKWARD, Overlap.NOTHING]
 
 
-def test_what_all_ranks_do_is_not_taken_for_what_some_do() -> None:
+def test_call_of_all_ranks_is_one_communicator() -> None:
     loss = CallRecord(Operation.ALL_REDUCE, "float32", calls=2, size=8)
     split = Parallelism(tensor=2, data=2)
     (found,) = measured.communicators(job(split, of(4, everyone(4, loss))))
     assert (found.name, found.ranks) == ("all ranks", 4)
 
 
-def test_what_a_rank_does_with_its_host_is_derived() -> None:
+def test_offload_traffic_is_derived_beside_profile() -> None:
     gradients = CallRecord(Operation.ALL_REDUCE, "float32", 2, 200)
     plain = job(Parallelism(data=2), of(2, everyone(2, gradients)))
     offloading = replace(plain, recipe=replace(plain.recipe, optimizer=Optimizer.HOST))
@@ -97,7 +97,7 @@ def test_interleaved_stages_exchange_what_was_seen_of_each_two(ranks: int, virtu
     assert [each.sent for each in found] == [each.sent for each in derived]
 
 
-def test_what_ranks_bring_a_part_to_grows_with_them() -> None:
+def test_gathered_size_grows_with_ranks() -> None:
     times = CallRecord(Operation.ALL_GATHER, "float64", calls=2, size=2 * 4 * 8)
     found = measured.communicators(job(Parallelism(data=8), of(4, everyone(4, times))))
     (traffic,) = found[0].traffic

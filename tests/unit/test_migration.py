@@ -111,7 +111,7 @@ def test_a_job_moves_when_the_uplinks_it_waits_for_got_narrow() -> None:
     assert record.backoff_s == 0
 
 
-def test_it_gets_what_it_was_promised_once_its_pods_are_gone() -> None:
+def test_migrated_job_gets_its_target_once_pods_are_gone() -> None:
     first = scheduling.plan(world(running()))
     draining = {("a", 1): ObservedAttempt(pods=pods("r0a~ r0b! r1a! r1b!"))}
     over = ended(first)

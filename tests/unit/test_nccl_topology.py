@@ -94,7 +94,7 @@ def test_link_to_itself_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_file_without_links_does_not_say_that_there_are_none(version: str) -> None:
+def test_nccl_file_without_links_is_incomplete(version: str) -> None:
     """Clouds give such files of nodes with NVLink: NCCL adds the links that it finds."""
     report = nccl(gpu(ADDRESSES[0], 0) + gpu(ADDRESSES[1], 1), version)
     assert not report.complete

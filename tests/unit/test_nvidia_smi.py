@@ -49,12 +49,12 @@ def test_older_drivers_call_adapters_by_their_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("cells", "complete"), [("SYS", True), ("N/A", True), ("GNS", False), ("NV0", False)]
 )
-def test_what_cannot_be_read_tells_of_no_missing_link(cells: str, complete: bool) -> None:
+def test_unreadable_matrix_reports_no_missing_link(cells: str, complete: bool) -> None:
     """``topo -p2p`` prints a matrix of other words: of links it says nothing."""
     report = nvidia_smi.parse(f"\tGPU0\tGPU1\nGPU0\t X \t{cells}\nGPU1\t{cells}\t X \n")
     assert report.complete == ({Technology.NVLINK} if complete else set())
     assert len(report.remarks) == (not complete)
 
 
-def test_row_that_is_missing_tells_of_no_missing_link() -> None:
+def test_missing_row_reports_no_missing_link() -> None:
     assert not nvidia_smi.parse("\tGPU0\tGPU1\nGPU0\t X \tSYS\n").complete

@@ -154,7 +154,7 @@ async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
         each.cancel()
 
 
-def test_what_an_agent_sends_is_read() -> None:
+def test_poll_of_an_agent_is_read() -> None:
     stated = {**PLACE, "probeTask": 3, "latency_s": 1e-5, "bytes_per_s": 1e9}
     found = probe_tasks.read(json.dumps(stated).encode())
     assert (found, found.reading) == (Poll("10.0.0.1", 7946, "", 3, 1e-5, 1e9), SEEN)
@@ -165,7 +165,7 @@ def test_what_an_agent_sends_is_read() -> None:
 @pytest.mark.parametrize(
     "stated", [b'{"latency_s": 61}', b'{"bytes_per_s": 4e21}', b'{"bytes_per_s": 0}']
 )
-def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
+def test_impossible_measurement_is_no_reading(stated: bytes) -> None:
     """A result may contain wrong values of the other node."""
     assert probe_tasks.read(stated).reading == Reading()
 
@@ -195,6 +195,6 @@ def test_what_cannot_have_been_measured_is_no_reading(stated: bytes) -> None:
         b'{"bytes_per_s": true}',
     ],
 )
-def test_what_no_agent_sends_is_refused(stated: bytes) -> None:
+def test_invalid_poll_is_refused(stated: bytes) -> None:
     with pytest.raises(RefusedError, match="400"):
         probe_tasks.read(stated)

@@ -39,7 +39,7 @@ def held(labelled: dict[str, str]) -> Fabric:
     return fabric.of("abcdef", [probes.parse(written(RACKS, BLOCKS)), *reported])
 
 
-def test_what_a_survey_found_is_read_again_as_it_was() -> None:
+def test_survey_findings_read_back_unchanged() -> None:
     network = planted(48, (2, 3), seed=3)
     network.dead = frozenset({"node-5"})
     found = findings.of(survey(network))
@@ -85,7 +85,7 @@ def test_uplink_with_almost_no_bandwidth_can_be_read_again() -> None:
     assert probes.parse(probes.written(found, {})).leaving[0] == {f"near {first}": 0.001}
 
 
-def test_a_survey_that_found_nothing_tells_nothing() -> None:
+def test_survey_without_findings_reports_no_nodes() -> None:
     network = planted(4, (), seed=0)
     network.dead = frozenset(network.paths)
     source_report = probes.parse(probes.written(findings.of(survey(network)), {}))
@@ -110,7 +110,7 @@ def test_labels_confirmed_by_probes_keep_their_names() -> None:
     assert found.merged_topology.conflicts == ()
 
 
-def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
+def test_false_label_is_a_conflict_with_both_sides() -> None:
     found = held({"a": "r1", "b": "r1", "c": "r2", "d": "r3", "e": "r3", "f": "r3"})
     assert found.places["d"][-1] == "r3"
     assert [
@@ -120,7 +120,7 @@ def test_a_false_label_counts_and_is_told_with_both_sides() -> None:
     ] == [("d", "probes", "near c", "r2", "r3", "railwright labels")]
 
 
-def test_a_node_without_a_label_stands_where_its_probes_put_it() -> None:
+def test_unlabelled_node_gets_domain_from_its_probes() -> None:
     found = held({"a": "r1", "b": "r1", "c": "r2", "e": "r3", "f": "r3"})
     assert found.places["d"][-1] == "r2"
     assert found.merged_topology.tiers[0].filled == {"d": "probes"}

@@ -29,7 +29,7 @@ def test_the_adjusted_rand_index_on_known_cases(one: str, other: str, expected: 
     assert found == pytest.approx(expected)
 
 
-def test_who_is_left_out_of_a_grouping_stands_by_himself() -> None:
+def test_rand_index_counts_missing_node_as_own_group() -> None:
     assert adjusted_rand_index({"a": 1, "b": 1, "c": 2}, {"a": 1, "b": 1}) == 1.0
 
 
@@ -132,7 +132,7 @@ def test_latency_alone_suffices(nodes: int, branching: tuple[int, ...], seed: in
 
 
 @pytest.mark.parametrize(("more_s", "most"), [(0.0, 2e7), (3e-3, math.inf), (0.0, 2e8)])
-def test_a_slow_node_is_said_and_makes_no_tier(more_s: float, most: float) -> None:
+def test_slow_node_is_remarked_and_makes_no_tier(more_s: float, most: float) -> None:
     network = planted(40, (2, 2), seed=6)
     network.slow = {"node-7": (more_s, most)}
     found = findings.of(survey(network, seed=3))
@@ -148,7 +148,7 @@ def test_node_measured_with_a_slow_one_is_not_slow() -> None:
     assert {line.split(" reaches")[0] for line in found.strange} == {*rack[:2]}
 
 
-def test_a_node_that_is_slow_in_both_is_said_and_left_out() -> None:
+def test_node_slow_in_both_is_remarked_and_left_out() -> None:
     network = planted(48, (2, 2), seed=11)
     network.slow = {"node-5": (3e-3, 2e7)}
     found = findings.of(survey(network))
@@ -160,7 +160,7 @@ def test_a_node_that_is_slow_in_both_is_said_and_left_out() -> None:
     assert {line.split(" reaches")[0] for line in found.strange} == {"node-5"}
 
 
-def test_a_node_that_answers_no_probe_is_left_out_and_said() -> None:
+def test_unanswering_node_is_left_out_and_remarked() -> None:
     network = planted(32, (3,), seed=9)
     network.dead = frozenset({"node-3"})
     found = findings.of(survey(network))
@@ -176,7 +176,7 @@ def test_so_few_nodes_are_in_one_domain_at_most(nodes: int) -> None:
     assert len({*found.tiers[0].values()} if nodes else ()) == min(nodes, 1)
 
 
-def test_a_budget_that_does_not_suffice_is_kept_and_said() -> None:
+def test_insufficient_probe_budget_holds_and_is_remarked() -> None:
     network = planted(64, (3, 3), seed=1)
     found = findings.of(survey(network, pairs_max=80))
     assert found.pairs == 80

@@ -182,7 +182,7 @@ def test_parts_that_are_not_of_one_recording_are_refused(parts: list[Recorded], 
         ),
     ],
 )
-def test_what_is_no_profile_is_refused(change: dict[str, object], words: str) -> None:
+def test_invalid_profile_is_refused(change: dict[str, object], words: str) -> None:
     document = json.loads(profile.encoded(profile.merged([part(0, ranks=1)])))
     document |= {"ranks": 2}
     with pytest.raises(protocol.ProtocolError, match=words):
@@ -228,6 +228,6 @@ def test_ranks_of_all_recorded_groups_are_bounded() -> None:
         profile.merged(parts)
 
 
-def test_one_that_is_too_large_is_refused() -> None:
+def test_too_large_profile_is_refused() -> None:
     with pytest.raises(protocol.ProtocolError, match="at most"):
         profile.profile(b" " * (profile.BYTES_MAX + 1))

@@ -108,7 +108,7 @@ def test_a_field_that_is_wrong_is_named_with_what_was_seen(
         (b" " * 16_385, "HeartbeatAnswer has 16385 bytes, at most 16384"),
     ],
 )
-def test_what_is_no_message_at_all_is_refused(text: bytes, complaint: str) -> None:
+def test_invalid_message_is_refused(text: bytes, complaint: str) -> None:
     with pytest.raises(protocol.ProtocolError) as refused:
         protocol.decode(protocol.HeartbeatAnswer, text)
     assert complaint in str(refused.value)

@@ -99,7 +99,7 @@ def test_events_of_other_pods_are_not_kept(seen: Watched, changes: dict[str, Any
     assert repr(seen.start_events) == "<StartEvents pods=0>"
 
 
-def test_what_is_kept_of_one_pod_is_bounded(seen: Watched) -> None:
+def test_start_events_of_a_pod_are_bounded(seen: Watched) -> None:
     long = "x" * 100_000
     about = {"fieldPath": f"spec.containers{{{long}}}"}
     seen.start_events.read(event("Pulling", 5, about=about, message=f'Pulling image "{long}"'))

@@ -108,7 +108,7 @@ def test_one_adapter_per_two_and_four_per_one_are_rails() -> None:
     assert {role for role, _ in many.roles.values()} == {AdapterRole.RAIL}
 
 
-def test_one_whose_cable_is_down_is_a_rail_all_the_same() -> None:
+def test_adapter_with_cable_down_is_still_a_rail() -> None:
     node = Node().rails(7)
     node.card("mlx5_7", 7, speed=0, up=False)
     assert node.roles == RAILS
@@ -118,7 +118,7 @@ def test_one_that_is_gone_leaves_the_others_rails() -> None:
     assert Node().rails(7).roles == {name: RAILS[name] for name in list(RAILS)[:7]}
 
 
-def test_one_more_of_the_rails_kind_leaves_all_of_them_undecided() -> None:
+def test_extra_adapter_leaves_rails_undecided() -> None:
     node = Node().rails()
     node.card("mlx5_8", 0)
     assert {*node.roles.values()} == {UNDECIDED}

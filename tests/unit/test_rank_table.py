@@ -73,7 +73,7 @@ def by_task(stated: Table) -> Table:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
-def test_table_with_a_list_for_each_task_says_the_same(version: str) -> None:
+def test_rank_table_with_task_lists_parses_the_same(version: str) -> None:
     hardware_reports, source_report = read(by_task(table(version, "a", "b")))
     assert (hardware_reports, source_report) == read(table(version, "a", "b"))
     assert not source_report.strange

@@ -182,13 +182,13 @@ def test_mixed_gang_is_as_fast_as_neither_kind_alone() -> None:
     assert fast.placed_us < predicted(found).placed_us < slow.placed_us
 
 
-def test_what_a_machine_cannot_do_is_not_predicted() -> None:
+def test_unsupported_precision_has_no_prediction() -> None:
     fp8 = replace(PIPELINE_FIRST, precision=Precision.FP8)
     found = admitted(gang(FOUR_BY_TWO, fp8), racks(4, 4))
     assert score(found).predicted is None
 
 
-def test_where_no_levels_are_known_ranks_follow_the_nodes() -> None:
+def test_ranks_follow_nodes_without_known_levels() -> None:
     bare = tuple(replace(each, domains=()) for each in racks(8))
     (found,) = decide(Snapshot((), bare, ("default",), (gang(FOUR_BY_TWO),))).admitted
     assert [*found.nodes] == sorted(found.nodes)

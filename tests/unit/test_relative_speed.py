@@ -61,14 +61,14 @@ def test_the_slowest_of_a_nodes_devices_counts() -> None:
 @pytest.mark.parametrize(
     ("share", "expected"), [(96, {}), (94, {"n5": RelativeSpeed(products=0.94)})]
 )
-def test_what_differs_by_no_more_than_two_looks_is_no_slower(
+def test_difference_within_noise_is_not_slower(
     share: int, expected: dict[str, RelativeSpeed]
 ) -> None:
     benchmarks = site(n5=replace(H100, flop_per_s=H100.flop_per_s * share // 100))
     assert slow_devices.of(slow_of(benchmarks)) == expected
 
 
-def test_one_that_is_faster_than_most_makes_nobody_slow() -> None:
+def test_faster_node_makes_no_other_node_slow() -> None:
     assert not slow_of(site(n5=replace(H100, flop_per_s=2 * H100.flop_per_s)))
 
 

@@ -131,7 +131,7 @@ def test_its_token_is_good_for_this_job_only() -> None:
     assert mounts["railwright"]["readOnly"]
 
 
-def test_what_the_user_wrote_is_kept_and_not_changed_in_place() -> None:
+def test_users_pod_template_is_not_changed_in_place() -> None:
     raw = job(volumeMounts=[{"name": "data", "mountPath": "/data"}])
     template = raw["spec"]["roles"][0]["template"]
     template["metadata"] = {"labels": {"team": "blue"}, "annotations": {"note": "x"}}

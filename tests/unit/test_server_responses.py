@@ -278,7 +278,7 @@ def test_log_goes_on_after_the_end_of_summer_time(
     assert capsysbinary.readouterr().out.split() == [b"one", b"two", b"three", b"four"]
 
 
-def test_job_that_is_being_deleted_keeps_nobody_waiting(
+def test_job_being_deleted_has_no_position(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     metadata = MetadataView("a", "default", "1", START, deletion_timestamp=START)

@@ -287,7 +287,7 @@ def test_catch_all_block_is_no_shared_block() -> None:
         assert len(found.strange) == 1
 
 
-def test_what_slurm_prints_of_its_tree_is_read() -> None:
+def test_slurm_show_topology_output_is_read() -> None:
     """``scontrol show topology`` has all nodes below a switch at each of them."""
     found = one(
         "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=s[1-2]\n"

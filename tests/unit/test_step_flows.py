@@ -58,7 +58,7 @@ def test_experts_are_sent_to_by_every_rank_of_every_other_node() -> None:
     assert sent == {(0, 1): 64 * each, (1, 0): 64 * each}
 
 
-def test_what_goes_on_beside_the_same_goes_on_at_once() -> None:
+def test_flows_beside_one_phase_run_at_once() -> None:
     split = Parallelism(data=32, expert=8)
     recipe = replace(RECIPE, global_batch=32, overlap=True)
     (phase,) = step_flows.phases(Workload(MIXTURE, split, recipe), 8)

@@ -271,7 +271,7 @@ async def test_failed_survey_is_retried_with_backoff() -> None:
     assert office.placed(office.nodes.keys() - {silent})
 
 
-async def test_what_cannot_be_kept_is_kept_later_and_measured_once() -> None:
+async def test_survey_that_failed_to_store_is_stored_later() -> None:
     office = Office()
     office.refusal = Unreachable("no server")
     assert await office.run_checks(SETTLED + 1)

@@ -55,7 +55,7 @@ def test_uplink_facts_stay_unless_more_nodes_share_them() -> None:
     assert surveys.joined(newer, before, "abxefy").leaving == ({"a": 3.0, "e": 2.0},)
 
 
-def test_nodes_that_come_later_stand_where_they_were_planted() -> None:
+def test_later_nodes_join_their_planted_domains() -> None:
     network = planted(96, (2, 3), seed=5)
     names = sorted(network.paths)
     late = {*Random(1).sample(names, 12)}

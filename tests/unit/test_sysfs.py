@@ -108,7 +108,7 @@ def test_a_clouds_own_fabric_is_of_another_layer() -> None:
     assert adapters(stated)[0].layer == Layer.OTHER
 
 
-def test_what_stands_on_no_network_device_of_pci_is_no_adapter() -> None:
+def test_interface_without_pci_network_device_is_no_adapter() -> None:
     usb = "devices/pci0000:15/0000:15:02.0/0000:16:00.0/usb1/1-1/1-1:1.0"
     stated = sections(net={"enx0": {"path": usb}, "virbr0": {"path": "."}})
     stated["pci"]["0000:16:00.0"] = device("0000:16:00.0", "0c03", "8086:1234")
@@ -135,7 +135,7 @@ def test_console_graphics_is_no_accelerator_and_amd_is() -> None:
         assert len(found.parts) == count, (class_code, ids)
 
 
-def test_parts_at_the_root_of_pci_hide_who_is_near_whom() -> None:
+def test_parts_at_pci_root_have_no_distances() -> None:
     stated = sections(machine={"cpu": {"hypervisor": "yes"}})
     for at, address in enumerate((GPU, NIC)):
         stated["pci"][address] |= {"path": f"devices/pci000{at}:00/{address}", "numa_node": str(at)}

@@ -198,7 +198,7 @@ def test_half_of_a_rack_is_not_the_rack() -> None:
     }
 
 
-def test_of_two_racks_told_as_one_only_the_smaller_part_is_wrong() -> None:
+def test_two_racks_reported_as_one_blame_the_smaller_part() -> None:
     seen = SourceReport("cables", Provenance.SEEN, (grouped("tor", 8),))
     merged = grouped("rack", 8) | {node: "rack1" for node in NODES[16:24]}
     found = topology_merge.of([seen, SourceReport("labels", Provenance.IMPORTED, (merged,))])
@@ -310,7 +310,7 @@ def test_nodes_of_one_source_stay_together_despite_its_errors() -> None:
     assert {conflict.node for conflict in found.conflicts} == {"n004", "n008", "n012"}
 
 
-def test_two_tiers_of_one_name_are_told_apart() -> None:
+def test_two_tiers_of_one_name_are_distinct() -> None:
     one = SourceReport("a/plan", Provenance.DECLARED, (grouped("r", 4),), names=("rack",))
     other = SourceReport("b/plan", Provenance.DECLARED, (grouped("h", 16),), names=("rack",))
     assert [tier.name for tier in topology_merge.of([one, other]).tiers] == [

@@ -49,7 +49,7 @@ def test_any_exception_sets_the_job_aside(error: type[Exception]) -> None:
     [{"overhead": "abc"}, {"containers": []}, {"containers": [{}]}, {"initContainers": 5}],
     ids=str,
 )
-def test_whatever_is_wrong_is_one_line(jobs: Jobs, pod: reporting.Raw) -> None:
+def test_unreadable_job_has_one_line_reason(jobs: Jobs, pod: reporting.Raw) -> None:
     jobs.absorb(reporting.raw_job("a", pod=pod))
     why = jobs.why_unreadable("a-uid")
     assert why is not None

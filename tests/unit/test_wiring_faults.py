@@ -112,7 +112,7 @@ def test_finding_is_in_faults_or_in_remarks() -> None:
     assert network.source_report.strange == ("an adapter names no host",)
 
 
-def test_a_tor_that_is_dead_is_told_once_with_its_hosts() -> None:
+def test_dead_tor_is_one_fault_with_its_hosts() -> None:
     alive = [cable for cable in SOUND if "tor-0-0-3" not in cable]
     assert reported(wiring(alive)) == (
         "hosts without a cable at mlx5_3, where most with the same adapters have one: 8, the first "
