@@ -1,4 +1,4 @@
-"""What the Fabric has of the network for scheduling: who is in which domain, and the links."""
+"""The network as the Fabric publishes it for scheduling: domains of nodes, and links."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class NodeHealth(Resource):
 
     kind: Literal["NodeHealth"] = "NodeHealth"
     spec: NodeHealthSpec
-    """What was found. Written by the controllers; read-only."""
+    """Observed hardware of the node. Written by the controllers; read-only."""
 
 
 DEFINITION = Definition(

@@ -138,7 +138,7 @@ class EnvVar(Part):
 
 
 class Resources(Part):
-    """What a container requests, and its limits."""
+    """Compute resources of a container."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra=rules(_DEVICES_EQUAL, _PAGES_WITH_MEMORY)
@@ -184,7 +184,7 @@ class Container(Part):
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] | None = None
     """Environment. RANK, WORLD_SIZE, MASTER_ADDR and the like are set by Railwright."""
     resources: Resources | None = None
-    """What the container requests, and its limits. The pod needs the requests of its containers."""
+    """Compute resources of the container. The pod requests the sum over its containers."""
     volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64)] | None = None
     """Volumes to mount."""
     restart_policy: Annotated[str, Field(max_length=16)] | None = None
@@ -308,7 +308,7 @@ def _ours(field: str) -> Rule:
 
 
 class TemplateMetadata(Part):
-    """What each pod carries besides Railwright's own labels."""
+    """Labels and annotations of each pod, besides Railwright's own."""
 
     model_config = ConfigDict(json_schema_extra=reserving(_RESERVED_IN_METADATA))
 

@@ -31,7 +31,7 @@ PROGRESS_TIMEOUT_S_MIN = 10
 """Five heartbeats: what is shorter would end attempts whose heartbeats are late."""
 
 START_TIMEOUT_S_MIN = 10
-"""What a kubelet needs to start the containers of a pod, and to report that."""
+"""Time that a kubelet needs to start the containers of a pod, and to report that."""
 
 
 def _held(field: str, same: str, *, seen: tuple[str, ...] = ()) -> Rule:
@@ -336,7 +336,7 @@ class TrainingJob(Resource):
 
     kind: Literal["TrainingJob"] = "TrainingJob"
     spec: TrainingJobSpec
-    """What to run, on how many nodes, and how often to try again."""
+    """Specification of the desired behavior of a TrainingJob."""
     status: TrainingJobStatus | None = None
     """How the job is doing; written by the operator."""
 

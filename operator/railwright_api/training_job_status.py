@@ -37,7 +37,7 @@ Phase = Literal[
 """Where a job is in its lifecycle."""
 
 Activity = Literal["Starting", "Training", "Evaluating", "Checkpointing"]
-"""What the ranks of an attempt are doing."""
+"""Activity of the ranks of an attempt."""
 
 
 class Progress(Part):

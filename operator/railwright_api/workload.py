@@ -183,7 +183,7 @@ class _Whole:
         return Rule(held, self._words("%d", "%d", "%d"), seen=seen)
 
     def broken(self, workload: Workload) -> str:
-        """What is wrong with a file; empty if nothing."""
+        """The rule that a file breaks; empty if none."""
         if self._is_of_model and workload.transformer is None:
             return ""
         value, parts = (
@@ -245,7 +245,7 @@ WHOLE = (
         unless="transformer.headSize",
     ),
 )
-"""What has to be shared evenly."""
+"""Numbers that must be multiples of others."""
 
 _CHOSEN = "transformer.expertsPerToken is %d of %d experts: expected 1 or more of them, or 0 of 0"
 _STAGES = "transformer.layers is %d: expected %d, one a stage, or more"
@@ -302,7 +302,7 @@ def rules_of_ranks(workload: str, data: str) -> tuple[Rule, ...]:
 
 
 class Workload(Part):
-    """What the ranks of a role train, and how it is split over them."""
+    """Workload of the ranks of a role: the model, its parallelism and the training recipe."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(*(each.rule() for each in WHOLE if not each.is_of_ranks), *_OTHERS),

@@ -1,4 +1,4 @@
-"""What is known of single nodes: objects of NodeHealth, values of the scheduler."""
+"""Convert NodeHealth objects to values of the scheduler."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parse_speed(raw: Any, rails: Rails | None) -> RelativeSpeed:
 
 
 def render_speed(speed: RelativeSpeed) -> Json | None:
-    """What was measured of a relative speed, as an object has it; None for the usual speed."""
+    """The relative speed as the object has it; None for the usual speed."""
     if (speed.products, speed.memory) == (EVEN.products, EVEN.memory):
         return None
     return {"products": repr(float(speed.products)), "memory": repr(float(speed.memory))}

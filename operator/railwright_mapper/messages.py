@@ -1,4 +1,4 @@
-"""What the operator and a process of its mapper send each other: JSON, a message on each line."""
+"""Messages between the operator and its mapper processes: JSON, one on each line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railwright_scheduler.model.profile import Profile
 M = TypeVar("M")
 
 READY = b"ready\n"
-"""What a process sends once it reads requests."""
+"""Sent by a mapper process once it reads requests."""
 
 REPLY_BYTES_MAX = 1 << 20
 """The most of a reply that is read. One has some ten bytes for each node of a gang."""

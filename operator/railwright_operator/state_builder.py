@@ -377,7 +377,7 @@ def _progress(view: SessionView | None) -> Progress | None:
 
 
 def _resume(record: JobRecord) -> dict[str, tuple[protocol.Checkpoint, ...]]:
-    """What the live attempt may read, by group."""
+    """The resume points that the live attempt may read, by group."""
     found: dict[str, tuple[protocol.Checkpoint, ...]] = {}
     if record.phase is not Phase.PROFILING:
         for point in resume_points.readable(record.checkpoints, record.attempt):

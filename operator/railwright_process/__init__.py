@@ -1,1 +1,1 @@
-"""What both long-running processes have: options, log lines, probes, the server for pods."""
+"""Parts of both long-running processes: options, log lines, probes, the server for pods."""

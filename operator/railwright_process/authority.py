@@ -169,7 +169,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _hash(key: Key) -> hashes.SHA256 | None:
-    """What this kind of key signs; an Ed25519 key signs the message itself."""
+    """The hash that this kind of key signs; an Ed25519 key signs the message itself."""
     return None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
 
 

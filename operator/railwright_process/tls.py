@@ -174,7 +174,7 @@ class TlsConnection:
         self._session = context.wrap_bio(self._arrived, self._leaving, server_side=True)
 
     def decrypt(self, data: memoryview) -> bytes:
-        """What these bytes complete; nothing during the handshake. Raises ssl.SSLError."""
+        """Decrypt received bytes; empty during the handshake. Raises ssl.SSLError."""
         self._arrived.write(data)
         plain = bytearray()
         try:
@@ -186,12 +186,12 @@ class TlsConnection:
         return bytes(plain)
 
     def encrypt(self, plain: bytes) -> bytes:
-        """What is sent for these bytes. Raises ssl.SSLError."""
+        """Encrypt bytes to send. Raises ssl.SSLError."""
         self._session.write(plain)
         return self._leaving.read()
 
     def replies(self) -> bytes:
-        """What TLS itself sends: its part of the handshake, and alerts."""
+        """Bytes that TLS itself sends: its part of the handshake, and alerts."""
         return self._leaving.read()
 
 

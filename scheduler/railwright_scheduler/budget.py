@@ -61,7 +61,7 @@ class WorkBudget:
 
     @property
     def left(self) -> int:
-        """What may still be spent."""
+        """The work that is left."""
         return self.limit - self.spent
 
     @contextmanager

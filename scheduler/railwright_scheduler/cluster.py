@@ -304,7 +304,7 @@ class Remaining:
         return mask
 
     def _left(self, request: PodRequest, taken: Sequence[Taken]) -> Ints:
-        """What is left on each node of each resource of the request once this is ``taken``."""
+        """The free amount of each requested resource on each node, less what is ``taken``."""
         left: Ints = self.amounts[request.rows]
         for each in taken:
             left[:, each.nodes] -= _needed_by(each.request, request)
@@ -313,13 +313,13 @@ class Remaining:
 
 @functools.lru_cache(1024)
 def _beside(request: PodRequest, other: PodRequest) -> PodRequest:
-    """What a node needs of the first one's resources to hold a pod of each."""
+    """The amounts of the first one's resources that one pod of each takes together."""
     need = request.need + _needed_by(other, request)
     return PodRequest.of(np.hstack((request.rows[:, np.newaxis], need)))
 
 
 def _needed_by(other: PodRequest, request: PodRequest) -> Ints:
-    """What a pod of the first needs of the resources of the second, as a column."""
+    """The request of the first for the resources of the second, as a column."""
     needed = np.where(request.rows[:, np.newaxis] == other.rows, other.need[:, 0], 0)
     return np.add.reduce(needed, axis=1, keepdims=True)
 

@@ -23,7 +23,7 @@ ERROR_LENGTH_MAX = 256
 
 
 class Stage(StrEnum):
-    """What a cycle does for one job."""
+    """A stage of the scheduling cycle that handles one job."""
 
     OBSERVATION = "Observation"
     AGREEMENT = "Agreement"

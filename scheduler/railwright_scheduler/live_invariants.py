@@ -36,7 +36,7 @@ class DoubleBooking:
 
     @property
     def message(self) -> str:
-        """What is wrong, without the jobs."""
+        """The double booking as a sentence, without the jobs."""
         return (
             f"pods of {len(self.attempts)} attempts hold {self.held} {self.resource} on "
             f"{self.node}, which has {self.available}; nothing more is placed there"

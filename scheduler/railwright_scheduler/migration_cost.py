@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RESTART_S = 180.0
-"""What a start is taken to cost: pods go and come, ranks connect and load their checkpoint."""
+"""Assumed cost of a start: pods are replaced, ranks connect and load their checkpoint."""
 
 PAYS = 2.0
 """A move must save so many times what it costs: steps are predicted, not known."""
@@ -33,32 +33,32 @@ class MigrationCost:
 
     @property
     def saved_s(self) -> float:
-        """What the rest of the job takes less."""
+        """Seconds by which the rest of the job becomes shorter."""
         return self.left * (self.now_s - self.then_s)
 
     @property
     def again_s(self) -> float:
-        """How long it takes to do again what no checkpoint has."""
+        """Seconds to repeat the steps since the last checkpoint."""
         return self.since * self.then_s
 
     @property
     def cost_s(self) -> float:
-        """What the move costs now."""
+        """Seconds that a migration costs now."""
         return RESTART_S + self.again_s
 
     @property
     def gain_s(self) -> float:
-        """What it brings now, with its cost."""
+        """Seconds saved by a migration now, less its cost."""
         return self.saved_s - self.cost_s
 
     @property
     def pays_at_best(self) -> bool:
-        """Whether it would pay right after a checkpoint."""
+        """Whether a migration would pay right after a checkpoint."""
         return self.then_s <= WORTH * self.now_s and self.saved_s > PAYS * RESTART_S
 
     @property
     def pays(self) -> bool:
-        """Whether it does now."""
+        """Whether a migration pays now."""
         return self.pays_at_best and self.saved_s > PAYS * self.cost_s
 
     def is_timely(self, waited_s: float) -> bool:

@@ -76,7 +76,7 @@ class Commits:
 
 
 def _report(group: str, attempt: int, steps: list[int], view: SessionView | None) -> GroupReport:
-    """What is known of a group's checkpoints: the ``steps`` that wait, and its last heartbeat."""
+    """The checkpoints of a group: the ``steps`` that wait, and its last heartbeat."""
     master = view.master_of(group) if view is not None else None
     committed = master.committed if master is not None else None
     if committed is not None and committed.attempt == attempt:

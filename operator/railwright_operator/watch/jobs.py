@@ -79,7 +79,7 @@ class CachedJob:
 
     @property
     def workload(self) -> Workload | None:
-        """What its ranks train; None if that is unknown."""
+        """The workload of its ranks; None if it is unknown."""
         return next((role.workload for role in self.roles if role.workload is not None), None)
 
     def with_workload(self, workload: Workload | None) -> CachedJob:

@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def key(self) -> AttemptKey:
-        """What identifies an attempt."""
+        """The job's UID and the number of the attempt."""
         return self.job_uid, self.attempt
 
     def place(self, pod: int) -> tuple[EntryRole, int]:
@@ -124,7 +124,7 @@ class Entry:
 
     @property
     def amounts(self) -> list[Amounts]:
-        """What each pod requests; nothing if all pods were bound."""
+        """The requests of each pod; empty if all pods were bound."""
         if not self.roles:
             return [{}] * len(self.nodes)
         return [role.per_pod for role in self.roles for _ in range(role.replicas)]
@@ -195,7 +195,7 @@ class Ledger:
         return replace(self, entries=tuple(sorted(entries, key=lambda entry: entry.key)))
 
     def taken_over(self, holder: str) -> Ledger:
-        """What a new leader writes before anything else."""
+        """The ledger that a new leader writes first, with the next epoch."""
         return replace(self, epoch=self.epoch + 1, holder=holder)
 
 

@@ -175,7 +175,7 @@ def succeeded(record: JobRecord) -> JobRecord:
 
 
 def ending(before: JobRecord, after: JobRecord) -> Cause | None:
-    """What ended an attempt between two records of a job; None if none ended, or it succeeded."""
+    """The cause of an attempt's end between two records; None if none ended, or it succeeded."""
     ended = after.ended > before.ended and after.phase is not Phase.SUCCEEDED
     return after.last_termination if ended else None
 

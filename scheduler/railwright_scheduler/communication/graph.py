@@ -13,7 +13,7 @@ from railwright_scheduler.model.workload import Routing
 
 
 class Collective(StrEnum):
-    """What the ranks of a group do together."""
+    """A communication operation of a group of ranks."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
@@ -30,7 +30,7 @@ class Collective(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What goes on meanwhile: as much of the time as that takes is hidden."""
+    """Computation that runs beside the communication, and hides as much of it as it lasts."""
 
     NOTHING = "nothing"
     BACKWARD = "the last backward pass"

@@ -95,7 +95,7 @@ def experts(split: Parallelism, framework: Framework) -> Grid:
 
 
 def _axes(framework: Framework) -> tuple[Axis, ...]:
-    """What ranks of all layers but experts are numbered along, the fastest first."""
+    """The axes of the rank grid of all layers but experts, the fastest first."""
     if framework is Framework.MEGATRON_PIPELINE_FIRST:
         return Axis.TENSOR, Axis.CONTEXT, Axis.PIPELINE, Axis.DATA, Axis.REPLICA
     return Axis.TENSOR, Axis.CONTEXT, Axis.DATA, Axis.REPLICA, Axis.PIPELINE

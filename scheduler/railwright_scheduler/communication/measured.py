@@ -60,7 +60,7 @@ class _Place:
         return frozenset(map(tuple, self.then.grid.groups(*self.then.axes).tolist()))
 
     def overlap(self, collective: Collective) -> Overlap:
-        """What the derived one goes on beside; nothing where there is none."""
+        """The overlap of the derived communicator; none if there is no derived one."""
         found = (each.overlap for each in self.now.traffic if each.collective is collective)
         return next(found, Overlap.NOTHING)
 
@@ -267,7 +267,7 @@ def _best(places: list[_Place], collectives: tuple[Collective, ...]) -> _Place:
 
 
 def _sent(sends: list[CallRecord], ranks: int, steps: int, virtual: int) -> Iterator[Transfer]:
-    """What neighbours send each other, and the last and the first."""
+    """Traffic between neighbours of a ring, the last and the first included."""
     calls: dict[int, float] = defaultdict(float)
     for seen in sends:
         calls[abs(seen.hop)] += seen.calls / steps

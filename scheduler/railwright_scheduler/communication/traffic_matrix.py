@@ -40,7 +40,7 @@ _ALONE = (
     Collective.PUSH,
     Collective.PULL,
 )
-"""What ranks do not send each other."""
+"""Collectives that are no traffic between ranks."""
 _TO_ALL = (Collective.ALL_TO_ALL, Collective.DISPATCH)
 
 
@@ -101,7 +101,7 @@ class TrafficMatrix:
         return self.ranks * int(ends)
 
     def merged(self, group: Ints, shape: tuple[int, ...]) -> TrafficMatrix:
-        """What groups of ranks exchange: ``group`` is that of each rank, ``shape`` the groups'."""
+        """The traffic between groups: ``group`` is that of each rank, ``shape`` the groups'."""
         return TrafficMatrix.of_pairs(shape, [(group[self.a], group[self.b], self.weight)])
 
     def neighbours(self, *, rows: int) -> NeighbourTable:

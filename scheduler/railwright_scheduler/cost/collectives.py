@@ -100,7 +100,7 @@ def joined(machines: Sequence[Machine]) -> Machine:
 
 
 def _network(machines: Sequence[Machine]) -> LinkCost:
-    """What one adapter reaches."""
+    """Latency and bandwidth of one adapter."""
     adapters = _slowest([each.network for each in machines])
     makers = {each.device.maker for each in machines}
     if len(makers) == 1 or all(each.device.direct for each in machines):

@@ -66,7 +66,7 @@ def uplinks(matrix: TrafficMatrix, tier: Uplinks) -> Floats:
 
 
 def _load(one: Ints, other: Ints, weight: Floats, count: int) -> Floats:
-    """What each of so many ends sends and gets."""
+    """The traffic of each of so many ends, in each direction."""
     load = np.bincount(one, weight, count) + np.bincount(other, weight, count)
     return load.astype(np.float64)
 

@@ -51,7 +51,7 @@ PLACED = 256
 """Pairs evaluated at a time for ranks that must change places; fewer for a large gang."""
 
 SHORTER = 1e-6
-"""What an exchange has to save, beyond rounding."""
+"""The least saving of an exchange, beyond rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,7 +54,7 @@ class Product:
 
     @property
     def gradients(self) -> tuple[Product, Product]:
-        """What gives the gradients of the two operands."""
+        """The products that give the gradients of the two operands."""
         left = Product(self.m, self.k, self.n, self.batch, self.times)
         right = Product(self.k, self.n, self.m, self.batch, self.times)
         return left, right

@@ -77,7 +77,7 @@ def predict(
 
 
 def communication_time(communicator: Communicator, groups: Sequence[Group]) -> CommunicationTime:
-    """What it takes a communicator that has these groups."""
+    """Seconds of a communicator that has these groups."""
     took_s = {}
     for overlap in Overlap:
         traffic = [each for each in communicator.traffic if each.overlap is overlap]
@@ -128,7 +128,7 @@ def micro_batch_s(
 
 
 def unsupported_reason(workload: Workload, machine: Machine) -> str:
-    """What the workload needs and this number of machines cannot do; empty if nothing."""
+    """Why machines of this kind cannot run the workload; empty if they can."""
     if workload.model is None:
         return "its model is not described"
     model, split, recipe = workload.parts
@@ -147,7 +147,7 @@ def unsupported_reason(workload: Workload, machine: Machine) -> str:
 def _exposed(
     own: Work, split: Parallelism, recipe: Recipe, sent: Iterable[CommunicationTime]
 ) -> dict[str, float]:
-    """What of each communicator nothing else goes on beside."""
+    """The exposed part of each communicator: no computation overlaps it."""
     micro_batches = recipe.micro_batches(split)
     left = {
         Overlap.NOTHING: 0.0,

@@ -35,7 +35,7 @@ SCORE_BYTES = 12
 
 
 def layer(model: Transformer, split: Parallelism, recipe: Recipe) -> LayerWork:
-    """What one rank does for one micro-batch in one layer."""
+    """The computation of one rank for one micro-batch in one layer."""
     size = HALF_BYTES * recipe.tokens(split) * model.hidden
     stream = Stream(size, size / split.tensor if recipe.sequence_parallel else size)
     whole = _attention(model, split, recipe, stream) + _between(stream)

@@ -65,7 +65,7 @@ def bisected(
 
 
 class Bisection:
-    """What it takes to lay parts of one job onto one set of places."""
+    """Bisection of one job's ranks onto one set of places."""
 
     def __init__(
         self, matrix: TrafficMatrix, places: Places, source: RandomSource | None, work: WorkBudget

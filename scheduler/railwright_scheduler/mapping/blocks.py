@@ -21,7 +21,7 @@ from railwright_scheduler.mapping.problem import Places
 
 BOXES = 4
 LEFT_MOST = 1.5
-"""What leaves so many times more to exchange between blocks than the best is not tried."""
+"""Groupings with so many times the traffic between blocks of the best one are not tried."""
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Rooms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """What blocks exchange with each other and within, and the block of each rank."""
+    """The traffic between blocks and inside them, and the block of each rank."""
 
     block_of: Ints
     matrix: TrafficMatrix

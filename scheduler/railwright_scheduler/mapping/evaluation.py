@@ -165,7 +165,7 @@ class OrderEvaluator:
         yield (where[:, np.newaxis] * self._segment + ranks[: self._segment]).ravel()
 
     def evaluate(self, order: Ints) -> EvaluatedOrder:
-        """What a step takes in this order."""
+        """Predict the step in this order."""
         self._work.spend(CALL + ELEMENT * len(self.sent.weight) * (1 + len(self._tiers)))
         step_s = self._steps.taken_s(self._effects(order))
         return EvaluatedOrder(order, round(step_s * 1e6), cost(self.sent, self.places, order))

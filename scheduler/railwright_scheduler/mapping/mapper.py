@@ -29,13 +29,13 @@ BUDGET = 300_000
 PAIRS_A_RANK = 400
 TRIES_A_DOMAIN = 16
 PAIRS_A_TRY = 500
-"""What it takes to partition a few domains anew, in pairs."""
+"""Work of repartitioning a few domains once, in pairs."""
 
 PLACED = 600
 """Work for each place, to put them in order."""
 
 PAIRS_AN_EXTENSION = 30
-"""What it takes to extend a layout of a few nodes by one, in pairs."""
+"""Work of extending a layout of a few nodes by one, in pairs."""
 
 INITIAL = 4
 """Initial orders that are made better, the best ones."""
@@ -175,7 +175,7 @@ def _cost(layout: _Layout) -> float:
 
 
 def _step(matrix: TrafficMatrix, places: Places) -> float:
-    """What one of the lightest exchanges costs more one tier further away."""
+    """The extra cost of one of the lightest exchanges one tier further away."""
     farther = np.diff(places.distance)
     farther = farther[farther > 0.0]
     if not len(farther) or not len(matrix.weight):

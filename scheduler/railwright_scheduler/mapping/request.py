@@ -1,4 +1,4 @@
-"""What the order of one gang's ranks depends on, as a value: what they do, and on which nodes."""
+"""The mapping request of one gang: its workload, and the nodes it can use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT_BYTES, KEPT_NODE_BYTES = 8_192, 64
 
 
 Uses = Sequence[Mapping[int, Sequence[UplinkUse]]]
-"""What others make of the uplinks of each domain, the coarsest level first."""
+"""The use of each domain's uplinks by other jobs, the coarsest level first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class OrderRequest:
 
     @property
     def key(self) -> Key:
-        """What its result is kept by."""
+        """The cache key of its result."""
         size = KEPT_BYTES + KEPT_NODE_BYTES * self.nodes * (len(self.tiers) + 2)
         request = replace(self, workload=replace(self.workload, profile=None))
         return Key((request, self.workload.key), size)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Operation(StrEnum):
-    """What ranks of a group did together, or one of them to another."""
+    """A recorded operation of a group of ranks: a collective, or a message to another rank."""
 
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"

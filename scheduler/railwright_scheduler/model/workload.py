@@ -1,4 +1,4 @@
-"""What is trained, how it is split, and how the framework goes about it."""
+"""The workload of a job: model, parallelism and training recipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railwright_scheduler.model.profile import Profile
 
 
 class Precision(StrEnum):
-    """What matrices are multiplied in."""
+    """Precision of matrix products."""
 
     SINGLE = "32-bit"
     HALF = "16-bit"
@@ -19,7 +19,7 @@ class Precision(StrEnum):
 
 
 class Sharding(IntEnum):
-    """What data-parallel ranks hold a part of instead of all (Rajbhandari et al., 2020)."""
+    """State that is sharded over data-parallel ranks (Rajbhandari et al., 2020)."""
 
     NONE = 0
     OPTIMIZER = 1
@@ -242,7 +242,7 @@ class Workload:
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        """What results are kept by that follow from it: as good as all of it, and small."""
+        """The cache key of results that follow from the workload. It is small."""
         seen = self.profile
         digest = seen and (seen.ranks, seen.steps, seen.devices, seen.digest)
         return self.model, self.split, self.recipe, digest

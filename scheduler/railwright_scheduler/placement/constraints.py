@@ -66,7 +66,7 @@ class ResolvedConstraints(NamedTuple):
         return min(self.spreads, key=lambda each: each.pods).level if self.spreads else 0
 
     def grain(self, level: int) -> int:
-        """What the pods of each domain of a level are a multiple of."""
+        """The unit of the pods of each domain of a level: each has a multiple of it."""
         return max((each.pods for each in self.segments if level <= each.level), default=1)
 
 

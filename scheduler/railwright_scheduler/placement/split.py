@@ -119,7 +119,7 @@ def filled(supply: Supply, level: int, index: int, *, count: int) -> Ints:
 
 
 def _work(supply: Supply, level: int, index: int, *, count: int, words: int) -> int:
-    """What ``split`` takes, from the sizes of its tables."""
+    """The work of ``split``, from the sizes of its tables."""
     work = 0
     nodes = supply.domains.bounds[level][index : index + 2]
     for at in range(level, supply.domains.finest):

@@ -92,7 +92,7 @@ class Admission:
         return None
 
     def after(self, job: Job, admit: Admit) -> BindingBacklog | LedgerFull | None:
-        """What refuses the gang on these nodes."""
+        """The refusal of the gang on these nodes; None if it is admitted."""
         size = self._size_of(admit)
         if size > self._capacity.free:
             return self._full(job, size)

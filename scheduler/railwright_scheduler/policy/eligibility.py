@@ -221,7 +221,7 @@ def _names(taint: Taint) -> list[tuple[str, ...]]:
 
 
 def _name(toleration: Toleration) -> tuple[str, ...] | None:
-    """What the taints that it covers have in common; None if it covers none."""
+    """The effect, key and value that all taints that it covers share; None if it covers none."""
     if toleration.operator in ("", "Equal"):
         return toleration.effect, toleration.key, toleration.value
     if toleration.operator == "Exists":

@@ -114,7 +114,7 @@ class FreeNodes:
         return int(np.count_nonzero(nodes & ~busy))
 
     def shortage(self, job: Job, demand: RoleDemand) -> NotEnoughNodes:
-        """What this role of the job lacks."""
+        """The shortage of this role of the job."""
         return replace(
             self._not_enough(demand, self._most_free_way(demand)),
             need=demand.role.replicas,
@@ -185,7 +185,7 @@ class FreeNodes:
     def blocked(
         self, demands: Sequence[RoleDemand], nodes: Sequence[Ints]
     ) -> BlockedByReservation | None:
-        """What keeps a gang from these nodes of each role, which are free; None if nothing does."""
+        """The refusal of a gang on these free nodes of each role; None if it can start on them."""
         positions, taken = list[int](), list[Taken]()
         for demand, its in zip(demands, nodes, strict=True):
             positions.append(self._reservations.first_position(demand.signature, its, taken))
@@ -242,7 +242,7 @@ class FreeNodes:
         return self._free[key]
 
     def _not_enough(self, demand: RoleDemand, limits: ResolvedConstraints) -> NotEnoughNodes:
-        """What the role lacks under these constraints, until the next job starts."""
+        """The shortage of the role under these constraints, until the next job starts."""
         signature, largest = demand.signature, demand.largest
         missing = self._missing.get((signature.index, largest))
         if missing is None:

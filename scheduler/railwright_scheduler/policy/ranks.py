@@ -33,7 +33,7 @@ BUDGET_A_NODE, BUDGET_A_PAIR = 500, 8
 one."""
 
 JOB = 64
-"""What it takes to place a job beside its nodes, in nodes."""
+"""Fixed work of placing a job, beside that of its nodes, in nodes."""
 
 PORTIONS = 3
 """Other choices looked at."""

@@ -30,7 +30,7 @@ from railwright_scheduler.policy.candidate import RoleDemand, SchedulingSignatur
 from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
 RowAmounts = Sequence[tuple[int, int]]
-"""What one pod requests: each resource's row, and the amount."""
+"""The request of one pod: each resource's row, and the amount."""
 
 Select = Callable[[Role, Mask, ResolvedConstraints, WorkBudget], Ints]
 """Of these nodes, those that suit a role best."""

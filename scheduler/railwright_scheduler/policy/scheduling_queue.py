@@ -69,7 +69,7 @@ class Verdict(NamedTuple):
 
 
 class SchedulingQueue:
-    """What jobs have taken and reserved so far in this cycle."""
+    """The capacity that jobs have taken and reserved so far in this cycle."""
 
     def __init__(
         self,

@@ -141,7 +141,7 @@ class NodeSelector:
         return [first, *others]
 
     def uses(self, role: Role) -> Uses:
-        """What other jobs make of the uplinks that the role could send over."""
+        """The use by other jobs of the uplinks that the role could send over."""
         return self._traffic.uses() if self._spans(role) else ()
 
     def _spans(self, role: Role) -> bool:
