@@ -7,7 +7,7 @@ that the trained job stands for, and benchmarks in which one node is slow.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from railwright_conversion.machines import PRODUCT as PRODUCT_LABEL
@@ -95,13 +95,25 @@ def replace_leader(plane: ControlPlane, report: Report) -> str:
 def _describe_gpus(bed: Testbed) -> None:
     plane, names = bed.control_plane, [node.name for node in bed.nodes]
     plane.kubectl("label", "nodes", *names, f"{PRODUCT_LABEL}={PRODUCT}")
-    plane.kubectl("apply", "-f", "-", stdin=json.dumps(_benchmarks(names)))
+    racks: dict[str, list[str]] = {}
+    for node in bed.nodes:
+        racks.setdefault(node.rack, []).append(node.name)
+    plan = {"version": 1, "tiers": ["rack"], "domains": {k: ",".join(v) for k, v in racks.items()}}
+    files = {"plan.yaml": json.dumps(plan), "benchmarks.json": json.dumps(_benchmarks(names))}
+    plane.kubectl("apply", "-f", "-", stdin=json.dumps(_site(files)))
+
+
+def _site(files: Mapping[str, str]) -> Json:
+    """The ConfigMap with what the site says of its nodes."""
+    labels = {"railwright.dev/fabric": "default"}
+    metadata = {"name": "site", "namespace": NAMESPACE, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**files}}
 
 
 def _benchmarks(nodes: Sequence[str]) -> Json:
-    """The ConfigMap with what a benchmark of each node would have found."""
+    """What a benchmark of each node would have found."""
     device = {"device": "gpu:0", "model": PRODUCT, "by": "stated for this cluster"}
-    found = {
+    return {
         node: {
             "version": 1,
             "benchmarks": [
@@ -113,16 +125,6 @@ def _benchmarks(nodes: Sequence[str]) -> Json:
             ],
         }
         for node in nodes
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": "site",
-            "namespace": NAMESPACE,
-            "labels": {"railwright.dev/fabric": "default"},
-        },
-        "data": {"benchmarks.json": json.dumps(found)},
     }
 
 

@@ -22,6 +22,7 @@ NOT_IN_THE_SCENARIO = {
     # No source of this cluster has cables.
     "Cabling faults",
     "Miscabled nodes",
+    "Miscabled nodes and slow devices",
     # Its network is known, so nothing is surveyed.
     "Surveys and probes, per hour",
     "Time of a survey",
