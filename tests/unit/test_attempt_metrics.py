@@ -15,7 +15,7 @@ from fixtures.reporting import Desk
 from railwright import protocol
 from railwright_kube import errors
 from railwright_operator.heartbeats.views import LauncherView, SessionView
-from railwright_operator.report import attempt_metrics, reporter
+from railwright_operator.report import attempt_metrics, fleet_metrics, reporter
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.fleet_metrics import FleetMetrics
@@ -31,7 +31,7 @@ from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.model import reasons
 from railwright_scheduler.model.reasons import QueueNotFound, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
-from railwright_scheduler.model.snapshot import Unavailable
+from railwright_scheduler.model.snapshot import Role, Unavailable
 from railwright_scheduler.plan import Plan
 
 QUEUED = JobRecord()
@@ -282,6 +282,30 @@ def test_fleet_counts_nodes_and_devices_by_state() -> None:
         ("devices_unavailable", GPU): 24,
         ("devices_free", GPU): 5,
     }
+
+
+def test_devices_that_waiting_jobs_request_are_counted() -> None:
+    """Exactly, of all roles; a running job requests none. Nodes' own kinds are there at 0, and of
+    the kinds that users invent so many as are requested most."""
+    registry, count = CollectorRegistry(), 2**60 + 1
+    metrics, most = FleetMetrics(registry), fleet_metrics.RESOURCES_MAX
+    invented = {f"example.com/kind{kind}": kind for kind in range(1, 3 * most)}
+    roles = (Role(3, {GPU: 8, "cpu": 4}), Role(2, {GPU: 1, "example.com/b": count}, name="b"))
+    jobs = [attempts.seen(name=name) for name in "abc"]
+    jobs[0] = replace(jobs[0], job=replace(jobs[0].job, roles=roles))
+    jobs[1] = replace(jobs[1], job=replace(jobs[1].job, roles=(Role(1, invented),)))
+    nodes = (node("n0"), replace(node("n1"), allocatable={"example.com/idle": 4}))
+    missing = QueueNotFound("q", ())
+    metrics.record(attempts.world_of(*jobs, nodes=nodes), plan(a=missing, b=missing))
+    name = "railwright_devices_waiting_for"
+    assert scraping.value(registry, name, resource=GPU) == 3 * 8 + 2
+    assert scraping.value(registry, name, resource="example.com/b") == float(2 * count)
+    assert scraping.value(registry, name, resource="example.com/idle") == 0
+    found = [
+        dict(labels)["resource"] for each, labels in scraping.scraped(registry) if each == name
+    ]
+    assert len(found) == most + 2
+    assert f"example.com/kind{3 * most - 1}" in found
 
 
 async def test_recovery_of_job_is_in_its_series() -> None:

@@ -22,7 +22,8 @@ from railwright_scheduler.model.snapshot import Node, Unavailable, is_device
 from railwright_scheduler.plan import Plan
 
 RESOURCES_MAX = 32
-"""Kinds of devices with series of their own, the most frequent first."""
+"""Kinds of devices with series of their own, the most frequent first: of those that nodes have,
+and of those that waiting jobs request."""
 
 JOB_NODES_MAX = 5_000
 """Series of the nodes of jobs. Pods of several jobs may share a node."""
@@ -61,6 +62,7 @@ class FleetMetrics(Collector):
         double_booked = frozenset(booking.node for booking in plan.double_bookings)
         nodes = assume.subtract_assumed(state, plan.ledger.entries, double_booked)
         _add_nodes(families, nodes)
+        _add_waiting(families, state, plan)
         for labels in itertools.islice(_job_nodes(state, plan, nodes), JOB_NODES_MAX):
             families["job_node"].add_metric(labels, 1)
         return families.values()
@@ -86,6 +88,21 @@ def _add_nodes(families: Mapping[str, GaugeMetricFamily], nodes: Sequence[Node])
         families["node_unavailable"].add_metric((node.name, _state(node.unavailable)), 1)
 
 
+def _add_waiting(
+    families: Mapping[str, GaugeMetricFamily], state: ClusterState, plan: Plan
+) -> None:
+    """Add the series of the devices that waiting jobs request."""
+    waiting = (each.job for each in state.jobs if each.job.uid in plan.waits)
+    roles = [role for job in waiting for role in job.roles]
+    requested = _devices(
+        {resource: count * role.replicas for resource, count in role.per_pod.items()}
+        for role in roles
+    )
+    of_nodes = _devices(node.allocatable for node in state.nodes).most_common(RESOURCES_MAX)
+    for resource in dict([*of_nodes, *requested.most_common(RESOURCES_MAX)]):
+        families["devices_waiting_for"].add_metric((resource,), requested[resource])
+
+
 def _job_nodes(state: ClusterState, plan: Plan, nodes: Iterable[Node]) -> Iterator[tuple[str, ...]]:
     """The labels of each node of each live attempt."""
     states = {node.name: _state(node.unavailable) for node in nodes}
@@ -109,6 +126,10 @@ def _families() -> dict[str, GaugeMetricFamily]:
         "devices_used": ("Devices that pods hold, or are about to, by resource.", "resource"),
         "devices_unavailable": ("Devices of nodes that are not available.", "resource"),
         "devices_free": ("Devices of available nodes that no pod holds.", "resource"),
+        "devices_waiting_for": (
+            "Devices that waiting jobs request, by resource, whether or not their jobs could run.",
+            "resource",
+        ),
         "node_unavailable": (
             "1 for each node that is not available, with the state as in railwright_nodes. At most "
             f"{UNAVAILABLE_NODES_MAX} series.",
