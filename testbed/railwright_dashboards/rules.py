@@ -165,6 +165,33 @@ ALERTS = (
         description="Hardware and speed of their nodes stay as they were last reported.",
     ),
     Alert(
+        "RailwrightAgentsMissing",
+        Severity.INFO,
+        "max(railwright_fabric_nodes) - sum(max by (state) (railwright_fabric_agents)) > 0",
+        "30m",
+        summary="{{ $value }} nodes have no node agent that reported",
+        description="Hardware and speed of these nodes are not known, or are as before the "
+        "controllers started.",
+    ),
+    Alert(
+        "RailwrightNodeUnavailable",
+        Severity.WARNING,
+        'max by (node_name, state) (railwright_node_unavailable{state=~"Lost|Unready"}) == 1',
+        "15m",
+        summary="Node {{ $labels.node_name }} is {{ $labels.state }}",
+        description="No pod is placed on it.",
+    ),
+    Alert(
+        "RailwrightDevicesUnavailable",
+        Severity.WARNING,
+        "max by (resource) (railwright_devices_unavailable) "
+        "/ max by (resource) (railwright_devices) > 0.2",
+        "15m",
+        summary="{{ $value | humanizePercentage }} of {{ $labels.resource }} are on nodes that are "
+        "not available",
+        description="These nodes are lost, not ready, cordoned or double-booked. Jobs wait longer.",
+    ),
+    Alert(
         "RailwrightMiscabledNodes",
         Severity.INFO,
         "max(railwright_fabric_miscabled_nodes) > 0",
@@ -189,6 +216,16 @@ ALERTS = (
         "0m",
         summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} restarts again and again",
         description="{{ $value | humanize }} restarts in an hour.",
+    ),
+    Alert(
+        "RailwrightJobStuck",
+        Severity.WARNING,
+        "max by (job_namespace, job_name, reason) (railwright_job_waiting_since_timestamp_seconds"
+        '{reason=~"BindingBacklog|LedgerFull|MappingPending|PodNamesTaken"})',
+        "15m",
+        summary="Job {{ $labels.job_namespace }}/{{ $labels.job_name }} waits, but not for nodes: "
+        "{{ $labels.reason }}",
+        description="This reason passes within seconds, unless pods or the API server are stuck.",
     ),
     Alert(
         "RailwrightJobStartsSlowly",
