@@ -91,7 +91,7 @@ def test_admitted_gangs_fit_with_all_roles(snapshot: Snapshot) -> None:
             for name in chosen:
                 assert by_name[name].unavailable is None
                 used[name].update(role.per_pod)
-        _check_topology(gang, admit, by_name)
+        check_topology(gang, admit, by_name)
     for name, amounts in used.items():
         allocatable = by_name[name].allocatable
         taken = {key for key, value in amounts.items() if value > by_name[name].used.get(key, 0)}
@@ -207,7 +207,7 @@ def _fits(roles: tuple[Role, ...], free: list[int]) -> bool:
     )
 
 
-def _check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
+def check_topology(gang: Job, admit: Admit, by_name: dict[str, Node]) -> None:
     shared = [
         pods for role, pods in zip(gang.roles, gang.pod_ranges, strict=True) if role.shares_topology
     ]

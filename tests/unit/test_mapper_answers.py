@@ -12,8 +12,12 @@ from railwright_mapper.messages import Reply
 from railwright_operator import mapper_process
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.model.placement_score import PredictedStep
+from railwright_scheduler.model.snapshot import TierLimit, TopologyConstraints
 from railwright_scheduler.policy.mappings import RequestedMapping, Unmapped
+from railwright_topology.relative_speed import RelativeSpeed
 from unit.test_mappings import gang, request, world
+
+FOUR_A_RACK = TopologyConstraints(segments=(TierLimit("rack", 4),))
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +57,7 @@ async def test_an_order_that_is_none_has_failed(
         lambda right: replace(right, choice=99),
         lambda right: replace(right, choice=-1),
         lambda right: replace(right, order=replace(right.order, crossing=())),
+        lambda right: replace(right, order=replace(right.order, predicted=None)),
         lambda right: replace(right, order=replace(right.order, distance=-1.0)),
         lambda right: replace(right, order=replace(right.order, crossing=((-1, -5),))),
         lambda right: replace(right, order=replace(right.order, crossing=((1 << 54, 0),))),
@@ -74,6 +79,31 @@ async def test_a_result_that_no_plan_can_use_has_failed(
     assert right is not None
     wrong = answering(Reply(result=change(right)))
     await fails_and_recovers(Desk(wrong, wrong), requested)
+
+
+async def test_an_order_that_breaks_a_segment_has_failed() -> None:
+    """Ranks 0 and 4 change places across racks. A plan that admitted it would be revoked."""
+    in_segments = request(world(gang(constraints=FOUR_A_RACK)))
+    right = gang_mapping.map_ranks(in_segments.request)
+    assert right is not None
+    order = [*right.order.order]
+    order[0], order[4] = order[4], order[0]
+    wrong = answering(Reply(result=replace(right, order=replace(right.order, order=(*order,)))))
+    desk = Desk(wrong, wrong)
+    async with desk.running():
+        assert (await desk.request(in_segments)).outcome is Unmapped.FAILED
+        await desk.until(lambda: desk.lost == 1.0)
+
+
+def test_nodes_of_two_speeds_are_mapped() -> None:
+    """The machines of a prediction are those of its nodes, however fast each of these is."""
+    snapshot = world(gang(), racks=2)
+    slow, *others = snapshot.nodes
+    slow = replace(slow, relative_speed=RelativeSpeed(0.7, 1.0, 1.0))
+    its = request(replace(snapshot, nodes=(slow, *others))).request
+    right = gang_mapping.map_ranks(its)
+    assert right is not None
+    assert gang_mapping.fits(its, right)
 
 
 async def fails_and_recovers(desk: Desk, requested: RequestedMapping) -> None:

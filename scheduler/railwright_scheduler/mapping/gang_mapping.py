@@ -23,6 +23,8 @@ without a result, in the network's order.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,22 +108,31 @@ class OrderResult:
 
 def fits(request: MappingRequest, result: MappingResult) -> bool:
     """Whether a gang can start with it, wherever it was computed: an order has all nodes of a
-    choice once, and no number is out of range."""
+    choice once and keeps its segments together, and no number is out of range. Whatever the order,
+    the nodes of a choice satisfy all other constraints."""
     if not 0 <= result.choice < len(request.choices):
         return False
     mapped, found = request.choices[result.choice].mapped, result.order
-    if len(found.order) != mapped.nodes or len(found.crossing) != len(mapped.tiers):
+    if len(found.crossing) != len(mapped.tiers):
         return False
     numbers = [each for tier in found.crossing for each in tier]
-    if found.predicted is not None:
-        if found.predicted.machines != tuple(each.name for each in mapped.machines):
-            return False
-        numbers += found.predicted.times_us
+    numbers += found.predicted.times_us if found.predicted else ()
+    machines = tuple(each.name for each in mapped.even.machines)
     return (
         sorted(found.order) == list(range(mapped.nodes))
+        and _segments(mapped, found.order) == _segments(mapped, range(mapped.nodes))
+        and (found.predicted.machines if found.predicted else None) == (machines or None)
         and all(0 <= each <= BYTES_MAX for each in numbers)
         and 0 <= found.distance < math.inf
     )
+
+
+def _segments(request: OrderRequest, order: Sequence[int]) -> Counter[tuple[int, ...]]:
+    """The domains of each of the largest segments, node by node. Smaller segments are parts of
+    these, and the domains of further tiers follow from the nearest."""
+    nearest = [request.tiers[0].domains[node] for node in order] if request.tiers else []
+    starts = range(0, len(nearest), request.segment)
+    return Counter(tuple(nearest[first : first + request.segment]) for first in starts)
 
 
 def map_ranks(request: MappingRequest) -> MappingResult | None:
