@@ -205,6 +205,11 @@ def controlled(site: GangSite) -> Iterator[ControllersProcess]:
         yield process
 
 
+def node_name(number: int) -> str:
+    """The name of a node."""
+    return f"node-{number:05d}"
+
+
 def job(namespace: str, name: str, *, nodes: int, gpus: int = GPUS) -> Json:
     """A TrainingJob that takes these GPUs of each node."""
     container = {
@@ -305,4 +310,4 @@ def _node(number: int) -> NodeSpec:
         names.LABEL_RACK: f"rack-{number // RACK_NODES:03d}",
         names.LABEL_BLOCK: f"block-{number // BLOCK_NODES:03d}",
     }
-    return NodeSpec(f"node-{number:05d}", labels, {GPU: str(GPUS)})
+    return NodeSpec(node_name(number), labels, {GPU: str(GPUS)})

@@ -12,15 +12,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fixtures import machine_files, shell
 from fixtures.machines import Machine
-from integration.operator_site import Site
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import ControllersClient
 from railwright_api import names
 from railwright_controllers.wiring import AGENT, AUTHORITY
+from railwright_testbed.api_client import ApiClient
+from railwright_testbed.control_plane import ControlPlane
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.service_process import NAMESPACE
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
@@ -30,10 +32,21 @@ SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 
+class AgentSite(Protocol):
+    """Where agents report; ``admin`` is a connection of the cluster's administrator."""
+
+    @property
+    def plane(self) -> ControlPlane: ...
+    @property
+    def admin(self) -> ApiClient: ...
+    @property
+    def controllers(self) -> ControllersProcess: ...
+
+
 class NodeAgents:
     """Those that a test starts, by node."""
 
-    def __init__(self, site: Site, folder: Path) -> None:
+    def __init__(self, site: AgentSite, folder: Path) -> None:
         with contextlib.suppress(subprocess.CalledProcessError):
             site.plane.kubectl("-n", NAMESPACE, "create", "serviceaccount", AGENT)
         self._site = site
