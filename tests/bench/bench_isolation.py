@@ -47,19 +47,7 @@ AGENTS = 32
 OF_AGENTS = ("hardware", "measuredNodes", "slow")
 """Fields of the Fabric's status that follow from their reports."""
 
-WORKLOAD: Json = {
-    "transformer": {
-        "layers": 64,
-        "hidden": 4096,
-        "heads": 32,
-        "feedForward": 16384,
-        "vocabulary": 51200,
-    },
-    "parallelism": {"tensor": 8, "pipeline": 8},
-    "training": {"sequence": 2048, "globalBatch": 16},
-}
-
-LARGE_WORKLOAD = WORKLOAD | {
+LARGE_WORKLOAD = gang_site.WORKLOAD | {
     "parallelism": {"tensor": 8, "pipeline": 16, "data": 125},
     "training": {"sequence": 2048, "globalBatch": 2000},
 }
@@ -200,7 +188,7 @@ def _slowest_s(
             is_mapped = has_mapped and number % 2 == 1
             job = _job("bench", number, 1)
             if is_mapped:
-                job = _job("bench", number, MAPPED_NODES, workload=WORKLOAD)
+                job = _job("bench", number, MAPPED_NODES, workload=gang_site.WORKLOAD)
             began_s = asyncio.run(gang_site.apply(site, [job]))
             waiting.until(
                 lambda name=job["metadata"]["name"]: _attempts(site, "bench").get(name) == 1,  # type: ignore[misc]
@@ -218,11 +206,7 @@ def _slowest_s(
 
 
 def _job(namespace: str, number: int, nodes: int, *, workload: Json | None = None) -> Json:
-    job = gang_site.job(namespace, f"job-{number}", nodes=nodes)
-    if workload is not None:
-        job["spec"]["roles"][0]["processesPerReplica"] = gang_site.GPUS
-        job["spec"]["workload"] = workload
-    return job
+    return gang_site.job(namespace, f"job-{number}", nodes=nodes, workload=workload)
 
 
 def _running(number: int) -> Json:

@@ -2,9 +2,11 @@
 again after a crash.
 
 5,000 simulated nodes of 8 GPUs, 40,000 pods of others, 1,250 jobs of 8 pods that hold every GPU
-but a few, and 1,000 jobs that wait. The operator is left alone for a minute; all pods are listed in
-JSON and in protobuf; then it is killed and started again while a job that fits is waiting: the
-first decision is that job's placement. Progress goes to stderr, one JSON object to stdout.
+but a few, some of which are mapped, and 1,000 jobs that wait. Operator and controllers are left
+alone for a minute; all pods are listed in JSON and in protobuf; then the operator is killed and
+started again while a job that fits is waiting: the first decision is that job's placement. The
+memory of the operator is the most of both, with its mapper. Progress goes to stderr, one JSON
+object to stdout.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ import aiohttp
 import orjson
 
 from bench import gang_site, list_forms
-from bench.gang_site import FLOW, GangSite, Json, log_progress
+from bench.gang_site import CONTROLLERS_FLOW, FLOW, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
+from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
+from railwright_testbed.service_process import ServiceProcess
 
 NODES = 5_000
 OTHERS_A_NODE = 8
 GANG, GANG_GPUS = 8, 4
 SPARE_NODES = 8
+MAPPED_EVERY = 10
+"""Of the jobs that run one in so many has a workload."""
+WORKLOAD = gang_site.WORKLOAD | {"parallelism": {"tensor": 4, "pipeline": 4}}
 QUEUED = 1_000
 CONCURRENCY = 64
 LEASE_S = 1_200
@@ -47,6 +54,7 @@ BOUNDS = {
     "controllers_rss_mib": 512.0,
 }
 REQUESTS = "railwright_api_requests_total"
+MAPPED = 'railwright_mappings_total{outcome="Mapped"}'
 WRITES = ("create", "replace", "patch", "delete")
 
 
@@ -68,39 +76,45 @@ def main() -> bool:
             _until_running(site, "bench", running * GANG)
             asyncio.run(_create_all(site, _jobs_path(), _waiting()))
             _until_settled(site, {"Starting": running, "Queued": QUEUED})
-            _until_quiet(site, operator)
-            idle = _idle(site, operator)
+            _until_quiet(site, operator, controllers)
+            idle = _idle(site, operator, controllers)
             log_progress("pods listed in JSON and in protobuf")
             forms = asyncio.run(list_forms.json_over_protobuf(site))
+            mapped, mib = _mapped(operator), round(gang_site.resident_mib(operator))
             figures = idle | forms | _restarted(site, operator)
+            figures |= {"mapped": mapped, "rss_mib": max(mib, figures["rss_mib"])}
             figures["controllers_rss_mib"] = round(gang_site.process_mib(controllers.pid))
         return not gang_site.report({"nodes": nodes, "pods": _count(site)} | figures, BOUNDS)
 
 
-def _until_quiet(site: GangSite, operator: OperatorProcess) -> None:
+def _until_quiet(site: GangSite, *processes: ServiceProcess) -> None:
     """Wait until every job was told of the last of those that came after it."""
 
     def quiet() -> bool:
-        before = _writes(site, operator)
+        before = _writes(site, *processes)
         _pass(QUIET_S)
-        writes = _writes(site, operator) - before
+        writes = _writes(site, *processes) - before
         log_progress(f"  {writes:.0f} writes in {QUIET_S:.0f} s")
         return writes <= QUIET_S
 
     waiting.until(quiet, "no more news", deadline_s=SETTLED_DEADLINE_S)
 
 
-def _idle(site: GangSite, operator: OperatorProcess) -> dict[str, float]:
+def _idle(
+    site: GangSite, operator: OperatorProcess, controllers: ControllersProcess
+) -> dict[str, float]:
     log_progress(f"idle for {IDLE_S:.0f} s")
-    writes, lags = _writes(site, operator), gang_site.buckets(operator)
-    before, statuses = operator.series(REQUESTS), _statuses(site)
+    processes = operator, controllers
+    writes, lags = _writes(site, *processes), gang_site.buckets(operator)
+    before, statuses = [each.series(REQUESTS) for each in processes], _statuses(site)
     _pass(IDLE_S)
     _log_changes(statuses, _statuses(site))
-    for each, count in operator.series(REQUESTS).items():
-        if count != before.get(each):
-            log_progress(f"  {count - before.get(each, 0):.0f} {each}")
+    for process, counts in zip(processes, before, strict=True):
+        for each, count in process.series(REQUESTS).items():
+            if count != counts.get(each):
+                log_progress(f"  {process!r} {count - counts.get(each, 0):.0f} {each}")
     return {
-        "idle_writes_per_second": round((_writes(site, operator) - writes) / IDLE_S, 2),
+        "idle_writes_per_second": round((_writes(site, *processes) - writes) / IDLE_S, 2),
         "idle_loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),
     }
 
@@ -175,12 +189,21 @@ def _until_settled(site: GangSite, phases: dict[str, int]) -> None:
     waiting.until(settled, "every job settled", deadline_s=SETTLED_DEADLINE_S, pause_s_longest=10.0)
 
 
-def _writes(site: GangSite, operator: OperatorProcess) -> float:
-    """Writes so far: what the operator counts, and every other request about its Lease."""
-    text = operator.probe("/metrics")[1]
-    found = re.findall(r'^railwright_api_requests_total\{.*verb="(\w+)".*\} (\S+)$', text, re.M)
+def _writes(site: GangSite, *processes: ServiceProcess) -> float:
+    """Writes so far: what the processes count, and every other request about their Leases."""
+    texts = (each.probe("/metrics")[1] for each in processes)
+    found = re.findall(
+        r'^railwright_api_requests_total\{.*verb="(\w+)".*\} (\S+)$', "".join(texts), re.M
+    )
     counted = sum(float(count) for verb, count in found if verb in WRITES)
-    return counted + site.requests(f"{FLOW}-lease") / 2
+    return counted + site.requests(f"{FLOW}-lease", f"{CONTROLLERS_FLOW}-lease") / 2
+
+
+def _mapped(operator: OperatorProcess) -> float:
+    """How many gangs the mapper mapped, whose memory counts."""
+    count = operator.series(MAPPED).get(MAPPED, 0.0)
+    assert count, "no gang was mapped"
+    return count
 
 
 def _count(site: GangSite) -> int:
@@ -201,7 +224,13 @@ def _others(nodes: int) -> Iterable[Json]:
 
 def _running(count: int) -> Iterable[Json]:
     for number in range(count):
-        job = gang_site.job("bench", f"running-{number:04d}", nodes=GANG, gpus=GANG_GPUS)
+        job = gang_site.job(
+            "bench",
+            f"running-{number:04d}",
+            nodes=GANG,
+            gpus=GANG_GPUS,
+            workload=None if number % MAPPED_EVERY else WORKLOAD,
+        )
         # Simulated pods have no launcher that reports a start, and a slow machine takes long.
         job["spec"]["startTimeoutSeconds"] = START_TIMEOUT_S
         yield job

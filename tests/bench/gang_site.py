@@ -33,8 +33,20 @@ GPU = "nvidia.com/gpu"
 GPUS = 8
 RACK_NODES, BLOCK_NODES = 16, 128
 LEASE_S = 240
+WORKLOAD: Json = {
+    "transformer": {
+        "layers": 64,
+        "hidden": 4096,
+        "heads": 32,
+        "feedForward": 16384,
+        "vocabulary": 51200,
+    },
+    "parallelism": {"tensor": 8, "pipeline": 8},
+    "training": {"sequence": 2048, "globalBatch": 16},
+}
+"""Of 64 ranks or a multiple of it."""
 OPERATOR = "operator"
-FLOW = "railwright-operator"
+FLOW, CONTROLLERS_FLOW = "railwright-operator", "railwright-controllers"
 TOKEN_DEADLINE_S = 30.0
 GONE_DEADLINE_S = 300.0
 REST_DEADLINE_S = 120.0
@@ -210,8 +222,10 @@ def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def job(namespace: str, name: str, *, nodes: int, gpus: int = GPUS) -> Json:
-    """A TrainingJob that takes these GPUs of each node."""
+def job(
+    namespace: str, name: str, *, nodes: int, gpus: int = GPUS, workload: Json | None = None
+) -> Json:
+    """A TrainingJob that takes these GPUs of each node; with a workload its ranks are mapped."""
     container = {
         "name": "train",
         "image": "example.com/none",
@@ -219,12 +233,14 @@ def job(namespace: str, name: str, *, nodes: int, gpus: int = GPUS) -> Json:
         "resources": {"limits": {GPU: gpus}},
     }
     template = {"spec": {"containers": [container]}}
+    role = {"name": "worker", "replicas": nodes, "template": template}
     return {
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "roles": [{"name": "worker", "replicas": nodes, "template": template}],
+            "roles": [role | ({"processesPerReplica": gpus} if workload else {})],
+            **({"workload": workload} if workload else {}),
         },
     }
 
