@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from railwright_api import names
 
@@ -139,6 +139,12 @@ class JobView(Struct, frozen=True):
         """Whether its phase is final."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def running_since(self) -> datetime | None:
+        """Since when all ranks of its attempt run; None if they do not."""
+        found = self.condition("Running")
+        return found.last_transition_time if found and found.status == "True" else None
+
     def condition(self, name: str) -> ConditionView | None:
         """A condition of its status."""
         return next((each for each in self.status.conditions if each.type == name), None)
@@ -155,6 +161,7 @@ class PlacementView(Struct, frozen=True):
     """A Placement."""
 
     spec: PlacementSpecView = PlacementSpecView()
+    metadata: MetadataView = MetadataView()
 
 
 class PriorityClassView(Struct, rename="camel", frozen=True):
@@ -168,8 +175,8 @@ class PriorityClassView(Struct, rename="camel", frozen=True):
 class ResourcesView(Struct, frozen=True):
     """What a container requests. Of devices, limits are requests too."""
 
-    limits: dict[str, Raw] = {}
-    requests: dict[str, Raw] = {}
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
 
 
 class ContainerView(Struct, rename="camel", frozen=True):
@@ -193,6 +200,8 @@ class PodSpecView(Struct, rename="camel", frozen=True):
     containers: tuple[ContainerView, ...] = ()
     node_name: str = ""
     init_containers: tuple[ContainerView, ...] = ()
+    overhead: dict[str, str] = {}
+    resources: ResourcesView = ResourcesView()
 
 
 class PodStatusView(Struct, frozen=True):

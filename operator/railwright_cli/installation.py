@@ -34,6 +34,27 @@ class ResourceList(Struct, frozen=True):
     resources: tuple[ResourceName, ...] = ()
 
 
+class ObjectView(Struct, frozen=True):
+    """An object of which only the metadata matters."""
+
+    metadata: MetadataView
+
+
+class SubjectView(Struct, frozen=True):
+    """Who has the rights of a binding."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class BindingView(Struct, frozen=True):
+    """A RoleBinding or a ClusterRoleBinding."""
+
+    metadata: MetadataView
+    subjects: tuple[SubjectView, ...] | None = None
+
+
 class LeaseSpecView(Struct, rename="camel", frozen=True):
     """Who leads, and when that was renewed."""
 

@@ -12,15 +12,15 @@ from msgspec import Struct
 from railwright_api import names, quantities, routes
 from railwright_cli.api_objects import (
     ConditionView,
-    ContainerView,
     FabricTopology,
     FabricView,
     MetadataView,
-    PodSpecView,
     PodView,
 )
 from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
+from railwright_conversion import amounts
+from railwright_scheduler.model.snapshot import Amounts
 from railwright_topology.grouping import group
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.hostlist import HostlistError
@@ -40,6 +40,7 @@ class TaintView(Struct, frozen=True):
 
     key: str
     effect: str = ""
+    value: str = ""
 
 
 class NodeSpecView(Struct, frozen=True):
@@ -82,6 +83,7 @@ class NodeHealthSpecView(Struct, rename="camel", frozen=True):
     hardware: str | None = None
     relative_speed: RelativeSpeedView | None = None
     slow: tuple[str, ...] = ()
+    rails: dict[str, object] | None = None
 
 
 class NodeHealthView(Struct, frozen=True):
@@ -94,8 +96,9 @@ class NodeHealthView(Struct, frozen=True):
 @dataclass(slots=True)
 class NodeUse:
     """A node and what uses it. ``devices`` are those that it has, ``allocatable`` those that pods
-    can use. ``used`` counts devices; it is None if the pods are unknown. ``domains`` are those of
-    the levels, the coarsest first."""
+    can use. ``used`` is what pods request, in all, by each of the ``jobs``, and by pods of no job
+    (``foreign``); it is None if the pods are unknown. ``domains`` are those of the levels, the
+    coarsest first."""
 
     node: NodeView
     devices: Mapping[str, int]
@@ -103,7 +106,8 @@ class NodeUse:
     domains: tuple[str, ...] = ()
     health: NodeHealthSpecView = field(default_factory=NodeHealthSpecView)
     used: Counter[str] | None = None
-    jobs: set[str] = field(default_factory=set)
+    jobs: dict[str, Counter[str]] = field(default_factory=dict)
+    foreign: Counter[str] = field(default_factory=Counter)
 
     @property
     def state(self) -> str:
@@ -164,10 +168,10 @@ def read_inventory(server: ApiServer) -> ClusterInventory:
     uses = {node.metadata.name: node_use(node) for node in server.items(f"{CORE}/nodes", NodeView)}
     unread: list[str] = []
     levels = _read_fabric(server, uses, unread)
-    for health in _visible(server, routes.kind(names.NODE_HEALTHS), NodeHealthView, unread):
+    for health in visible(server, routes.kind(names.NODE_HEALTHS), NodeHealthView, unread):
         if (use := uses.get(health.metadata.name)) is not None:
             use.health = health.spec
-    pods = _visible(server, f"{CORE}/pods", PodView, unread, LIVE_PODS)
+    pods = visible(server, f"{CORE}/pods", PodView, unread, LIVE_PODS)
     if "pods" not in unread:
         _count_pods(uses, pods)
     return ClusterInventory(sorted(uses.values(), key=_name), levels, tuple(unread))
@@ -177,22 +181,6 @@ def node_use(node: NodeView) -> NodeUse:
     """A node of which nothing else is known yet."""
     devices = _devices({**node.status.allocatable, **node.status.capacity})
     return NodeUse(node, devices, _devices(node.status.allocatable))
-
-
-def used_devices(spec: PodSpecView) -> Counter[str]:
-    """The devices that a pod holds: those of its containers and sidecars together, or those of an
-    init container if these are more."""
-    total: Counter[str] = Counter()
-    peak: Counter[str] = Counter()
-    for container in spec.init_containers:
-        requested = _requested(container)
-        if container.restart_policy == "Always":
-            total += requested
-        else:
-            peak |= total + requested
-    for container in spec.containers:
-        total += _requested(container)
-    return total | peak
 
 
 def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str]) -> tuple[str, ...]:
@@ -219,18 +207,24 @@ def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:
     for name, use in uses.items():
         use.used = Counter()
         for pod in by_node.get(name, ()):
-            use.used += used_devices(pod.spec)
-            if job := pod.metadata.labels.get(names.LABEL_JOB_NAME):
-                use.jobs.add(f"{pod.metadata.namespace}/{job}")
+            requested = _requested(pod)
+            use.used.update(requested)
+            if label := pod.metadata.labels.get(names.LABEL_JOB_NAME):
+                job = f"{pod.metadata.namespace}/{label}"
+                use.jobs.setdefault(job, Counter()).update(requested)
+            else:
+                use.foreign.update(requested)
 
 
-def _visible(
+def visible(
     server: ApiServer,
     path: str,
     kind: type[Read],
     unread: list[str],
     query: Query | None = None,
 ) -> list[Read]:
+    """The objects of a list; none, and its name among the ``unread``, if the user may not list
+    them."""
     try:
         return server.items(path, kind, query)
     except AccessDeniedError:
@@ -238,15 +232,17 @@ def _visible(
         return []
 
 
-def _requested(container: ContainerView) -> Counter[str]:
-    raw = {**container.resources.limits, **container.resources.requests}
-    texts = {name: bytes(amount).decode().strip('"') for name, amount in raw.items()}
-    return Counter(_devices(texts))
+def _requested(pod: PodView) -> Amounts:
+    """What a pod requests; nothing if that is not what Kubernetes would have stored."""
+    try:
+        return amounts.requested(pod.spec)
+    except quantities.QuantityError:
+        return {}
 
 
-def _devices(amounts: Mapping[str, str]) -> dict[str, int]:
+def _devices(texts: Mapping[str, str]) -> dict[str, int]:
     """The resources that device plugins report: their names have a slash."""
-    counts = {name: _count(name, text) for name, text in amounts.items() if "/" in name}
+    counts = {name: _count(name, text) for name, text in texts.items() if "/" in name}
     return {name: count for name, count in counts.items() if count}
 
 

@@ -5,7 +5,7 @@ Numbers are those of fields in Kubernetes' generated.proto, for lists in protobu
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Struct, field
 
@@ -173,11 +173,6 @@ class ConfigMap(Struct, rename="camel", frozen=True):
     metadata: Stamped
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
-
-
-def written(quantity: Any) -> str:
-    """An amount, as a string or a number."""
-    return quantity if isinstance(quantity, str) else str(quantity.string)
 
 
 UNSAID = Condition()

@@ -7,27 +7,16 @@ node is kept as long as its record and what its pods hold are the very same obje
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railwright_conversion import machines
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_scheduler.model import scale_up_domains
-from railwright_scheduler.model.snapshot import Node, Unavailable
-from railwright_scheduler.usage import NodeUsage, capped, with_usage
+from railwright_scheduler.model.snapshot import Node
+from railwright_scheduler.usage import NodeUsage, with_usage
 from railwright_topology.interconnect import Interconnect
-from railwright_topology.relative_speed import EVEN
 from railwright_watch.node_healths import HealthRecord
 from railwright_watch.nodes import NodeRecord
-
-CONDITION_TAINTS = frozenset(
-    {
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
-    }
-)
-"""Taints that the control plane adds to a node that is not Ready or cordoned. The node's readiness
-and its ``unschedulable`` field count instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +98,15 @@ class Machines:
 
 
 def _node(record: NodeRecord, place: tuple[str, ...], health: HealthRecord | None) -> Node:
-    unavailable = None
-    if not record.ready:
-        unavailable = Unavailable.UNREADY
-    elif record.cordoned:
-        unavailable = Unavailable.CORDONED
-    return Node(
-        name=record.name,
-        domains=place,
-        allocatable=capped(record.allocatable),
-        used={},
+    found = machines.node(
+        record.name,
+        place,
         labels=record.labels,
-        taints=tuple(taint for taint in record.taints if taint.key not in CONDITION_TAINTS),
-        unavailable=unavailable,
-        rails=None if health is None else health.rails,
-        relative_speed=EVEN if health is None else health.relative_speed,
-        machine=machines.machine_name(record.labels),
-        device=machines.device(record.labels),
+        taints=record.taints,
+        allocatable=record.allocatable,
+        ready=record.ready,
+        cordoned=record.cordoned,
     )
+    if health is None:
+        return found
+    return replace(found, rails=health.rails, relative_speed=health.relative_speed)

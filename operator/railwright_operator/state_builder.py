@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 
 from railwright import protocol
-from railwright_conversion import failure_policies
+from railwright_conversion import failure_policies, job_roles
 from railwright_operator import placed_pods
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.heartbeats.views import SessionView
@@ -21,7 +21,6 @@ from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests
 from railwright_operator.suspected_nodes import SuspectedNodes
 from railwright_operator.topology_hash import TopologyHash
-from railwright_operator.watch import job_conversion
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
@@ -327,7 +326,7 @@ class StateBuilder:
             and (kept.job.priority, kept.classes) == (priority, classes)
         ):
             return kept
-        roles, refused = job_conversion.with_runtime_classes(cached.roles, classes)
+        roles, refused = job_roles.with_runtime_classes(cached.roles, classes)
         job = Job(
             uid=cached.uid,
             namespace=metadata["namespace"],

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from railwright_api import names
+from railwright_conversion import amounts
 from railwright_kube import core_v1
 from railwright_kube.core_v1 import NodeObject
 from railwright_scheduler.model.snapshot import Amounts, Taint
-from railwright_watch import amounts
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """The taint of Kubernetes' non-graceful node shutdown."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,18 +13,15 @@ from railwright_cli.api_objects import (
     JobSpecView,
     JobView,
     MetadataView,
-    PodSpecView,
     PriorityClassView,
     RoleView,
 )
 from railwright_cli.errors import UsageError
-from railwright_cli.inventory import used_devices
 from railwright_cli.jobs import ordered
 from railwright_cli.pods import place_of_rank
 from railwright_scheduler.model.rank_layout import number_ranks
 from railwright_scheduler.model.snapshot import Role as CoreRole
 from railwright_scheduler.policy import scheduling_queue
-from railwright_watch import amounts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CLASSES = [
@@ -44,21 +38,6 @@ _ROLES = st.lists(
     st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([None, "x", "y"])),
     min_size=1,
     max_size=8,
-)
-_AMOUNTS = st.dictionaries(
-    st.sampled_from(["cpu", "nvidia.com/gpu", "example.com/nic"]),
-    st.integers(0, 9) | st.integers(0, 9).map(str),
-    max_size=3,
-)
-_CONTAINERS = st.lists(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "resources": st.fixed_dictionaries({}, optional={"limits": _AMOUNTS}),
-            "restartPolicy": st.just("Always"),
-        },
-    ),
-    max_size=5,
 )
 
 
@@ -101,18 +80,3 @@ def test_rank_is_in_the_pod_that_runs_it(
     assert place_of_rank(roles, its.role, None) == (role, 0)
     with pytest.raises(UsageError, match=f"its ranks are 0 to {its.world_size - 1}$"):
         place_of_rank(roles, its.role, its.world_size)
-
-
-@given(_CONTAINERS, _CONTAINERS)
-def test_used_devices_are_what_the_operator_counts(
-    init: list[dict[str, Any]], main: list[dict[str, Any]]
-) -> None:
-    containers = [{"resources": each.get("resources", {})} for each in main]
-    spec = {"initContainers": init, "containers": containers}
-    decoded = msgspec.json.decode(json.dumps(spec), type=PodSpecView)
-    counted = {
-        name: amount
-        for name, amount in amounts.requested(amounts.asked(spec)).items()
-        if "/" in name
-    }
-    assert {name: count for name, count in used_devices(decoded).items() if count} == counted

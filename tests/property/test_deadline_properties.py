@@ -12,7 +12,7 @@ from fixtures import GPU, node
 from fixtures.attempts import NODES, RUNNING, seen, world_of
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_operator.watch.job_conversion import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.plan import plan

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fixtures.attempts import FAILED, LOST, entry
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_operator.watch.job_conversion import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_scheduler.attempt import record
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy

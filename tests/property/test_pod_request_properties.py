@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import protobufs
+from railwright_conversion import amounts
 from railwright_kube import protobuf
 from railwright_kube.projections import Undeclared
 from railwright_kube.protobuf import PodList
 from railwright_operator.watch import records
-from railwright_watch import amounts
 
 Json = dict[str, Any]
 Need = dict[str, tuple[int, str]]

@@ -8,7 +8,7 @@ import pytest
 
 from railwright_conversion import node_affinities
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.job_conversion import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import rendering
 from railwright_scheduler.attempt.causes import Cause, CauseCode

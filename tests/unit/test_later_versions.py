@@ -18,7 +18,7 @@ from railwright_kube.client import Api
 from railwright_operator.report import status
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.status import StatusInput
-from railwright_operator.watch.job_conversion import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import ledger as store
 from railwright_operator.write import rendering

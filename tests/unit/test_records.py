@@ -13,6 +13,7 @@ import pytest
 from msgspec import Struct
 
 from fixtures import protobufs
+from railwright_conversion import amounts
 from railwright_kube import core_v1, projections, protobuf
 from railwright_kube.core_v1 import NodeObject, PodObject
 from railwright_kube.projections import Undeclared
@@ -20,7 +21,7 @@ from railwright_kube.protobuf import NodeList, PodList
 from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler.model.snapshot import Taint
-from railwright_watch import amounts, nodes
+from railwright_watch import nodes
 from railwright_watch.nodes import NodeRecord
 
 JOB_UID = "11111111-1111-1111-1111-111111111111"

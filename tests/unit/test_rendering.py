@@ -10,12 +10,12 @@ import pytest
 
 from fixtures import attempts, reporting
 from fixtures.profiled_jobs import LARGE, jobs_with, large, recorded
+from railwright_conversion import amounts
 from railwright_operator.write import rendering
 from railwright_operator.write.rendering import Launcher, Rendering
 from railwright_scheduler.attempt.ledger import EntryRole
 from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.snapshot import Purpose
-from railwright_watch import amounts
 
 LAUNCHER = Launcher("registry.example.com/railwright:1", "http://operator:8470")
 ENTRY = attempts.entry(7, job_uid="uid-of-a")

@@ -20,7 +20,7 @@ from railwright_kube import bodies
 from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.report import status
 from railwright_operator.report.status import StatusInput
-from railwright_operator.watch.job_conversion import record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.failure_policy import FailurePolicy

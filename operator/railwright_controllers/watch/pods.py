@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass, field
 
 from railwright_api import names
+from railwright_conversion import amounts
 from railwright_kube.core_v1 import TERMINAL_PHASES, PodObject
 from railwright_scheduler.model.snapshot import is_device
-from railwright_watch import amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from railwright import protocol
 from railwright_api import names, schema
 from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
-from railwright_conversion import times, workloads
+from railwright_conversion import job_roles, times, workloads
 from railwright_kube import body_limits
 from railwright_operator.watch import job_objects
-from railwright_operator.watch.job_conversion import StatusError, record_of, role_of, workload_of
 from railwright_operator.watch.job_objects import JobObject
+from railwright_operator.watch.job_records import StatusError, record_of
 from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import Phase
@@ -208,7 +208,7 @@ class Jobs:
             if held is not None:
                 profile = self._profiles.of(held.raw["metadata"], held.raw["metadata"]["name"])
                 changed = replace(held, profile=profile)
-                self._cached[uid] = changed.with_workload(workload_of(held.job, profile))
+                self._cached[uid] = changed.with_workload(job_roles.workload(held.job, profile))
 
     def placement_changed(self, old: PlacementRecord | None, new: PlacementRecord | None) -> None:
         """Take in a change of a Placement from the watch or from the response to its creation; None
@@ -329,7 +329,7 @@ class Jobs:
         job = schema.read(TrainingJob, desired | {"spec": {**whole["spec"], "roles": roles}})
         profile = self._profiles.of(raw["metadata"], raw["metadata"]["name"])
         converted = tuple(
-            role_of(job, index, self._render(whole, index)["spec"], profile)
+            job_roles.convert(job, index, self._render(whole, index)["spec"], profile)
             for index in range(len(roles))
         )
         return CachedJob(

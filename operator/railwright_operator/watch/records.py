@@ -19,6 +19,7 @@ from typing import Any
 
 from railwright import protocol
 from railwright_api import names
+from railwright_conversion import amounts
 from railwright_kube import core_v1, projections
 from railwright_kube.core_v1 import (
     NOT_ENDED,
@@ -30,7 +31,6 @@ from railwright_kube.core_v1 import (
 )
 from railwright_kube.projections import Metadata, Owner
 from railwright_scheduler.model.snapshot import Amounts
-from railwright_watch import amounts
 
 TEXT_MAX = 4096
 NUMBER_LENGTH_MAX = 9

@@ -10,13 +10,12 @@ in place are not followed: devices cannot be resized.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from railwright_api import quantities
-from railwright_kube.core_v1 import Container, PodSpec, Resources, written
-from railwright_kube.projections import Quantities, Quantity
 from railwright_scheduler.model.snapshot import Amounts
 
 SHAPES_MAX = 4096
@@ -24,12 +23,72 @@ SHARED_AMOUNTS_MAX = 64
 """Longer ones are not cached: a tenant may create pods with thousands of containers."""
 
 
+Quantities = Mapping[str, Any]
+"""Amounts as an API object has them, by resource: texts, or what protobuf has for one."""
+
+
+class Resources(Protocol):
+    """The resources of a container, or of a pod as a whole."""
+
+    @property
+    def limits(self) -> Quantities: ...
+
+    @property
+    def requests(self) -> Quantities: ...
+
+
+class Container(Protocol):
+    """A container of a pod."""
+
+    @property
+    def resources(self) -> Resources: ...
+
+    @property
+    def restart_policy(self) -> str: ...
+
+
+class PodSpec(Protocol):
+    """The spec of a pod, whoever decoded it."""
+
+    @property
+    def containers(self) -> Sequence[Container]: ...
+
+    @property
+    def init_containers(self) -> Sequence[Container]: ...
+
+    @property
+    def overhead(self) -> Quantities: ...
+
+    @property
+    def resources(self) -> Resources: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Resources:
+    limits: Quantities
+    requests: Quantities
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    resources: _Resources
+    restart_policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PodSpec:
+    containers: tuple[_Container, ...]
+    init_containers: tuple[_Container, ...]
+    overhead: Quantities
+    resources: _Resources
+
+
 def asked(spec: Mapping[str, Any]) -> PodSpec:
     """The requests of a pod spec that a user wrote. The API server reports other errors in it."""
-    return PodSpec(
+    return _PodSpec(
         containers=tuple(map(_container, spec["containers"])),
         init_containers=tuple(map(_container, spec.get("initContainers") or ())),
-        overhead=_quantities(spec.get("overhead")),
+        overhead=_texts(spec.get("overhead")),
         resources=_resources(spec),
     )
 
@@ -50,8 +109,7 @@ def requested(spec: PodSpec) -> Amounts:
 
 def with_overhead(per_pod: Amounts, overhead: Mapping[str, Any]) -> Amounts:
     """The requests of a pod to which a RuntimeClass adds this overhead. Raises QuantityError."""
-    added = {name: Quantity(str(amount)) for name, amount in overhead.items()}
-    return _nonzero(_sum([per_pod, _parsed(added)]))
+    return _nonzero(_sum([per_pod, _parsed(_texts(overhead))]))
 
 
 def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
@@ -60,7 +118,7 @@ def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
     unread: dict[str, str] = {}
     for resource, amount in raw.items():
         try:
-            parsed[resource] = _amount(resource, written(amount))
+            parsed[resource] = _amount(resource, _written(amount))
         except quantities.QuantityError as error:
             parsed[resource] = 0
             unread[resource] = str(error)
@@ -86,7 +144,7 @@ def _requests(container: Container) -> dict[str, int]:
 
 
 def _parsed(raw: Quantities) -> dict[str, int]:
-    return {resource: _amount(resource, written(amount)) for resource, amount in raw.items()}
+    return {resource: _amount(resource, _written(amount)) for resource, amount in raw.items()}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -119,15 +177,19 @@ def _amount(resource: str, text: str) -> int:
     return quantities.amount(resource, text)
 
 
-def _container(raw: Mapping[str, Any]) -> Container:
-    policy = raw.get("restartPolicy") or ""
-    return Container(resources=_resources(raw), restart_policy=str(policy))
+def _written(quantity: Any) -> str:
+    """An amount, as a text or as protobuf has it."""
+    return quantity if isinstance(quantity, str) else str(quantity.string)
 
 
-def _resources(raw: Mapping[str, Any]) -> Resources:
+def _container(raw: Mapping[str, Any]) -> _Container:
+    return _Container(_resources(raw), str(raw.get("restartPolicy") or ""))
+
+
+def _resources(raw: Mapping[str, Any]) -> _Resources:
     resources = raw.get("resources") or {}
-    return Resources(_quantities(resources.get("limits")), _quantities(resources.get("requests")))
+    return _Resources(_texts(resources.get("limits")), _texts(resources.get("requests")))
 
 
-def _quantities(raw: Mapping[str, Any] | None) -> Quantities:
-    return {name: Quantity(str(amount)) for name, amount in (raw or {}).items()}
+def _texts(raw: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: str(amount) for name, amount in (raw or {}).items()}
