@@ -17,7 +17,14 @@ from railwright_cli.amounts import count
 from railwright_cli.api_objects import FabricView, JobView
 from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
-from railwright_cli.installation import LeaseView, ResourceList, Version, WorkloadView
+from railwright_cli.installation import (
+    BindingView,
+    LeaseView,
+    ObjectView,
+    ResourceList,
+    Version,
+    WorkloadView,
+)
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import OutputOption, duration, show_rows
 
@@ -32,6 +39,22 @@ NODE_SILENCE_MAX = timedelta(seconds=60)
 """Kubelets renew their Leases every ten seconds."""
 FABRIC_AGE_MAX = timedelta(minutes=5)
 """The controllers check the network every minute."""
+
+CUSTOM_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LABEL_VERSION = "app.kubernetes.io/version"
+RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+BINDINGS = (
+    ("railwright-operator", ""),
+    ("railwright-operator", "{system}"),
+    ("railwright-operator", "kube-node-lease"),
+    ("railwright-controllers", ""),
+    ("railwright-controllers", "{system}"),
+)
+"""Each named as its service account, with its namespace; none for one of the cluster."""
+JOBS_BINDING = "railwright-operator-jobs"
+"""The rights in namespaces of jobs: of the cluster, or of each namespace."""
 
 MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
 
@@ -149,6 +172,70 @@ def _kinds(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("ok", f"{len(DEFINITIONS)} kinds of {names.API_VERSION}")
 
 
+def _schemas(site: CheckedSite) -> Iterator[Finding]:
+    """The schemas of the kinds against the version of the operator, or without one of this
+    command. An older schema drops the fields that a newer operator writes."""
+    expected = metadata.version("railwright")
+    operator = site.find_workload(LEADERS[0])
+    if operator is not None and operator.spec.template.spec.containers:
+        tag = operator.spec.template.spec.containers[0].tag
+        expected = tag.removeprefix("v") if RELEASE.match(tag) else expected
+    versions: dict[str, list[str]] = {}
+    for each in DEFINITIONS:
+        path = f"{CUSTOM_KINDS}/{each.plural}.{names.GROUP}"
+        if (found := site.server.find(path, ObjectView)) is not None:
+            version = found.metadata.labels.get(LABEL_VERSION, "")
+            versions.setdefault(version, []).append(each.plural)
+    advice = (
+        f"apply the kinds of {expected}: kubectl apply --server-side -f crds, or the Helm chart"
+    )
+    for version, plurals in versions.items():
+        if version.removeprefix("v") == expected:
+            yield Finding("ok", f"{count(len(plurals), 'kind')} of version {version}")
+            continue
+        is_newer = _release(version) > _release(expected)
+        text = f"{', '.join(plurals)}: version {version or 'unknown'}, the operator's is {expected}"
+        yield Finding("warning" if is_newer else "failed", text, advice)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """To compare; nothing for what states no version."""
+    found = RELEASE.match(version)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _bindings(site: CheckedSite) -> Iterator[Finding]:
+    """The bindings that the processes need for what they read and write."""
+    missing = []
+    for account, place in BINDINGS:
+        namespace = place.format(system=site.system)
+        within = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
+        found = site.server.find(f"{RBAC}/{within}/{account}", BindingView)
+        if found is None or not _binds(found, account, site.system):
+            missing.append(f"{within}/{account}")
+    query = {"fieldSelector": f"metadata.name={JOBS_BINDING}"}
+    jobs = [
+        each
+        for plural in ("clusterrolebindings", "rolebindings")
+        for each in site.server.items(f"{RBAC}/{plural}", BindingView, query)
+        if _binds(each, LEADERS[0], site.system)
+    ]
+    if not jobs:
+        missing.append(f"{JOBS_BINDING}, of the cluster or of a namespace")
+    for each in missing:
+        text = f"no binding {each} gives its role to the service account in {site.system}"
+        yield Finding("failed", text, "apply deploy/rights, or the Helm chart: docs/install.md")
+    if not missing:
+        yield Finding("ok", f"{len(BINDINGS) + 1} bindings of {' and '.join(LEADERS)}")
+
+
+def _binds(binding: BindingView, account: str, system: str) -> bool:
+    return any(
+        (each.kind, each.name, each.namespace) == ("ServiceAccount", account, system)
+        for each in binding.subjects or ()
+    )
+
+
 def _pods(site: CheckedSite) -> Iterator[Finding]:
     for name in LEADERS:
         found = site.find_workload(name)
@@ -258,6 +345,8 @@ CHECKS: dict[str, Check] = {
     "clock": _clock,
     "node clocks": _node_clocks,
     "kinds": _kinds,
+    "schemas": _schemas,
+    "bindings": _bindings,
     "pods": _pods,
     "versions": _images,
     "leaders": _leaders,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 EXIT_NEGATIVE = 1
-"""With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. The reader
-of a pipe is gone."""
+"""With `--watch` or `--follow`: the job failed or was deleted. `doctor`: a check failed. With
+`submit --dry-run`: a job can never start as it is. The reader of a pipe is gone."""
 
 EXIT_NOT_DONE = 2
 """The command was not carried out, or not all of it, for the reason on stderr."""

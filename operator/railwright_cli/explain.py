@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from railwright_api.schema import RANKS_MAX
 from railwright_cli import amounts, profiles, yaml_files
 from railwright_cli.arguments import one_of
 from railwright_cli.errors import UsageError
+from railwright_cli.tables import show_document
 from railwright_cli.terminal import show
 from railwright_conversion import workloads
 from railwright_scheduler.communication import graph, measured
@@ -137,7 +137,9 @@ def explain(
         int,
         typer.Option(min=0, max=RANKS_MAX, help="ranks of the role of the parameter servers"),
     ] = 0,
-    output: Annotated[Literal["text", "json", "graphml"], typer.Option("-o", "--output")] = "text",
+    output: Annotated[
+        Literal["text", "json", "yaml", "graphml"], typer.Option("-o", "--output")
+    ] = "text",
 ) -> None:
     """Predict the time of a training step."""
     workload = _workload(file, profile, servers)
@@ -148,8 +150,8 @@ def explain(
     scaled = [case.on(nodes) for nodes in _counts(scale)]
     if output == "graphml":
         typer.echo("\n".join(nx.generate_graphml(_graph(case))))
-    elif output == "json":
-        typer.echo(json.dumps(_json(case, tokens, scaled), indent=1))
+    elif output in ("json", "yaml"):
+        show_document(_json(case, tokens, scaled), output)
     else:
         show(*_text(case, tokens), *_scaling(scaled))
 

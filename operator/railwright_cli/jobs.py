@@ -141,12 +141,9 @@ def note_unknown(error: RequestError) -> None:
 
 def ordered(jobs: Iterable[JobView], classes: Sequence[PriorityClassView]) -> list[Queued]:
     """Jobs in the order of the queue."""
-    values = {each.metadata.name: each.value for each in classes}
-    usual = min((each.value for each in classes if each.global_default), default=0)
 
     def priority(job: JobView) -> int:
-        name = job.spec.priority_class_name
-        return values.get(name, 0) if name else usual
+        return priority_of(job.spec.priority_class_name, classes)
 
     def place(job: JobView) -> tuple[int, int, str, str]:
         made = job.metadata.creation_timestamp
@@ -160,6 +157,14 @@ def ordered(jobs: Iterable[JobView], classes: Sequence[PriorityClassView]) -> li
         position += has_position
         found.append(Queued(job, priority(job), position if has_position else None))
     return found
+
+
+def priority_of(name: str | None, classes: Iterable[PriorityClassView]) -> int:
+    """The value of a class, or without a name that of the cluster's default class, as in the
+    operator."""
+    if not name:
+        return min((each.value for each in classes if each.global_default), default=0)
+    return next((each.value for each in classes if each.metadata.name == name), 0)
 
 
 def _order(job: JobView) -> int:

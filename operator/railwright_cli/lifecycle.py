@@ -10,14 +10,23 @@ import typer
 from railwright_cli.api_objects import JobView
 from railwright_cli.errors import EXIT_NOT_DONE, RequestError
 from railwright_cli.jobs import Context, JobReference, Namespace, job_names, references
+from railwright_cli.tables import ResultOutput, ResultOutputOption, show_result
 
 JobNames = Annotated[
     list[str],
     typer.Argument(metavar="JOB...", help="NAME or NAMESPACE/NAME", autocompletion=job_names),
 ]
 
+Act = Callable[[JobReference, JobView], str]
+"""What is done to a job, and its result in words."""
 
-def cancel(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
+
+def cancel(
+    jobs: JobNames,
+    namespace: Namespace = "",
+    context: Context = "",
+    output: ResultOutputOption = "text",
+) -> None:
     """Delete jobs and their pods. Checkpoints stay on their volume."""
 
     def delete(its: JobReference, job: JobView) -> str:
@@ -28,20 +37,30 @@ def cancel(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> 
                 raise
         return "deleted"
 
-    _for_each(jobs, namespace, context, delete)
+    _for_each(jobs, namespace, context, output, delete)
 
 
-def suspend(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
+def suspend(
+    jobs: JobNames,
+    namespace: Namespace = "",
+    context: Context = "",
+    output: ResultOutputOption = "text",
+) -> None:
     """End the pods of jobs and keep the jobs. They wait until `railwright resume`."""
-    _set_suspend(jobs, namespace, context, True, "suspended")
+    _for_each(jobs, namespace, context, output, _set_suspend(True, "suspended"))
 
 
-def resume(jobs: JobNames, namespace: Namespace = "", context: Context = "") -> None:
+def resume(
+    jobs: JobNames,
+    namespace: Namespace = "",
+    context: Context = "",
+    output: ResultOutputOption = "text",
+) -> None:
     """Let suspended jobs wait for nodes again. They continue from their last checkpoints."""
-    _set_suspend(jobs, namespace, context, False, "resumed")
+    _for_each(jobs, namespace, context, output, _set_suspend(False, "resumed"))
 
 
-def _set_suspend(jobs: list[str], namespace: str, context: str, value: bool, done: str) -> None:
+def _set_suspend(value: bool, done: str) -> Act:
     def change(its: JobReference, job: JobView) -> str:
         if job.is_finished:
             return f"has ended already: it is {job.status.phase}"
@@ -50,11 +69,11 @@ def _set_suspend(jobs: list[str], namespace: str, context: str, value: bool, don
         its.server.merge(its.path, {"spec": {"suspend": value}})
         return done
 
-    _for_each(jobs, namespace, context, change)
+    return change
 
 
 def _for_each(
-    jobs: list[str], namespace: str, context: str, act: Callable[[JobReference, JobView], str]
+    jobs: list[str], namespace: str, context: str, output: ResultOutput, act: Act
 ) -> None:
     """Act on all jobs, also after one for which that fails, and print the result of each. A
     misspelt name is refused before anything is changed."""
@@ -63,7 +82,9 @@ def _for_each(
     for its, job in existing:
         name = f"{its.namespace}/{its.name}"
         try:
-            typer.echo(f"{name} {act(its, job)}")
+            result = act(its, job)
+            document = {"namespace": its.namespace, "name": its.name, "result": result}
+            show_result(f"{name} {result}", its.name, document, output)
         except RequestError as error:
             typer.echo(f"railwright: {name}: {error}", err=True)
             is_done = False

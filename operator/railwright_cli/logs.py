@@ -48,8 +48,12 @@ def logs(
     """Print the log of a rank, or of a pod.
 
     Roles of one group count their ranks together. With --follow the exit code is that of the job:
-    0 if it succeeded, 1 if it failed. Pods that still run when an attempt ends early are deleted:
-    in their place, the last lines of the first rank that failed are printed.
+    0 if it succeeded, 1 if it failed.
+
+    When an attempt ends early, its pods that have ended stay with their logs until the job is
+    deleted; those that still run are deleted with theirs. In place of a deleted one, the last lines
+    of the first rank that failed are printed, of the last attempt that did not succeed: the status
+    has these. Of the attempts before it, and of a node that is gone, nothing else remains.
     """
     if previous and (follow or all_attempts):
         raise UsageError("--previous is of one attempt: use it without --follow, --all-attempts")

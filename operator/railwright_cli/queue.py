@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from railwright_api import names, routes
-from railwright_cli.api_objects import JobView
+from railwright_cli.api_objects import JobView, PlacementView
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import AccessDeniedError
 from railwright_cli.jobs import UNFINISHED, Context, Namespace, Queued, note_unknown, queue_order
 from railwright_cli.tables import OutputOption, Row, show_rows
+from railwright_topology.folding import fold
 
 
 def queue(
@@ -29,10 +31,13 @@ def queue(
     nodes as they are, for the reason that is shown, have none. All queues share one order, by
     priority and then by age, so positions count the jobs of all namespaces. For jobs that have
     ended: kubectl get tj.
+
+    TIME is since when all ranks of the attempt run. With -o wide, the nodes of jobs that have some.
     """
     server = ApiServer(context, namespace)
+    placed = {} if output == "table" else _nodes(server, everywhere=everywhere)
     rows = [
-        _row(each)
+        _row(each, placed)
         for each in _visible(server, everywhere=everywhere)
         if (everywhere or each.job.metadata.namespace == server.namespace)
         and name in ("", each.job.spec.queue)
@@ -40,7 +45,7 @@ def queue(
     place = "any namespace" if everywhere else f"namespace {server.namespace}"
     hidden = () if everywhere else ("namespace",)
     none = f"no job runs or waits in {place}"
-    show_rows(rows, output, none, hidden=hidden, wide=("message",))
+    show_rows(rows, output, none, hidden=hidden, wide=("nodeList", "message"))
 
 
 def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
@@ -56,8 +61,20 @@ def _visible(server: ApiServer, *, everywhere: bool) -> list[Queued]:
     return [Queued(job, None, None) for job in jobs]
 
 
-def _row(queued: Queued) -> Row:
+def _nodes(server: ApiServer, *, everywhere: bool) -> dict[tuple[str, str], str]:
+    """The nodes of each attempt by namespace and name of its Placement; none if the user may not
+    list these."""
+    path = routes.kind(names.PLACEMENTS, None if everywhere else server.namespace)
+    try:
+        found = server.items(path, PlacementView)
+    except AccessDeniedError:
+        return {}
+    return {(each.metadata.namespace, each.metadata.name): fold(each.spec.nodes) for each in found}
+
+
+def _row(queued: Queued, placed: Mapping[tuple[str, str], str]) -> Row:
     job, status = queued.job, queued.job.status
+    placement = names.placement_name(job.metadata.name, status.attempt)
     return {
         "position": queued.position,
         "namespace": job.metadata.namespace,
@@ -68,6 +85,8 @@ def _row(queued: Queued) -> Row:
         "nodes": status.nodes or job.replicas,
         "progress": status.progress and status.progress.percent,
         "reason": status.reason,
+        "runningSince": job.running_since,
         "created": job.metadata.creation_timestamp,
+        "nodeList": placed.get((job.metadata.namespace, placement)) if status.nodes else None,
         "message": status.message,
     }

@@ -14,10 +14,10 @@ import yaml
 
 from railwright_api import names, routes
 from railwright_cli.api_server import ApiServer, valid_name
-from railwright_cli.errors import UsageError
+from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, UsageError
 from railwright_cli.inventory import accelerators
 from railwright_cli.jobs import Context, Namespace
-from railwright_cli.tables import show_document
+from railwright_cli.tables import ResultOutputOption, show_result
 
 KIND = "TrainingJob"
 FILE_BYTES_MAX = 3 << 20
@@ -49,10 +49,15 @@ def submit(
     queue: Annotated[str, typer.Option(help="default: the queue default")] = "",
     priority: Annotated[str, typer.Option(metavar="CLASS", help="a PriorityClass")] = "",
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="let the API server check the job, and print it")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="let the API server check the job, print it, and say on stderr whether it fits",
+        ),
     ] = False,
     namespace: Namespace = "",
     context: Context = "",
+    output: ResultOutputOption = "text",
 ) -> None:
     """Create a job.
 
@@ -60,6 +65,10 @@ def submit(
     The command runs once for each rank, with the environment that torchrun sets, so torchrun is
     not a part of it. It and its files are in the image. For volumes, topology, security contexts
     and limits of time, write a file.
+
+    With --dry-run nothing is created. It says of each job whether it fits now, waits, or can never
+    start, as the scheduler would decide about it behind the jobs that wait; of a job that can never
+    start the exit code is 1. That needs the rights to list nodes and pods of the cluster.
 
       railwright submit -N 4 --image registry/train:1 --limits nvidia.com/gpu=8 -- python train.py
     """
@@ -82,8 +91,15 @@ def submit(
     else:
         manifests = list(read(file))
     server = ApiServer(context, namespace)
+    created = []
     for place, manifest in zip(_places(manifests, namespace), manifests, strict=True):
-        _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
+        found = _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)
+        name = found["metadata"]["name"]
+        line = f"{found['metadata']['namespace']}/{name} created"
+        show_result(line, name, found, "yaml" if is_dry_run and output == "text" else output)
+        created.append(found)
+    if is_dry_run and not _can_start(server, created):
+        raise typer.Exit(EXIT_NEGATIVE)
 
 
 def _places(manifests: list[Any], namespace: str) -> list[str]:
@@ -99,16 +115,31 @@ def _set(fields: dict[str, str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -> None:
+def _can_start(server: ApiServer, created: list[Any]) -> bool:
+    """Say on stderr whether each of these jobs fits. Returns whether all of them can start."""
+    # It imports numpy, for which a submission does not wait.
+    from railwright_cli import feasibility
+
+    try:
+        found, notes = feasibility.check(server, created)
+    except AccessDeniedError as error:
+        typer.echo(f"railwright: whether it fits is unknown: {error}", err=True)
+        return True
+    for job, its in zip(created, found, strict=True):
+        metadata = job["metadata"]
+        typer.echo(f"railwright: {metadata['namespace']}/{metadata['name']} {its.text}", err=True)
+    for note in notes:
+        typer.echo(f"railwright: {note}", err=True)
+    return not any(each.is_never for each in found)
+
+
+def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -> Any:
+    """The created object."""
     body = {"apiVersion": names.API_VERSION, "kind": KIND, **manifest}
     path = routes.kind(names.TRAINING_JOBS, valid_name(place))
     created = server.create(path, body, is_dry_run=is_dry_run)
-    if is_dry_run:
-        created["metadata"].pop("managedFields", None)
-        typer.echo("---")
-        show_document(created, "yaml")
-    else:
-        typer.echo(f"{place}/{created['metadata']['name']} created")
+    created["metadata"].pop("managedFields", None)
+    return created
 
 
 class _Loader(yaml.SafeLoader):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -12,11 +13,17 @@ from typing import Annotated, Any, Literal
 import typer
 import yaml
 
+from railwright_api import names
+
 Output = Literal["table", "wide", "json", "yaml"]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="for people, or for programs")]
+ResultOutput = Literal["text", "json", "yaml", "name"]
+ResultOutputOption = Annotated[
+    ResultOutput, typer.Option("-o", "--output", help="for people, or for programs, job by job")
+]
 Row = dict[str, Any]
 
-TITLES = {"created": "AGE", "since": "AGE", "type": "CONDITION"}
+TITLES = {"created": "AGE", "since": "AGE", "runningSince": "TIME", "type": "CONDITION"}
 """Titles of columns whose rows have another key."""
 
 GAP = "   "
@@ -47,9 +54,22 @@ def show_rows(
             typer.echo(line)
 
 
-def show_document(document: Any, output: Output) -> None:
+def show_result(line: str, name: str, document: Any, output: ResultOutput) -> None:
+    """Print what a command did to one job: a line, its name as kubectl prints it, or a document.
+    YAML documents are separate, so that several can be applied again."""
+    if output == "text":
+        typer.echo(line)
+    elif output == "name":
+        typer.echo(f"trainingjob.{names.GROUP}/{name}")
+    else:
+        if output == "yaml":
+            typer.echo("---")
+        show_document(document, output)
+
+
+def show_document(document: Any, output: str) -> None:
     """Print a value as JSON, or else as YAML. Times are in ISO 8601."""
-    text = json.dumps(document, default=datetime.isoformat, indent=1, ensure_ascii=False)
+    text = json.dumps(document, default=_plain, indent=1, ensure_ascii=False)
     if output != "json":
         text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
     typer.echo(text)
@@ -82,6 +102,10 @@ def duration(seconds: float) -> str:
             more = left % size // small
             return f"{left // size}{unit}" + (f"{more}{shorter}" if more else "")
     return f"{left}s"
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else dataclasses.asdict(value)
 
 
 def _title(key: str) -> str:

@@ -16,9 +16,11 @@ from rich.console import RenderableType
 
 from railwright_cli import cluster, gang, tree
 from railwright_cli.amounts import count
-from railwright_cli.api_server import ApiServer, valid_name
+from railwright_cli.api_server import ApiServer
 from railwright_cli.gang import NO_JOB, Gang
+from railwright_cli.jobs import Context, Namespace, reference
 from railwright_cli.picture import Picture
+from railwright_cli.tables import show_document
 from railwright_cli.terminal import show
 from railwright_topology import fabric, graphs, outline
 from railwright_topology.fabric import Fabric, Facts
@@ -30,8 +32,8 @@ from railwright_topology.wiring import WiringError
 
 _FILES = f"each one of {', '.join(sorted(formats.READERS))}"
 _JOB = (
-    "NAMESPACE/NAME of a job to show; with files, a file that has the job and its Placement, as "
-    "kubectl get -o yaml prints them"
+    "NAME or NAMESPACE/NAME of a job to show; with files, a file that has the job and its "
+    "Placement, as kubectl get -o yaml prints them"
 )
 
 
@@ -50,9 +52,11 @@ class View:
 def topology(
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE", help=_FILES)] = None,
     output: Annotated[
-        Literal["tree", "json", "dot", "svg", "graphml"], typer.Option("-o", "--output")
+        Literal["tree", "json", "yaml", "dot", "svg", "graphml"], typer.Option("-o", "--output")
     ] = "tree",
-    job: Annotated[str, typer.Option(metavar="NAMESPACE/NAME", help=_JOB)] = "",
+    job: Annotated[str, typer.Option(metavar="JOB", help=_JOB)] = "",
+    namespace: Namespace = "",
+    context: Context = "",
 ) -> None:
     """Show the network, and a job on it.
 
@@ -60,11 +64,11 @@ def topology(
     cluster, by the labels of its nodes and the site's topology files. The name of a file
     determines its format. For a file of another name, use topology.conf=FILE.
     """
-    view = _of_files(files, job) if files else _of_the_cluster(job)
+    view = _of_files(files, job) if files else _of_the_cluster(job, namespace, context)
     if output == "tree":
         show(*_lines(view))
-    elif output == "json":
-        typer.echo(json.dumps(_json(view), default=dataclasses.asdict, indent=1))
+    elif output in ("json", "yaml"):
+        show_document(_json(view), output)
     elif output == "dot":
         typer.echo(_dot(graphs.of(view.fabric)))
     elif output == "svg":
@@ -94,8 +98,9 @@ def _file(given: str) -> File:
     return File("" if place == "." else place, name or Path(path).name, content)
 
 
-def _of_the_cluster(job: str) -> View:
-    server = ApiServer()
+def _of_the_cluster(job: str, namespace: str, context: str) -> View:
+    its = reference(job, namespace, context) if job else None
+    server = its.server if its else ApiServer(context, namespace)
     nodes, stored = cluster.nodes(server), cluster.fabric(server)
     levels = tuple((stored.get("spec") or {}).get("levels") or ())
     labelled = {name: its.metadata.labels for name, its in nodes.items() if not its.is_reserved}
@@ -106,13 +111,11 @@ def _of_the_cluster(job: str) -> View:
             sources += formats.read(file)
         except WiringError as error:
             problems.append(str(error))
-    place, _, name = job.rpartition("/")
-    where = valid_name(place or server.namespace)
-    its = cluster.placed(server, where, valid_name(name)) if job else NO_JOB
+    placed = cluster.placed(server, its.namespace, its.name) if its else NO_JOB
     found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
     # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)
-    return View(found, tuple(problems), tuple(slow), its, tuple(_sources(status)))
+    return View(found, tuple(problems), tuple(slow), placed, tuple(_sources(status)))
 
 
 def _slow(status: Mapping[str, Any]) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import typer
 
+from railwright_cli import tables
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView, LastTermination
 from railwright_cli.errors import AccessDeniedError
@@ -16,13 +17,14 @@ from railwright_cli.jobs import (
     UNSCHEDULABLE,
     Context,
     JobName,
+    JobReference,
     Namespace,
     Queued,
     note_unknown,
     queue_order,
     reference,
 )
-from railwright_cli.tables import OutputOption, age, printable, show_document
+from railwright_cli.tables import OutputOption, Row, age, printable, show_document
 from railwright_scheduler.model.reasons import BY_CODE
 
 WHAT_TO_DO = {
@@ -42,26 +44,46 @@ def why(
 ) -> None:
     """Explain the state of a job: the cause first, then what to do about it.
 
-    For a job that waits, the jobs ahead of it are listed. For one that restarted or failed, the
-    first rank that failed and its last lines.
+    For a job that waits, the jobs ahead of it are listed, and its devices: how many it requests,
+    and of those on nodes that it may use how many are free, usable (on nodes with space for a whole
+    pod), in use, and unusable (on nodes that are down or cordoned, or failed). For one that
+    restarted or failed, the first rank that failed and its last lines.
     """
     its = reference(name, namespace, context)
     job = its.read()
     queued: list[Queued] = []
+    devices: list[Row] = []
     if job.is_waiting:
         try:
             queued = queue_order(its.server)
         except AccessDeniedError as error:
             note_unknown(error)
+        devices = _devices(its)
     if output in ("json", "yaml"):
-        show_document(_document(job, queued), output)
+        show_document(_document(job, queued) | {"devices": devices}, output)
         return
-    for line in lines(job, queued, datetime.now(UTC)):
+    for line in lines(job, queued, datetime.now(UTC), devices):
         typer.echo(line)
 
 
-def lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
-    """What is printed of a job, among the jobs of the queue if it waits."""
+def _devices(its: JobReference) -> list[Row]:
+    """What the job requests of devices, and what there is of them."""
+    # It imports numpy, for which a job that does not wait needs not wait.
+    from railwright_cli import devices
+
+    try:
+        return devices.read_device_rows(its.server, its.path)
+    except AccessDeniedError as error:
+        typer.echo(f"railwright: what is free is unknown: {error}", err=True)
+    except ValueError:
+        pass  # The operator cannot read the job either: the message says why.
+    return []
+
+
+def lines(
+    job: JobView, queued: list[Queued], now: datetime, devices: Sequence[Row] = ()
+) -> Iterator[str]:
+    """What is printed of a job, among the jobs of the queue and with its devices if it waits."""
     status = job.status
     yield _state(job, now)
     if status.message:
@@ -73,6 +95,9 @@ def lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
     if job.is_waiting:
         yield ""
         yield from _queue_lines(job, queued, now)
+        if devices:
+            yield ""
+            yield from tables.lines([*devices[0]], devices)
     if (ended := status.last_termination) is not None and status.phase != "Succeeded":
         yield ""
         yield from _termination_lines(ended, now)

@@ -7,6 +7,7 @@ is not required, a constant an enumeration of one, and an exclusive bound the ne
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
 from railwright_api.schema import Definition, Json, Resource
@@ -51,7 +52,10 @@ def custom_resource_definition(definition: Definition) -> Json:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{definition.plural}.{group}"},
+        "metadata": {
+            "name": f"{definition.plural}.{group}",
+            "labels": {"app.kubernetes.io/version": metadata.version("railwright")},
+        },
         "spec": {
             "group": group,
             "scope": definition.scope,

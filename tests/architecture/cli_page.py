@@ -38,16 +38,17 @@ both on the PATH, `kubectl railwright queue` works, and so does kubectl's comple
 ## What the commands share
 
 - A job is named `NAME`, in the namespace of the context or of `--namespace`, or `NAMESPACE/NAME`.
-- Where there is `-o`, `json` is for programs, and mostly `yaml` too; times are in ISO 8601. \
-`-o wide` adds columns to `queue` and `nodes`.
+- With `-o`, `json` and `yaml` are for programs; times are in ISO 8601. `-o wide` adds columns to \
+`queue` and `nodes`. `submit`, `cancel`, `suspend` and `resume` print a document for each job, and \
+with `-o name` its name as kubectl does.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.
 - A list that takes longer than two seconds shows its progress, and the time that remains if the \
 API server says how much there is.
 - What you may not read is shown as `-`, or null, and named on stderr. `info`, `nodes` and \
 `topology` need the ClusterRole `railwright-cluster-view`. With it, `queue` and `why` show \
-positions to those who may list the jobs of all namespaces, and `info` and `nodes` show what is \
-free to those who may list all pods.
+positions to those who may list the jobs of all namespaces, and `info`, `nodes`, `why` and `submit \
+--dry-run` show what is free to those who may list all pods.
 - If Railwright is not in `railwright-system`: `doctor --system-namespace NAME`, and \
 `RAILWRIGHT_NAMESPACE=NAME railwright topology`.
 """

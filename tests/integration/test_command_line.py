@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -56,13 +57,18 @@ def test_queue_has_waiting_jobs_in_their_order(floor: Floor, config: Path) -> No
     position = {row["name"]: row["position"] for row in rows}
     assert position["runs"] is position["never"] is None
     assert position["second"] == position["first"] + 1
+    assert rows[0]["nodeList"]
     why = command_line.document(config, "why", f"{floor.name}/second")
+    (devices,) = why["devices"]
+    assert (devices["requested"], devices["usable"], devices["inUse"]) == (8, 0, 32)
+    assert devices["heldBy"] == [f"32 {floor.name}/runs"]
     assert why["position"] == position["second"]
     assert why["ahead"][-1] == f"{floor.name}/first"
     printed = command_line.printed(config, "why", f"{floor.name}/second").splitlines()
     assert printed[0].startswith(f"{floor.name}/second is Queued: NotEnoughNodes, for ")
     assert "needs 1 node with 8 nvidia.com/gpu" in printed[1]
     assert printed[2].startswith("  What to do: Wait, or add nodes.")
+    assert printed[-1].split()[:6] == ["nvidia.com/gpu", "8", "0", "0", "32", "0"]
 
 
 def test_higher_priority_is_ahead(site: Site, floor: Floor, config: Path) -> None:
@@ -174,23 +180,29 @@ def test_jobs_are_suspended_resumed_and_cancelled(floor: Floor, config: Path) ->
         refused.stderr
     )
     assert not other.object()["spec"].get("suspend")
-    command_line.printed(config, "suspend", "job", *place)
+    assert command_line.document(config, "suspend", "job", *place)["result"] == "suspended"
     job.until_phase("Suspended")
     why = command_line.printed(config, "why", "job", *place)
     assert f"What to do: railwright resume {floor.name}/job" in why
     assert "was suspended already" in command_line.printed(config, "suspend", "job", *place)
-    command_line.printed(config, "resume", "job", *place)
+    resumed = command_line.printed(config, "resume", "job", "-o", "name", *place)
+    assert resumed == "trainingjob.railwright.dev/job\n"
     job.until_bound_at_last()
     assert "was resumed already" in command_line.printed(config, "resume", "job", *place)
     command_line.printed(config, "cancel", "job", "other", *place)
     floor.until_nothing_is_left()
 
 
-def test_submitted_file_runs(floor: Floor, config: Path) -> None:
-    manifest = Training("job", COMMAND).manifest(floor.name)
+def _on(floor: Floor, job: Training) -> dict[str, Any]:
+    """The manifest of a job that runs on the nodes of the floor."""
+    manifest = job.manifest(floor.name)
     (role,) = manifest["spec"]["roles"]
     role["template"]["spec"]["nodeSelector"] = {FLOOR_LABEL: floor.name}
-    text = json.dumps(manifest)
+    return manifest
+
+
+def test_submitted_file_runs(floor: Floor, config: Path) -> None:
+    text = json.dumps(_on(floor, Training("job", COMMAND)))
     printed = command_line.printed(config, "submit", "-f", "-", stdin=text)
     assert printed == f"{floor.name}/job created\n"
     again = command_line.run(config, "submit", "-f", "-", stdin=text)
@@ -202,8 +214,9 @@ def test_options_of_submit_become_a_job(floor: Floor, config: Path) -> None:
     options = ("-N", "4", "--image", "registry/train:1", "--limits", "nvidia.com/gpu=8,cpu=4")
     more = ("--env", "A=b=c", "--queue", "q", "--priority", "high", "-n", floor.name, "--dry-run")
     command = ("python", "train.py", "--lr", "1e-3")
-    text = command_line.printed(config, "submit", *options, *more, "--", *command)
-    found = yaml.safe_load(text)
+    ended = command_line.run(config, "submit", *options, *more, "--", *command)
+    assert (ended.returncode, ended.stderr.count("PriorityClass 'high' does not exist")) == (1, 1)
+    found = yaml.safe_load(ended.stdout)
     (role,) = found["spec"]["roles"]
     (container,) = role["template"]["spec"]["containers"]
     assert found["metadata"]["name"].startswith("train-")
@@ -213,8 +226,36 @@ def test_options_of_submit_become_a_job(floor: Floor, config: Path) -> None:
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "8", "cpu": "4"}
     assert (found["spec"]["queue"], found["spec"]["priorityClassName"]) == ("q", "high")
     assert not floor.left()
-    text = command_line.printed(config, "submit", "--processes", "2", *options, *more, "--", "true")
-    assert yaml.safe_load(text)["spec"]["roles"][0]["processesPerReplica"] == 2
+    ended = command_line.run(config, "submit", "--processes", "2", *options, *more, "--", "true")
+    assert yaml.safe_load(ended.stdout)["spec"]["roles"][0]["processesPerReplica"] == 2
+
+
+def test_dry_run_says_whether_jobs_fit(
+    site: Site, floor: Floor, config: Path, viewer: Path
+) -> None:
+    """Each job of a file, behind the jobs that wait; only with the rights that it needs."""
+
+    def submit(kubeconfig: Path, *nodes: int) -> subprocess.CompletedProcess[str]:
+        jobs = [_on(floor, Training(f"job-{each}", COMMAND, nodes=each)) for each in nodes]
+        text = yaml.safe_dump_all(jobs)
+        return command_line.run(kubeconfig, "submit", "--dry-run", "-f", "-", stdin=text)
+
+    floor.apply("runs", nodes=2).until_bound()
+    fits = submit(config, 2)
+    assert (fits.returncode, yaml.safe_load(fits.stdout)["metadata"]["name"]) == (0, "job-2")
+    assert f"railwright: {floor.name}/job-2 fits now: 2 nodes, " in fits.stderr
+    never = submit(config, 3, 5)
+    assert never.returncode == 1
+    assert "job-3 waits: NotEnoughNodes: needs 3 nodes with 1 nvidia.com/gpu" in never.stderr
+    assert "job-5 can never start as it is: NeverFits: needs 5 nodes" in never.stderr
+    floor.apply("ahead", nodes=4).until_reason("NotEnoughNodes")
+    behind = submit(config, 1)
+    assert (behind.returncode, "job-1 waits: BlockedByReservation" in behind.stderr) == (0, True)
+    assert not [name for name in floor.left() if "job-" in name]
+    grant = ("-n", floor.name, "create", "rolebinding", "editor", "--clusterrole=edit")
+    site.plane.kubectl(*grant, f"--serviceaccount={floor.name}:default")
+    waiting.until(lambda: submit(viewer, 2).returncode == 0, "the right to create", deadline_s=30)
+    assert "whether it fits is unknown: nodes is forbidden" in submit(viewer, 5).stderr
 
 
 def test_refusal_of_the_api_server_is_printed(floor: Floor, config: Path) -> None:
