@@ -333,6 +333,8 @@ DEFINITION = Definition(
         Column("Domains", ".status.summary"),
         Column("Conflicts", ".status.conflictCount", "integer"),
         Column("Problems", ".status.problemCount", "integer"),
+        Column("Slow", ".status.slowCount", "integer"),
+        Column("Silent", ".status.agents.silent", "integer"),
         Column("Checked", ".status.freshness.checked", "date"),
         AGE,
     ),

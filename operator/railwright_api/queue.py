@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railwright_api import names
-from railwright_api.schema import AGE, Column, Count, Definition, Part, Resource, name_length, rules
+from railwright_api.schema import (
+    AGE,
+    Column,
+    Count,
+    Definition,
+    Part,
+    Resource,
+    Time,
+    name_length,
+    rules,
+)
 
 NAME_LENGTH_MAX = 63
 
@@ -24,6 +34,8 @@ class QueueStatus(Part):
 
     waiting: Count | None = None
     """Number of jobs that wait for nodes."""
+    oldest_waiting_since: Time | None = None
+    """Time since which the job waits that has waited longest; absent if none waits."""
     running: Count | None = None
     """Number of jobs that hold nodes."""
 
@@ -52,6 +64,7 @@ DEFINITION = Definition(
     categories=("railwright",),
     columns=(
         Column("Waiting", ".status.waiting", "integer"),
+        Column("Oldest", ".status.oldestWaitingSince", "date"),
         Column("Running", ".status.running", "integer"),
         AGE,
         Column("Description", ".spec.description", wide=True),

@@ -121,6 +121,73 @@ def test_kubectl_get_answers_the_usual_questions(
     assert "trainingjob.railwright.dev/train" in shown.split()
 
 
+def test_kubectl_get_shows_whether_a_node_is_well(
+    control_plane: ControlPlane, admin: ApiClient
+) -> None:
+    """Of several problems the first is shown. A node without one has nothing but its hardware, and
+    without a measurement no speed."""
+    miscabled = [
+        {"rail": rail, "adapter": f"mlx5_{rail}", "reason": "leads to leaf-2, not leaf-1"}
+        for rail in (0, 3)
+    ]
+    slow = ["GPU 3: 610 TFLOP/s, usually 1,000", "GPU 5: 700 TFLOP/s, usually 1,000"]
+    speed = {"products": "0.61", "memory": "1"}
+    sick = {
+        "rails": {"order": [0, 1], "miscabled": miscabled},
+        "relativeSpeed": speed,
+        "slow": slow,
+    }
+    path = f"/apis/{names.API_VERSION}/{names.NODE_HEALTHS}"
+    for name, spec in (("sick", sick), ("well", {"unknown": ["links: no source"]})):
+        spec = {"hardware": "8 accelerators", **spec}
+        admin.post(path, manifests.cluster_object("NodeHealth", name, **spec))
+    heads, first, second = control_plane.kubectl("get", "nh", "sick", "well").splitlines()
+    assert heads.split() == ["NAME", "SPEED", "MISCABLED", "SLOW", "HARDWARE", "AGE"]
+    assert " ".join(first.split()[:-1]) == f"sick 0.61 mlx5_0 {slow[0]} 8 accelerators"
+    assert second.split()[:-1] == ["well", "8", "accelerators"]
+    wide = control_plane.kubectl("get", "nh", "well", "-o", "wide").splitlines()
+    assert (wide[0].split()[-1], wide[1].endswith('["links: no source"]')) == ("UNKNOWN", True)
+
+
+def test_kubectl_get_shows_queues_and_the_fabric(
+    control_plane: ControlPlane, admin: ApiClient
+) -> None:
+    objects = {
+        names.QUEUES: ("night", {"waiting": 12, "running": 3, "oldestWaitingSince": NOW}),
+        names.FABRICS: (
+            names.SINGLETON,
+            {
+                "nodes": 128,
+                "summary": "1 > 8",
+                "conflictCount": 1,
+                "problemCount": 2,
+                "slowCount": 4,
+                "agents": {"nodes": 126, "silent": 5},
+                "freshness": {"checked": NOW},
+            },
+        ),
+    }
+    shown = {}
+    for plural, (name, status) in objects.items():
+        path = f"/apis/{names.API_VERSION}/{plural}"
+        kind = {names.QUEUES: "Queue", names.FABRICS: "Fabric"}[plural]
+        admin.post(path, manifests.cluster_object(kind, name))
+        admin.patch(f"{path}/{name}/status", {"status": status})
+        shown[plural] = [
+            each.split() for each in control_plane.kubectl("get", plural, name).splitlines()
+        ]
+    heads, row = shown[names.QUEUES]
+    assert heads == ["NAME", "WAITING", "OLDEST", "RUNNING", "AGE"]
+    assert (row[:2], row[3]) == (["night", "12"], "3")
+    assert row[2].endswith(("d", "h", "y"))
+    heads, row = shown[names.FABRICS]
+    columns = ["NAME", "NODES", "DOMAINS", "CONFLICTS", "PROBLEMS", "SLOW", "SILENT"]
+    assert heads == [*columns, "CHECKED", "AGE"]
+    assert " ".join(row[:-2]) == "default 128 1 > 8 1 2 4 5"
+    for plural, (name, _) in objects.items():
+        admin.delete(f"/apis/{names.API_VERSION}/{plural}/{name}")
+
+
 def test_jobs_are_selected_by_phase_and_queue(
     control_plane: ControlPlane, admin: ApiClient, namespace: str
 ) -> None:

@@ -67,10 +67,25 @@ async def test_waiting_and_running_jobs_are_counted() -> None:
     queues.job("done", "b", phase="Succeeded", attempt=1, endedAttempt=1)
     queues.job("elsewhere", "none")
     await queues.reporter.report()
-    assert queues.status("a") == {"waiting": 2, "running": 1}
+    assert queues.status("a") == {
+        "waiting": 2,
+        "running": 1,
+        "oldestWaitingSince": "2026-01-02T03:04:05Z",
+    }
     assert queues.status("b") == {"waiting": 0, "running": 1}
     for name in ("a", "b"):
         QueueStatus.model_validate(queues.status(name))
+
+
+async def test_oldest_wait_began_when_the_job_lost_its_nodes() -> None:
+    """Its creation counts only until it got some."""
+    queues = QueueSite()
+    for name, time in (("first", "2026-03-01T00:00:00Z"), ("second", "2026-02-01T00:00:00Z")):
+        lost = {"type": "Scheduled", "status": "False", "lastTransitionTime": time}
+        queues.job(name, "a", phase="Recovering", attempt=1, endedAttempt=1, conditions=[lost])
+    await queues.reporter.report()
+    assert queues.status("a")["oldestWaitingSince"] == "2026-02-01T00:00:00Z"
+    assert "oldestWaitingSince" not in queues.status("b")
 
 
 async def test_unchanged_statuses_are_not_written_again() -> None:

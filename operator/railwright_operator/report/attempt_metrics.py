@@ -134,22 +134,33 @@ def last_sign_s(session: SessionView | None, cause: Cause) -> float | None:
     return min((sign for sign in signs if sign is not None), default=None)
 
 
+QUEUED = (("Scheduled", "False"), ("Suspended", "False"), ("Healthy", "True"))
+"""Conditions that a job got when it began to wait."""
+
+
 def queued_since_s(status: Mapping[str, Any], submitted_s: int) -> int:
     """Since when a queued job has waited: it was created, lost its nodes, was resumed, or is no
     longer Recovering, in which phase it is not Healthy."""
-    ends = [
-        _since_s(status, "Scheduled", "False"),
-        _since_s(status, "Suspended", "False"),
-        _since_s(status, "Healthy", "True"),
-    ]
-    return max(submitted_s, *filter(None, ends), 0)
+    since = queued_since(status, "")
+    return max(submitted_s, times.parse(since) if since else 0)
+
+
+def queued_since(status: Mapping[str, Any], created: str) -> str:
+    """The same as the API has it. Its times have one format, and are in order as texts: of many
+    jobs they need not be parsed."""
+    return max(created, *(_since(status, *each) or "" for each in QUEUED))
 
 
 def _since_s(status: Mapping[str, Any], condition: str, value: str) -> int | None:
+    found = _since(status, condition, value)
+    return None if found is None else times.parse(found)
+
+
+def _since(status: Mapping[str, Any], condition: str, value: str) -> str | None:
     """Since when a condition has this value; None if it has another one."""
     for each in status.get("conditions", []):
         if each["type"] == condition and each["status"] == value:
-            return times.parse(each["lastTransitionTime"])
+            return str(each["lastTransitionTime"])
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from railwright_api import names, routes
 from railwright_kube import bodies, errors, paths
 from railwright_kube.client import Api
+from railwright_operator.report.attempt_metrics import queued_since
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.site import Site
 from railwright_scheduler.attempt.phases import FINAL
@@ -48,13 +49,24 @@ class QueueReporter:
             await self._write(name, status)
 
     def _queues(self) -> dict[str, Status]:
-        waiting: collections.Counter[str] = collections.Counter()
+        waiting: dict[str, list[str]] = collections.defaultdict(list)
         running: collections.Counter[str] = collections.Counter()
         for cached in self.jobs.all():
-            if cached.record.phase not in FINAL and not cached.job.spec.suspend:
-                (running if cached.record.live else waiting)[cached.job.spec.queue] += 1
+            if cached.record.phase in FINAL or cached.job.spec.suspend:
+                continue
+            if cached.record.live:
+                running[cached.job.spec.queue] += 1
+            else:
+                created = cached.raw["metadata"]["creationTimestamp"]
+                since = queued_since(cached.raw.get("status", {}), created)
+                waiting[cached.job.spec.queue].append(since)
         return {
-            name: {"waiting": waiting[name], "running": running[name]} for name in self.site.queues
+            name: {
+                "waiting": len(waiting[name]),
+                "oldestWaitingSince": min(waiting[name], default=None),
+                "running": running[name],
+            }
+            for name in self.site.queues
         }
 
     async def _write(self, name: str, status: Status) -> None:
