@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
@@ -37,7 +37,7 @@ def queue(
     server = ApiServer(context, namespace)
     placed = {} if output == "table" else _nodes(server, everywhere=everywhere)
     rows = [
-        _row(each, placed)
+        row(each, placed)
         for each in _visible(server, everywhere=everywhere)
         if (everywhere or each.job.metadata.namespace == server.namespace)
         and name in ("", each.job.spec.queue)
@@ -69,10 +69,16 @@ def _nodes(server: ApiServer, *, everywhere: bool) -> dict[tuple[str, str], str]
         found = server.items(path, PlacementView)
     except AccessDeniedError:
         return {}
+    return nodes_by_placement(found)
+
+
+def nodes_by_placement(found: Iterable[PlacementView]) -> dict[tuple[str, str], str]:
+    """The nodes of each attempt by namespace and name of its Placement."""
     return {(each.metadata.namespace, each.metadata.name): fold(each.spec.nodes) for each in found}
 
 
-def _row(queued: Queued, placed: Mapping[tuple[str, str], str]) -> Row:
+def row(queued: Queued, placed: Mapping[tuple[str, str], str]) -> Row:
+    """The row of a job, with the nodes of each attempt by its Placement."""
     job, status = queued.job, queued.job.status
     placement = names.placement_name(job.metadata.name, status.attempt)
     return {

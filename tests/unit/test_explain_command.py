@@ -9,6 +9,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+import yaml
 
 from architecture import tree
 from fixtures.command import run
@@ -76,6 +77,8 @@ def test_servers_without_a_role_are_refused(
 
 def test_days_follow_from_tokens_of_a_step(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(output(capsys, str(small), *DGX, "-o", "json", "--tokens", "1e12"))
+    again = yaml.safe_load(output(capsys, str(small), *DGX, "-o", "yaml", "--tokens", "1e12"))
+    assert again == answer
     steps = 1e12 / (32 * 2048)
     assert answer["days"] == pytest.approx(steps * answer["stepSeconds"] / 86_400)
     assert " days\n" in output(capsys, str(small), *DGX, "--tokens", "1e12")

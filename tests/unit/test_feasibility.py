@@ -155,8 +155,8 @@ def test_devices_have_what_is_free_usable_held_and_unusable() -> None:
         _use(1, used=2, cordoned=True),
         _use(2, used=8),
     ]
-    for at, (job, held) in enumerate([("t/a", 8), ("t/b", 4), ("t/c", 0), ("t/d", 2), ("t/e", 8)]):
-        uses[at].jobs = {job: _amounts(held)}
+    for at, (name, held) in enumerate([("t/a", 8), ("t/b", 4), ("t/c", 0), ("t/d", 2), ("t/e", 8)]):
+        uses[at].jobs = {name: _amounts(held)}
     uses[1].foreign = _amounts(2)
     site = _site(nodes=tuple(scheduler_node(use, LEVELS, NOW) for use in uses))
     job, _ = convert(_job("a", 4, gpus=4, pod={"nodeSelector": {"half": "0"}}), site)

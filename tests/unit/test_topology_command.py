@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
+import yaml
 
 from fixtures.command import run
 from fixtures.profiled_jobs import large, recorded
@@ -138,6 +139,7 @@ def test_graph_formats_have_the_same_graph(site: Path, capsys: pytest.CaptureFix
     graph = nx.parse_graphml(output(capsys, "topology.conf", "-o", "graphml"))
     assert nx.shortest_path_length(graph, "gpu01", "gpu12") == 4
     answer = json.loads(output(capsys, "topology.conf", "-o", "json"))
+    assert yaml.safe_load(output(capsys, "topology.conf", "-o", "yaml")) == answer
     assert answer["nodes"]["gpu12"] == ["spine", "leaf-10"]
     assert nx.node_link_graph(answer["graph"], edges="edges").nodes == graph.nodes
     dot = output(capsys, "topology.conf", "-o", "dot")
