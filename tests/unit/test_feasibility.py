@@ -27,7 +27,7 @@ from railwright_cli.inventory import (
     node_use,
 )
 from railwright_conversion import amounts
-from railwright_operator.write import pods
+from railwright_operator.write import rendering
 from railwright_scheduler.model.snapshot import Node, Unavailable
 from railwright_scheduler.policy.queue_window import QueueWindow
 
@@ -178,6 +178,6 @@ def test_launcher_adds_nothing_to_what_pods_request() -> None:
     job = _job("a", 1, pod={"initContainers": [{"name": "i", "image": "i"}]})
     template = job["spec"]["roles"][0]["template"]["spec"]
     template["containers"][0]["resources"]["requests"] = {"cpu": "3", "memory": "4Gi"}
-    rendered = pods.sample(job, 0, pods.Launcher("image", "http://operator"))["spec"]
+    rendered = rendering.sample(job, 0, rendering.Launcher("image", "http://operator"))["spec"]
     asked = [amounts.requested(amounts.asked(each)) for each in (rendered, template)]
     assert asked[0] == asked[1]
