@@ -6,9 +6,11 @@ UTF-8, so that it fits wherever characters or bytes are counted.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 from railwright import protocol
 from railwright_api.training_job_status import LAST_LINES_LENGTH_MAX
@@ -18,6 +20,9 @@ SENTENCE_BYTES_MAX = 1024
 NAME_BYTES_MAX = 1024
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
+
+ENTRIES = (8, 4, 2, 1, 0)
+"""The bounds of a list, the next where the one before leaves an object too large."""
 
 
 def sentence(text: str) -> str:
@@ -78,3 +83,31 @@ def listed(names: Sequence[str], most: int) -> str:
     """The first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def stored_bytes(value: object) -> int:
+    """The size of a value as the API server stores it: Go writes <, > and & with six bytes each."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&"))
+
+
+def shortened(
+    status: Mapping[str, Any], bytes_max: int, *, whole: Container[str]
+) -> dict[str, Any]:
+    """The status with fewer entries in its lists, at every depth, if it is larger than this. The
+    lists of the names ``whole`` keep theirs, with shorter lists inside."""
+    found = dict(status)
+    for most in ENTRIES:
+        if stored_bytes(found) <= bytes_max:
+            break
+        found = {
+            name: [_short(each, most) for each in value] if name in whole else _short(value, most)
+            for name, value in status.items()
+        }
+    return found
+
+
+def _short(value: Any, most: int) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _short(each, most) for name, each in value.items()}
+    return [_short(each, most) for each in value[:most]] if isinstance(value, list) else value

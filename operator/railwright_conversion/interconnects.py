@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from railwright_api.interconnect import LEVEL_LENGTH_MAX, LevelLinks, SchedulingTopology
 from railwright_api.schema import NAME_LENGTH_MAX, NODES_MAX
+from railwright_conversion import bounds
 from railwright_topology.folding import fold
 from railwright_topology.grouping import group
 from railwright_topology.interconnect import Interconnect
@@ -52,7 +52,7 @@ def render_bounded(
     levels = interconnect.levels
     for count in range(len(levels), -1, -1):
         rendered = render(_with_levels(interconnect, count))
-        is_small = len(json.dumps(rendered).encode()) <= bytes_max
+        is_small = bounds.stored_bytes(rendered) <= bytes_max
         if is_small and len(rendered["places"]) <= NODES_MAX:
             return rendered, levels[count:]
     return None, levels

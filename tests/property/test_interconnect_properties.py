@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.examples import examples
+from fixtures.large_interconnects import large
 from railwright_api.interconnect import SchedulingTopology
 from railwright_api.schema import NODES_MAX
 from railwright_conversion import interconnects
@@ -77,26 +78,6 @@ def test_interconnect_is_read_back_as_it_was(found: Interconnect, random: Random
     random.shuffle(nodes)
     shuffled = Interconnect(found.levels, {node: found.places[node] for node in nodes}, found.links)
     assert interconnects.render(shuffled) == rendered
-
-
-def large(nodes: int, nodes_per_rack: int) -> Interconnect:
-    """Nodes with names of 63 characters that share no pattern, in racks, blocks and pods of such
-    names."""
-    random = Random(nodes)
-
-    def name() -> str:
-        return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=63))
-
-    racks = [name() for _ in range(nodes // nodes_per_rack + 1)]
-    blocks = [name() for _ in range(len(racks) // 16 + 1)]
-    pods = [name() for _ in range(len(blocks) // 8 + 1)]
-    places = {}
-    for number in range(nodes):
-        rack = number // nodes_per_rack
-        places[name()] = (pods[rack // 128], blocks[rack // 16], racks[rack])
-    leaving = {rack: random.uniform(0, 16) for rack in racks}
-    links = (Links(), Links(4.0), Links(2.0, leaving, frozenset(racks)))
-    return Interconnect(("pod", "block", "rack"), dict(sorted(places.items())), links)
 
 
 @pytest.mark.parametrize(("nodes", "nodes_per_rack"), [(5_000, 8), (5_000, 16), (2_048, 8)])

@@ -178,6 +178,6 @@ def test_launcher_adds_nothing_to_what_pods_request() -> None:
     job = _job("a", 1, pod={"initContainers": [{"name": "i", "image": "i"}]})
     template = job["spec"]["roles"][0]["template"]["spec"]
     template["containers"][0]["resources"]["requests"] = {"cpu": "3", "memory": "4Gi"}
-    rendered = rendering.sample(job, 0, rendering.Launcher("image", "http://operator"))["spec"]
+    rendered = rendering.sample_pod(job, 0, rendering.Launcher("image", "http://operator"))["spec"]
     asked = [amounts.requested(amounts.asked(each)) for each in (rendered, template)]
     assert asked[0] == asked[1]

@@ -33,8 +33,12 @@ from railwright_watch.nodes import NodeRecord
 
 Status = dict[str, Any]
 
-TOPOLOGY_BYTES_MAX = 1_000_000
-"""The API server stores objects of up to 1.5 MiB. The rest of a Fabric is smaller than that."""
+TOPOLOGY_BYTES_MAX, REST_BYTES_MAX = 900_000, 130_000
+"""Of the topology, and of all else in the status: a Fabric is smaller than 1 MiB, and the API
+server stores objects of up to 1.5 MiB."""
+
+WHOLE = frozenset({"domains", "networks", "sources"})
+"""The lists of which no entry is left out for the size of the Fabric."""
 
 NAMED = 3
 """The most nodes that a message names."""
@@ -251,7 +255,9 @@ def _hardware(fabric: Fabric) -> list[Status]:
             "nodes": len(nodes),
             "first": nodes[0],
             "found": bounds.sentence(text),
-            "unknown": [bounds.sentence(its) for its in fabric.inventories[nodes[0]].unknown],
+            "unknown": [bounds.sentence(its) for its in fabric.inventories[nodes[0]].unknown][
+                :FAULTS_MAX
+            ],
         }
         for text, nodes in outline.kinds(fabric.inventories)
     ]

@@ -15,6 +15,7 @@ from railwright_controllers.discovery import Discovery, FabricState
 from railwright_controllers.report import fabric, kept
 from railwright_controllers.report.fabric import FabricSummary
 from railwright_controllers.watch.fabric import FabricCache
+from railwright_conversion import bounds
 from railwright_kube import bodies, errors, paths
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
@@ -151,7 +152,10 @@ class FabricReporter:
             status = self._summary.status | self._of_reports(found, is_caught_up=is_caught_up)
             status |= self._topology(found, is_caught_up=is_caught_up)
         counts = fabric.agents_status(agents) if is_caught_up else published.get("agents")
-        return status | {"agents": counts} | problems
+        topology = status.pop("topology", None)
+        rest = status | {"agents": counts} | problems
+        rest = bounds.shortened(rest, fabric.REST_BYTES_MAX, whole=fabric.WHOLE)
+        return rest | {"topology": topology}
 
     def _outdated(self) -> tuple[str, ...]:
         """Why the status may be out of date."""
