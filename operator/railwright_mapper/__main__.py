@@ -13,6 +13,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+import numpy.ma  # noqa: F401 (numpy loads it in the first mapping, when nothing can be opened)
+
 from railwright_mapper.messages import FAILURE_MAX, READY, Reply, decode_request, encode_reply
 from railwright_scheduler.mapping.gang_mapping import map_ranks
 
@@ -37,11 +39,14 @@ def main() -> None:
 
 
 def _bound() -> None:
-    """Bound the memory, and be the first to go where a container has too little of it. A terminal's
-    interrupt is for the operator."""
+    """Bound the memory, and be the first to go where a container has too little of it. Open nothing
+    from now on: no connection, and not the operator's token, which is in the same container. A
+    terminal's interrupt is for the operator."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     Path("/proc/self/oom_score_adj").write_text("1000")
+    # Of descriptors; those that it has stay.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def _send_failure(

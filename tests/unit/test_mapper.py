@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -18,7 +19,7 @@ from unit.test_mappings import gang, request, world
 LINE = messages.encode_request(7, request(world(gang())).request)
 
 PLANTED = """
-import sys, time
+import os, socket, sys, time
 from railwright_mapper import __main__ as mapper
 mapper.ORPHANED_S = {orphaned_s}
 def map_ranks(request):
@@ -48,6 +49,19 @@ def test_each_line_is_answered_until_there_are_no_more() -> None:
     number, sent = messages.decode_request(LINE)
     expected = Reply(number, map_ranks(sent))
     assert list(map(messages.decode_reply, replies)) == [expected] * 3
+
+
+@pytest.mark.parametrize(
+    "opens", ["open({token!r})", "os.close(2) or open({token!r})", "socket.socket()"]
+)
+def test_mapper_opens_neither_token_nor_connection(tmp_path: Path, opens: str) -> None:
+    """It runs as the operator does, beside its token."""
+    token = tmp_path / "token"
+    token.write_text("secret")
+    done = planted(opens.format(token=str(token)))
+    _, reply = done.stdout.splitlines()
+    assert "Too many open files" in messages.decode_reply(reply).failure.splitlines()[-1]
+    assert b"secret" not in done.stdout
 
 
 def test_more_memory_than_the_bound_is_a_failure() -> None:
@@ -92,8 +106,11 @@ def test_an_idle_process_goes_on() -> None:
 
 
 def test_the_first_to_go_where_memory_is_short() -> None:
-    done = planted("raise ValueError(open('/proc/self/oom_score_adj').read())")
-    assert "ValueError: 1000" in messages.decode_reply(done.stdout.splitlines()[1]).failure
+    pipe = subprocess.PIPE
+    with subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, env=ENVIRONMENT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == READY
+        assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
 
 
 @pytest.mark.parametrize(
