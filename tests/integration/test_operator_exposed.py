@@ -14,11 +14,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from fixtures import certificates
+from integration.node_agents import NodeAgents
 from integration.operator_site import Floor, Json, Site
 from railwright_api import names
+from railwright_controllers.agents import server
+from railwright_controllers.wiring import AUTHORITY as CONTROLLERS
 from railwright_operator.wiring import AUTHORITY
 from railwright_testbed import waiting
 from railwright_testbed.kwok import PREFIX
+from railwright_topology.sources import hardware_documents
+from railwright_topology.sources.hardware_documents import Document
 
 CANARY = "canary-5f1d0c2e9b"
 LISTENS = "0A"
@@ -57,7 +62,13 @@ def _listening(pid: int) -> dict[int, str]:
 
 
 def _ask(
-    port: int, method: str, path: str, body: str = "", *, tls: ssl.SSLContext | None = None
+    port: int,
+    method: str,
+    path: str,
+    body: str = "",
+    *,
+    tls: ssl.SSLContext | None = None,
+    token: str = "",
 ) -> tuple[int, str]:
     host = "127.0.0.1"
     connection = (
@@ -66,7 +77,8 @@ def _ask(
         else http.client.HTTPConnection(host, port, timeout=5)
     )
     try:
-        connection.request(method, path, body=body.encode())
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, body=body.encode(), headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode(errors="replace")
     finally:
@@ -94,6 +106,28 @@ def test_no_port_exposes_user_data_without_a_token(site: Site, floor: Floor) -> 
                 # read them.
                 named = () if path == "/metrics" else (floor.name, "told", *floor.nodes)
                 assert not [word for word in (*secret, *named) if word in text], (port, path)
+
+
+def test_operator_takes_nothing_of_a_node_agent(site: Site, floor: Floor, tmp_path: Path) -> None:
+    """With its token the controllers answer the same messages."""
+    agents = NodeAgents(site, tmp_path)
+    token = agents.token(floor.nodes[0])
+    messages = {
+        server.PATH: hardware_documents.written(Document()),
+        server.UTILIZATION_PATH: '{"gpus": [1]}',
+        server.POLL_PATH: "{}",
+    }
+    statuses = {}
+    for process, authority in ((site.operator, AUTHORITY), (site.controllers, CONTROLLERS)):
+        port = urlsplit(process.url).port
+        assert port is not None
+        tls = certificates.client_of(site.admin, authority)
+        statuses[authority] = [
+            _ask(port, "POST", path, body, tls=tls, token=token)[0]
+            for path, body in messages.items()
+        ]
+    agents.clear()
+    assert statuses == {AUTHORITY: [404] * 3, CONTROLLERS: [200] * 3}
 
 
 def test_foreign_pod_with_a_jobs_uid_is_refused(site: Site, floor: Floor) -> None:
