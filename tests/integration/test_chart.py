@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fixtures import scraped_processes
+from railwright_dashboards import rules
 from railwright_testbed import ControlPlane, TestbedError, helm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -294,6 +295,23 @@ def test_certificates_may_have_an_issuer_of_the_site() -> None:
         assert ("Secret", "n" * 63, each["spec"]["secretName"]) in release
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_runbooks_have_the_url_of_the_site(end: str) -> None:
+    """They are pages of the site that ``make docs`` builds, with a folder for each."""
+    kind = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
+    url = "https://docs.example.com/railwright"
+    release = rendered(kind, f"--set=alerts.docsURL={url}{end}")
+    (rule,) = of_kind(release, "PrometheusRule").values()
+    every = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    alerts = [each for each in every if "alert" in each]
+    assert {each["alert"] for each in alerts} == {alert.name for alert in rules.ALERTS}
+    for each in alerts:
+        found = each["annotations"].pop("runbook_url")
+        assert found == f"{url}/runbooks/{each['alert']}/"
+        assert each["annotations"]["runbook"] == f"docs/runbooks/{each['alert']}.md"
+    assert rule["spec"] == yaml.safe_load((ROOT / "dashboards/rules.yaml").read_text())
+
+
 def test_dashboards_are_config_maps_of_the_sidecar(control_plane: ControlPlane) -> None:
     """The chart and the kustomization of dashboards/ make the same ones."""
     release = rendered("--set=dashboards.annotations.grafana_folder=Railwright")
@@ -357,6 +375,7 @@ def test_pod_monitors_need_their_kind() -> None:
         ("commonLabels.team=3", "got number, want string"),
         ("namespaces={Team A}", "does not match pattern"),
         ("podMonitor.interval=30s1m", "does not match pattern"),
+        ("alerts.docsURL=docs.example.com", "does not match pattern"),
     ],
 )
 def test_invalid_value_is_refused(value: str, message: str) -> None:
