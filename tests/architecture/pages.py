@@ -78,9 +78,8 @@ def named_tests(page: Path) -> Iterator[tuple[int, str, str]]:
 
 def code_words(page: Path) -> set[str]:
     """Everything the page has in code marks, and every word of its code blocks."""
-    text = tree.text_of(page)
-    words = {code for _, code in _matches(_CODE, _without_fences(page))}
-    for block in _FENCE.findall(text):
+    words = {*inline_codes(page)}
+    for block in code_blocks(page):
         words.update(re.findall(r"[\w.-]+", block))
     return words
 
@@ -92,9 +91,19 @@ def yaml_blocks(page: Path) -> list[str]:
 
 def commands(page: Path) -> Iterator[str]:
     """Each line of a code block and each text in code marks, without the prompt of a shell."""
-    yield from (code for _, code in _matches(_CODE, _without_fences(page)))
-    for block in _FENCE.findall(tree.text_of(page)):
+    yield from inline_codes(page)
+    for block in code_blocks(page):
         yield from (line.removeprefix("$ ").strip() for line in block.splitlines())
+
+
+def code_blocks(page: Path) -> list[str]:
+    """Each code block with its fences."""
+    return _FENCE.findall(tree.text_of(page))
+
+
+def inline_codes(page: Path) -> list[str]:
+    """Each text in code marks, but for those of code blocks."""
+    return [code for _, code in _matches(_CODE, _without_fences(page))]
 
 
 def anchors(page: Path) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import re
 import tomllib
 
@@ -71,14 +72,35 @@ def test_every_row_about_a_threat_names_its_test() -> None:
 def test_every_make_target_that_is_named_exists() -> None:
     makefile = (tree.ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
+    variables = {f"{name}=" for name in re.findall(r"\$\((?:origin )?([A-Z_]+)\)", makefile)}
+    commands = [
+        (page, command.split())
+        for page in (*pages.pages(), tree.ROOT / "CHANGELOG.md")
+        for command in pages.commands(page)
+        if command.startswith("make ")
+    ]
     assert len(targets) >= 5
+    assert len(commands) > 50
     findings = [
-        Finding(tree.name_of(page), 1, f"there is no target {word}")
-        for page in pages.pages()
-        for word in sorted(pages.code_words(page))
-        if (named := re.fullmatch(r"make ([a-z][\w-]*)", word)) and named[1] not in targets
+        Finding(tree.name_of(page), 1, f"there is no {word} of make {target}")
+        for page, (_, target, *rest) in commands
+        for word in (target, *re.findall(r"[A-Z_]+=", " ".join(rest)))
+        if word not in targets | variables
     ]
     assert not findings, tree.report(findings, "`make` lists the targets")
+
+
+def test_every_command_of_a_code_block_has_a_prompt() -> None:
+    """`make check-docs` runs what has one."""
+    command = re.compile(r"(docker|helm|kubectl|make|python3?|railwright|sed) ")
+    findings = [
+        Finding(tree.name_of(page), 1, line)
+        for page in pages.pages()
+        for block in pages.code_blocks(page)
+        for before, line in itertools.pairwise(block.splitlines())
+        if command.match(line) and not before.endswith(("\\", "|"))
+    ]
+    assert not findings, tree.report(findings, "a command begins with `$ `")
 
 
 def test_every_make_target_has_a_description() -> None:

@@ -52,6 +52,9 @@ NEXT = f"--set images.registry={product_images.REGISTRY} --wait"
 FAILS = ("kubectl apply -f job.yaml",)
 """The page shows the refusal."""
 
+PROBED = "127.0.0.2"
+SERVES = "> served & timeout 30 sh -c 'until grep -q ready served; do sleep 0.1; done'"
+
 STEPS = "import railwright, time\nfor step in range(30):\n    railwright.report(step, 1.0)\n"
 WORKLOAD = """
 transformer: {layers: 2, hidden: 64, heads: 4, feedForward: 256, vocabulary: 128}
@@ -234,6 +237,10 @@ def _adapted(scene: Scene, text: str) -> str:
         ".venv/bin/python -m rail": f"HOME={Path.home()} {PYTHON} -m rail",
         "$PWD": str(tree.ROOT),
         "gpu-01": "node-a1",
+        "10.0.0.7": PROBED,
+        # A server ends after the block.
+        "python -m railwright_agent serve": "timeout 60 python -m railwright_agent serve",
+        "--token-file token  ": f"--token-file token {SERVES}",
     }
     if "-node node-a2" in text:
         changes["node-a2"] = f"{_victim(scene)} --name {NAME}"
@@ -284,6 +291,20 @@ def _prepare_plan(scene: Scene) -> None:
     scene.write("plan.yaml", plan.text)
 
 
+def _prepare_site(scene: Scene) -> None:
+    scene.write("topology.conf", "SwitchName=leaf1 Nodes=node-a[1-2]\n")
+    scene.write("plan.yaml", "version: 1\ntiers: [rack]\ndomains: {rack-a: 'node-a[1-2]'}\n")
+
+
+def _end_site(scene: Scene) -> None:
+    scene.kubectl("-n", "railwright-system", "delete", "configmap", "site", "--ignore-not-found")
+
+
+def _prepare_survey(scene: Scene) -> None:
+    scene.write("secret", "secret of the survey, which is long enough\n")
+    scene.write("nodes", f"node-a1 {PROBED}\n")
+
+
 def _end_quota(scene: Scene) -> None:
     scene.kubectl("delete", "quota", "jobs", "--ignore-not-found")
 
@@ -302,6 +323,9 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "kubectl apply -f job.yaml": _prepare_quota,
     "export RAILWRIGHT_PROFILE": _prepare_profile,
     "kubectl patch tj train": _end_quota,
+    "kubectl -n railwright-system create configmap site": _prepare_site,
+    "python -m railwright_agent hardware": _end_site,
+    "python -m railwright_agent token": _prepare_survey,
     "kubectl label node gpu-01": lambda scene: scene.kubectl(
         *("label", "node", "node-a1", "railwright.dev/block-", "railwright.dev/rack-")
     ),
