@@ -74,8 +74,8 @@ class Course:
             yield state, plan
             self._carry_out(plan)
             self._pass_time(self._rng.choice((1, 1, 5, 40, 100)))
-            for name in self._rng.sample(_EVENTS, self._rng.randint(0, self._faults_max)):
-                getattr(self, name)()
+            for event in self._rng.sample(_EVENTS, self._rng.randint(0, self._faults_max)):
+                event(self)
             if self._rng.random() < 0.1 * self._faults_max:
                 self._submit(10 + cycle)
 
@@ -334,19 +334,19 @@ class Course:
 
 
 _EVENTS = (
-    "_rank_crashes",
-    "_launcher_falls_silent",
-    "_ranks_hang",
-    "_pod_is_evicted",
-    "_job_succeeds",
-    "_user_changes_job",
-    "_node_changes",
-    "_nodes_return",
-    "_network_changes",
-    "_network_changes",
-    "_network_changes",
-    "_api_server_refuses",
-    "_stray_pod_appears",
+    Course._rank_crashes,
+    Course._launcher_falls_silent,
+    Course._ranks_hang,
+    Course._pod_is_evicted,
+    Course._job_succeeds,
+    Course._user_changes_job,
+    Course._node_changes,
+    Course._nodes_return,
+    Course._network_changes,
+    Course._network_changes,
+    Course._network_changes,
+    Course._api_server_refuses,
+    Course._stray_pod_appears,
 )
 
 
