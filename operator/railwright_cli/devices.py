@@ -27,7 +27,7 @@ def read_device_rows(server: ApiServer, path: str) -> list[Row]:
 
 def device_rows(job: Job, site: SchedulingSite, uses: Sequence[NodeUse]) -> list[Row]:
     """A row for each device that the job requests: how many; of those on the nodes that it may use,
-    with what they are used for, how many are ``free``, ``usable`` (free, on nodes with enough of
+    with what they are used for, how many are ``free``, ``available`` (free, on nodes with enough of
     everything for a pod), ``inUse``, and ``unusable`` (free on nodes that take no pods, or failed);
     and which jobs hold the most."""
     devices = sorted({name for role in job.roles for name in role.per_pod if is_device(name)})
@@ -37,7 +37,7 @@ def device_rows(job: Job, site: SchedulingSite, uses: Sequence[NodeUse]) -> list
 def _row(device: str, job: Job, nodes: Sequence[Node], uses: Sequence[NodeUse]) -> Row:
     roles = [role for role in job.roles if role.per_pod.get(device)]
     held: Counter[str] = Counter()
-    free = usable = used = unusable = 0
+    free = available = used = unusable = 0
     for at in _eligible(roles, nodes):
         node, use = nodes[at], uses[at]
         here, has = node.used.get(device, 0), node.allocatable.get(device, 0)
@@ -46,7 +46,9 @@ def _row(device: str, job: Job, nodes: Sequence[Node], uses: Sequence[NodeUse]) 
         unusable += failed
         if node.unavailable is None:
             free += left
-            usable += max((role.per_pod[device] for role in roles if _fits(role, node)), default=0)
+            available += max(
+                (role.per_pod[device] for role in roles if _fits(role, node)), default=0
+            )
         else:
             unusable += left
         held.update({name: its[device] for name, its in use.jobs.items() if its[device]})
@@ -56,7 +58,7 @@ def _row(device: str, job: Job, nodes: Sequence[Node], uses: Sequence[NodeUse]) 
         "device": device,
         "requested": sum(role.replicas * role.per_pod[device] for role in roles),
         "free": free,
-        "usable": usable,
+        "available": available,
         "inUse": used,
         "unusable": unusable,
         "heldBy": [*_largest(held)],

@@ -207,12 +207,12 @@ def _release(version: str) -> tuple[int, ...]:
 def _bindings(site: CheckedSite) -> Iterator[Finding]:
     """The bindings that the processes need for what they read and write."""
     missing = []
-    for account, place in BINDINGS:
+    for service_account, place in BINDINGS:
         namespace = place.format(system=site.system)
         within = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
-        found = site.server.find(f"{RBAC}/{within}/{account}", BindingView)
-        if found is None or not _binds(found, account, site.system):
-            missing.append(f"{within}/{account}")
+        found = site.server.find(f"{RBAC}/{within}/{service_account}", BindingView)
+        if found is None or not _binds(found, service_account, site.system):
+            missing.append(f"{within}/{service_account}")
     query = {"fieldSelector": f"metadata.name={JOBS_BINDING}"}
     jobs = [
         each
@@ -229,9 +229,9 @@ def _bindings(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("ok", f"{len(BINDINGS) + 1} bindings of {' and '.join(LEADERS)}")
 
 
-def _binds(binding: BindingView, account: str, system: str) -> bool:
+def _binds(binding: BindingView, service_account: str, system: str) -> bool:
     return any(
-        (each.kind, each.name, each.namespace) == ("ServiceAccount", account, system)
+        (each.kind, each.name, each.namespace) == ("ServiceAccount", service_account, system)
         for each in binding.subjects or ()
     )
 

@@ -80,7 +80,7 @@ class StoredJob(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Feasibility:
+class JobFeasibility:
     """What would become of a job now: it starts, it waits, or it can never start here. ``text``
     says so with numbers."""
 
@@ -102,7 +102,7 @@ class SchedulingSite:
     unread: frozenset[str] = frozenset()
 
 
-def check(server: ApiServer, created: Sequence[Manifest]) -> tuple[list[Feasibility], list[str]]:
+def check(server: ApiServer, created: Sequence[Manifest]) -> tuple[list[JobFeasibility], list[str]]:
     """What would become of these jobs, as a dry run of the API server returned them, and what was
     not counted. Raises AccessDeniedError if the user may not list nodes, pods or queues."""
     site, _, notes = read_site(server)
@@ -112,7 +112,7 @@ def check(server: ApiServer, created: Sequence[Manifest]) -> tuple[list[Feasibil
         notes.append("jobs that wait were not counted: you may not list those of all namespaces")
         stored = []
     site = replace(site, ahead=tuple(_waiting(stored, site)))
-    found, is_counted = judge(created, site)
+    found, is_counted = decide_jobs(created, site)
     if not is_counted:
         notes.append(f"{count(len(site.ahead), 'job')} that wait were not counted: too many")
     return found, notes
@@ -140,7 +140,9 @@ def read_site(server: ApiServer) -> tuple[SchedulingSite, ClusterInventory, list
     return site, inventory, [f"{name} were not counted: you may not list them" for name in unread]
 
 
-def judge(created: Sequence[Manifest], site: SchedulingSite) -> tuple[list[Feasibility], bool]:
+def decide_jobs(
+    created: Sequence[Manifest], site: SchedulingSite
+) -> tuple[list[JobFeasibility], bool]:
     """What would become of these jobs, and whether the jobs ahead of them were counted: the work of
     one scheduling cycle is limited."""
     held: dict[str, Reason] = {}
@@ -231,20 +233,20 @@ def _decided(asked: Sequence[Job], site: SchedulingSite) -> dict[str, Admit | Re
     return {job.uid: outcomes[job.uid] for job in asked}
 
 
-def _described(outcome: Admit | Reason, levels: Sequence[str]) -> Feasibility:
+def _described(outcome: Admit | Reason, levels: Sequence[str]) -> JobFeasibility:
     if isinstance(outcome, Admit):
         spans = zip(levels, outcome.spans, strict=True)
         domains = [count(number, level.rpartition("/")[2]) for level, number in spans]
         nodes = count(len(set(outcome.nodes)), "node")
-        return Feasibility(f"fits now: {', '.join([nodes, *domains])}")
+        return JobFeasibility(f"fits now: {', '.join([nodes, *domains])}")
     if isinstance(outcome, BindingBacklog):
-        return Feasibility(f"fits now: {outcome.sentence()}")
+        return JobFeasibility(f"fits now: {outcome.sentence()}")
     code = reasons.code(outcome)
     is_never = code in UNSCHEDULABLE
     if isinstance(outcome, LedgerFull):
         is_never = not outcome.passes
     verdict = "can never start as it is" if is_never else "waits"
-    return Feasibility(f"{verdict}: {code}: {outcome.sentence()}", is_never)
+    return JobFeasibility(f"{verdict}: {code}: {outcome.sentence()}", is_never)
 
 
 def scheduler_node(use: NodeUse, levels: tuple[str, ...], now: datetime) -> Node:

@@ -51,9 +51,10 @@ def logs(
     0 if it succeeded, 1 if it failed.
 
     When an attempt ends early, its pods that have ended stay with their logs until the job is
-    deleted; those that still run are deleted with theirs. In place of a deleted one, the last lines
+    deleted. Those that still run are deleted with their logs, often also that of the rank that
+    failed, whose launcher reports it before the pod ends. In place of a deleted pod the last lines
     of the first rank that failed are printed, of the last attempt that did not succeed: the status
-    has these. Of the attempts before it, and of a node that is gone, nothing else remains.
+    has them. Of attempts before that one nothing else remains.
     """
     if previous and (follow or all_attempts):
         raise UsageError("--previous is of one attempt: use it without --follow, --all-attempts")
@@ -67,7 +68,9 @@ def logs(
     if follow:
         raise typer.Exit(source.follow(job, done=0 if all_attempts else max(0, newest - 1)))
     if all_attempts:
-        attempts = sorted({pod.attempt for pod in pods_of(its, job)} | {newest})
+        ended = job.status.last_termination
+        shown = {newest, ended.attempt if ended else newest}
+        attempts = sorted({pod.attempt for pod in pods_of(its, job)} | shown)
     else:
         attempts = [newest - 1 if previous else newest]
     if not source.print_until_now(job, attempts):

@@ -17,7 +17,7 @@ from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, UsageError
 from railwright_cli.inventory import accelerators
 from railwright_cli.jobs import Context, Namespace
-from railwright_cli.tables import ResultOutputOption, show_result
+from railwright_cli.tables import ResultOutput, ResultOutputOption, show_result
 
 KIND = "TrainingJob"
 FILE_BYTES_MAX = 3 << 20
@@ -25,6 +25,8 @@ FILE_BYTES_MAX = 3 << 20
 
 NAME_LENGTH_MAX = 30
 """Of the part of a name that is made from the command."""
+
+DRY_RUN = "let the API server check the job, print it, and say on stderr whether it fits"
 
 
 def submit(
@@ -48,13 +50,7 @@ def submit(
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="a variable")] = None,
     queue: Annotated[str, typer.Option(help="default: the queue default")] = "",
     priority: Annotated[str, typer.Option(metavar="CLASS", help="a PriorityClass")] = "",
-    is_dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="let the API server check the job, print it, and say on stderr whether it fits",
-        ),
-    ] = False,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
     namespace: Namespace = "",
     context: Context = "",
     output: ResultOutputOption = "text",
@@ -90,7 +86,18 @@ def submit(
         manifests = [{"metadata": metadata, "spec": spec}]
     else:
         manifests = list(read(file))
-    server = ApiServer(context, namespace)
+    _submit(ApiServer(context, namespace), manifests, namespace, output, is_dry_run=is_dry_run)
+
+
+def _submit(
+    server: ApiServer,
+    manifests: list[Any],
+    namespace: str,
+    output: ResultOutput,
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Create these jobs, or say whether they would fit, and print each."""
     created = []
     for place, manifest in zip(_places(manifests, namespace), manifests, strict=True):
         found = _create(server, manifest, place or server.namespace, is_dry_run=is_dry_run)

@@ -45,8 +45,8 @@ def why(
     """Explain the state of a job: the cause first, then what to do about it.
 
     For a job that waits, the jobs ahead of it are listed, and its devices: how many it requests,
-    and of those on nodes that it may use how many are free, usable (on nodes with space for a whole
-    pod), in use, and unusable (on nodes that are down or cordoned, or failed). For one that
+    and of those on nodes that it may use how many are free, available (on nodes with space for a
+    whole pod), in use, and unusable (on nodes that are down or cordoned, or failed). For one that
     restarted or failed, the first rank that failed and its last lines.
     """
     its = reference(name, namespace, context)

@@ -27,7 +27,7 @@ Quantities = Mapping[str, Any]
 """Amounts as an API object has them, by resource: texts, or what protobuf has for one."""
 
 
-class Resources(Protocol):
+class RequestedResources(Protocol):
     """The resources of a container, or of a pod as a whole."""
 
     @property
@@ -37,30 +37,30 @@ class Resources(Protocol):
     def requests(self) -> Quantities: ...
 
 
-class Container(Protocol):
+class RequestingContainer(Protocol):
     """A container of a pod."""
 
     @property
-    def resources(self) -> Resources: ...
+    def resources(self) -> RequestedResources: ...
 
     @property
     def restart_policy(self) -> str: ...
 
 
-class PodSpec(Protocol):
+class RequestingPod(Protocol):
     """The spec of a pod, whoever decoded it."""
 
     @property
-    def containers(self) -> Sequence[Container]: ...
+    def containers(self) -> Sequence[RequestingContainer]: ...
 
     @property
-    def init_containers(self) -> Sequence[Container]: ...
+    def init_containers(self) -> Sequence[RequestingContainer]: ...
 
     @property
     def overhead(self) -> Quantities: ...
 
     @property
-    def resources(self) -> Resources: ...
+    def resources(self) -> RequestedResources: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _PodSpec:
     resources: _Resources
 
 
-def asked(spec: Mapping[str, Any]) -> PodSpec:
+def asked(spec: Mapping[str, Any]) -> RequestingPod:
     """The requests of a pod spec that a user wrote. The API server reports other errors in it."""
     return _PodSpec(
         containers=tuple(map(_container, spec["containers"])),
@@ -93,7 +93,7 @@ def asked(spec: Mapping[str, Any]) -> PodSpec:
     )
 
 
-def requested(spec: PodSpec) -> Amounts:
+def requested(spec: RequestingPod) -> Amounts:
     """The effective requests of a pod, the pod itself included, zeros left out. Pods with equal
     requests share one mapping.
 
@@ -125,7 +125,7 @@ def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
     return _shared(tuple(sorted(parsed.items()))), unread
 
 
-def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str, int]:
+def _beside(init: Iterable[RequestingContainer], together: Mapping[str, int]) -> dict[str, int]:
     """The maximum of the running containers and of these, which run before them."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -137,7 +137,7 @@ def _beside(init: Iterable[Container], together: Mapping[str, int]) -> dict[str,
     return _larger(_sum([together, sidecars]), peak)
 
 
-def _requests(container: Container) -> dict[str, int]:
+def _requests(container: RequestingContainer) -> dict[str, int]:
     """The requests of a container. A limit without a request is one, as in the API server."""
     resources = container.resources
     return _parsed({**resources.limits, **resources.requests})

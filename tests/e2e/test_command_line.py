@@ -31,6 +31,15 @@ if os.environ["RANK"] == "1":
 time.sleep(600)
 """
 
+FAILS_ONCE_ON_RANK_1 = """
+import os, sys, time
+attempt, rank = os.environ["RAILWRIGHT_ATTEMPT"], os.environ["RANK"]
+for number in range(5):
+    print("attempt", attempt, "rank", rank, "line", number, flush=True)
+if attempt == "1":
+    sys.exit("the answer is not 42") if rank == "1" else time.sleep(600)
+"""
+
 
 def test_followed_logs_go_on_in_the_next_attempt(bed: Testbed, run: Run, tmp_path: Path) -> None:
     """Of four ranks on two nodes one is followed: each of its lines is printed once, in order,
@@ -97,6 +106,35 @@ def test_followed_failure_ends_with_code_1(bed: Testbed, run: Run, tmp_path: Pat
     later = command_line.run(kubeconfig, "logs", *place)
     assert later.returncode == 0
     assert "the answer is not 42" in later.stdout
+
+
+def test_lines_of_a_failed_rank_stay_in_the_next_attempt(bed: Testbed, run: Run) -> None:
+    """They are in the log of its pod if that had ended when the attempt did, else the status has
+    the last of them; the pod of the other rank ran on, and is deleted."""
+    job = run(Training("again", script(FAILS_ONCE_ON_RANK_1)))
+    job.until_phase("Succeeded", deadline_s=DEADLINE_S)
+    assert job.status()["attempt"] == 2
+
+    def logs(*options: str) -> tuple[list[str], str]:
+        arguments = ("logs", "again", "-n", job.namespace, *options)
+        ended = command_line.run(bed.control_plane.kubeconfig, *arguments)
+        assert ended.returncode == 0, ended.stderr
+        return [
+            line for line in ended.stdout.splitlines() if "railwright:" not in line
+        ], ended.stderr
+
+    first, second = (
+        [f"attempt {attempt} rank 1 line {number}" for number in range(5)] for attempt in (1, 2)
+    )
+    failure = "the answer is not 42"
+    assert logs("--previous", "--rank", "1")[0] == [*first, failure]
+    assert logs("--all-attempts", "--rank", "1")[0] == [*first, failure, *second]
+    lines, notes = logs("--previous", "--rank", "0")
+    assert lines == [*first, failure]
+    assert "attempt 1 ended: RankFailed: " in notes
+    assert "the last lines of rank 1 that failed first:" in notes
+    every = logs("--all-attempts", "--rank", "0")[0]
+    assert every == [*first, failure, *(line.replace("rank 1", "rank 0") for line in second)]
 
 
 def _administrator(plane: ControlPlane, between: FaultProxy) -> Path:

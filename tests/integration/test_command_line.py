@@ -60,7 +60,7 @@ def test_queue_has_waiting_jobs_in_their_order(floor: Floor, config: Path) -> No
     assert rows[0]["nodeList"]
     why = command_line.document(config, "why", f"{floor.name}/second")
     (devices,) = why["devices"]
-    assert (devices["requested"], devices["usable"], devices["inUse"]) == (8, 0, 32)
+    assert (devices["requested"], devices["available"], devices["inUse"]) == (8, 0, 32)
     assert devices["heldBy"] == [f"32 {floor.name}/runs"]
     assert why["position"] == position["second"]
     assert why["ahead"][-1] == f"{floor.name}/first"

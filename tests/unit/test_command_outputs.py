@@ -61,10 +61,10 @@ def test_running_job_has_its_run_time_and_nodes(capsys: pytest.CaptureFixture[st
 
 def test_waiting_job_has_a_table_of_its_devices() -> None:
     job = JobView(MetadataView("a", "team", "u", START), status=JobStatusView(reason="R"))
-    device = {"device": "nvidia.com/gpu", "requested": 16, "free": 9, "usable": 4, "inUse": 16}
+    device = {"device": "nvidia.com/gpu", "requested": 16, "free": 9, "available": 4, "inUse": 16}
     more = {"unusable": 7, "heldBy": ["8 t/a", "2 others"]}
     lines = [*why.lines(job, [], START, [device | more])]
     assert lines[-2:] == [
-        "DEVICE           REQUESTED   FREE   USABLE   IN USE   UNUSABLE   HELD BY",
-        "nvidia.com/gpu   16          9      4        16       7          8 t/a,2 others",
+        "DEVICE           REQUESTED   FREE   AVAILABLE   IN USE   UNUSABLE   HELD BY",
+        "nvidia.com/gpu   16          9      4           16       7          8 t/a,2 others",
     ]

@@ -15,7 +15,7 @@ from railwright_cli.feasibility import (
     RuntimeClassView,
     SchedulingSite,
     convert,
-    judge,
+    decide_jobs,
     scheduler_node,
 )
 from railwright_cli.inventory import (
@@ -75,7 +75,7 @@ def _site(**fields: Any) -> SchedulingSite:
 
 
 def _texts(site: SchedulingSite, *jobs: dict[str, Any]) -> list[str]:
-    found, is_counted = judge(jobs, site)
+    found, is_counted = decide_jobs(jobs, site)
     assert is_counted
     return [each.text for each in found]
 
@@ -111,7 +111,7 @@ def test_jobs_that_wait_ahead_take_nodes_first() -> None:
     ],
 )
 def test_job_that_can_never_start_has_the_reason(spec: dict[str, Any], reason: str) -> None:
-    (found,), _ = judge([_job("a", 1, **spec)], _site())
+    (found,), _ = decide_jobs([_job("a", 1, **spec)], _site())
     assert found.is_never
     assert found.text.startswith(f"can never start as it is: {reason}")
 
@@ -119,7 +119,7 @@ def test_job_that_can_never_start_has_the_reason(spec: dict[str, Any], reason: s
 def test_runtime_class_adds_to_what_pods_request() -> None:
     heavy = RuntimeClassView(MetadataView("vm"), {"podFixed": {"cpu": "65"}})
     site = _site(runtime_classes={"vm": heavy})
-    (found,), _ = judge([_job("a", 1, pod={"runtimeClassName": "vm"})], site)
+    (found,), _ = decide_jobs([_job("a", 1, pod={"runtimeClassName": "vm"})], site)
     assert "65 cpu; at most 64 cpu on any node" in found.text, found.text
 
 
@@ -129,7 +129,7 @@ def test_queue_that_one_cycle_cannot_evaluate_is_not_counted(
     window = functools.partial(QueueWindow, limit=1)
     monkeypatch.setattr("railwright_scheduler.policy.decide.QueueWindow", window)
     ahead = [convert(_job(f"a{at:02}", at % 3 + 1, gpus=at % 7 + 1), _site())[0] for at in range(9)]
-    (found,), is_counted = judge([_job("z", 3)], _site(ahead=tuple(ahead)))
+    (found,), is_counted = decide_jobs([_job("z", 3)], _site(ahead=tuple(ahead)))
     assert not is_counted
     assert found.text == "fits now: 3 nodes, 1 block, 2 racks"
 
@@ -146,7 +146,7 @@ def test_node_is_what_the_operator_makes_of_it() -> None:
     assert scheduler_node(use, LEVELS, NOW).recently_lost
 
 
-def test_devices_have_what_is_free_usable_held_and_unusable() -> None:
+def test_devices_have_what_is_free_available_held_and_unusable() -> None:
     """Of the nodes that the job may use: the fifth is of the other half."""
     uses = [
         _use(0, used=8),
@@ -165,7 +165,7 @@ def test_devices_have_what_is_free_usable_held_and_unusable() -> None:
             "device": "nvidia.com/gpu",
             "requested": 16,
             "free": 9,
-            "usable": 4,
+            "available": 4,
             "inUse": 16,
             "unusable": 7,
             "heldBy": ["8 t/a", "4 t/b", "2 pods of no job", "2 others"],
