@@ -65,6 +65,16 @@ DASHBOARD = Dashboard(
             may_be_empty=True,
         ),
         lines(
+            "Devices that waiting jobs request, and free ones",
+            {
+                "requested: {{resource}}": "max by (resource) (railwright_devices_waiting_for)",
+                "free: {{resource}}": FREE,
+            },
+            "A job waits in spite of free devices if they are not all together, or not where it "
+            "may run.",
+            may_be_empty=True,
+        ),
+        lines(
             "Wait of jobs that got nodes",
             quantiles("railwright_queue_wait_seconds", 0.5, 0.95, window="1h"),
             "Time that jobs had waited when they got nodes, in the last hour. Jobs that still wait "
@@ -97,7 +107,7 @@ DASHBOARD = Dashboard(
             "Mappings of ranks, per minute",
             {
                 "{{outcome}}": "sum by (outcome) "
-                "(rate(railwright_mappings_total[$__rate_interval])) * 60"
+                "(rate(railwright_mappings_total[$__rate_interval])) * 60 > 0"
             },
             "Orders of ranks that were computed. All but Mapped start in the order of the network.",
             may_be_empty=True,
