@@ -49,12 +49,12 @@ def test_no_event_of_a_run_begins_a_series(monkeypatch: pytest.MonkeyPatch) -> N
             used.add((self._name, tuple(map(str, values))))
         return labels(self, *values)
 
-    known = begun(constructed.leading_operator())
+    initial = begun(constructed.leading_operator())
     monkeypatch.setattr(MetricWrapperBase, "labels", noted)
     for seed in (7, 11):
         run(seed, "all")
     assert used >= {("railwright_attempts_ended", ("NodeLost",))}
-    assert used <= known, used - known
+    assert used <= initial, used - initial
 
 
 def test_every_status_of_a_server_has_begun() -> None:
