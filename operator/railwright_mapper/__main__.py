@@ -13,8 +13,6 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-import numpy.ma  # noqa: F401 (numpy loads it in the first mapping, when nothing can be opened)
-
 from railwright_mapper.messages import FAILURE_MAX, READY, Reply, decode_request, encode_reply
 from railwright_scheduler.mapping.gang_mapping import map_ranks
 

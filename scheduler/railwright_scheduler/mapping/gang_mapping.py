@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.ma  # numpy loads it in the first mapping, when the mapper opens no file
 
 from railwright_scheduler.budget import CHOSEN, OverBudgetError, WorkBudget
 from railwright_scheduler.mapping import evaluation
