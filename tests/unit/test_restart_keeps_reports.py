@@ -55,7 +55,7 @@ class Leader(Office):
         return self.store.objects[FABRIC]
 
 
-async def test_few_agents_that_reported_just_before_the_end_are_awaited() -> None:
+async def test_few_agents_that_reported_just_before_are_awaited() -> None:
     """The count in the Fabric does not say which they were."""
     first = Leader(cabled=False)
     before = facts(await first.receive(*NODES[:2]))
