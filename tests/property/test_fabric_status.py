@@ -153,7 +153,7 @@ async def test_any_problem_of_a_file_is_taken(name: str, problem: str) -> None:
 @given(st.floats(0.0, 2.0**33), st.none() | st.floats(0.0, 1e6))
 def test_any_freshness_is_accepted(now_s: float, age_s: float | None) -> None:
     status = report.freshness(max(now_s, age_s or 0.0), oldest_report_s=age_s)
-    found = FabricStatus.model_validate(status).freshness
+    found = FabricStatus.model_validate({"freshness": status}).freshness
     assert found is not None
     assert (found.oldest_report is None) == (age_s is None)
     assert found.oldest_report is None or found.oldest_report <= found.checked

@@ -27,7 +27,7 @@ PROJECTIONS = {
 
 def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
     """Whether a change affects decisions: one of a status alone does not."""
-    return old is None or new is None or replace(old, status=new.status) != new
+    return old is None or new is None or replace(old, rv=new.rv, status=new.status) != new
 
 
 class Site:
