@@ -11,10 +11,10 @@ import sys
 
 from prometheus_client import CollectorRegistry
 
-from railwright_controllers import metrics, settings, wiring
+from railwright_controllers import metrics, settings
 from railwright_controllers.handlers import KopfThread
 from railwright_controllers.report.fabric_metrics import FabricMetrics
-from railwright_controllers.wiring import ControllerParts
+from railwright_controllers.wiring import ControllerParts, ControllerRuntime
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
 from railwright_kube.transport import HttpTransport
@@ -47,7 +47,7 @@ def main() -> int:
 
 async def _run(chosen: ReplicaSettings) -> int:
     kubeconfig = os.environ.get("KUBECONFIG") or None
-    registry = CollectorRegistry()
+    runtime, registry = ControllerRuntime(), CollectorRegistry()
     series = metrics.ControllerMetrics(registry)
     loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -61,19 +61,20 @@ async def _run(chosen: ReplicaSettings) -> int:
         address=chosen.reached_at,
         on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
         on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
-        clock=wiring.clock,
-        rng=wiring.rng(),
+        clock=runtime.clock,
+        rng=runtime.rng(),
     )
     ProcessMetrics(registry, deployment=LEASE, is_leader=leadership.held)
     async with Api(
         HttpTransport(kubeconfig),
         may_write=leadership.held,
         metrics=series.api,
-        clock=wiring.clock,
-        rng=wiring.rng(),
+        clock=runtime.clock,
+        rng=runtime.rng(),
     ) as api:
         parts = ControllerParts(
             api,
+            runtime,
             chosen,
             series=series,
             is_leader=leadership.held,
@@ -86,8 +87,8 @@ async def _run(chosen: ReplicaSettings) -> int:
         kopf = KopfThread(
             kubeconfig,
             lambda *news: loop.call_soon_threadsafe(informers.fabrics.seen, *news),
-            clock=wiring.clock,
-            rng=wiring.rng(),
+            clock=runtime.clock,
+            rng=runtime.rng(),
         )
         probes = Endpoints(
             alive=lambda: _stuck(parts, leadership),
@@ -98,28 +99,13 @@ async def _run(chosen: ReplicaSettings) -> int:
         await parts.server.start(*chosen.address)
         leadership.start()
         try:
-            return await lifecycle.until_ended(stop, lost, _work(parts, kopf, leading))
+            return await lifecycle.until_ended(stop, lost, parts.run(leading, kopf.start))
         finally:
             lifecycle.end_in_time()
             await parts.server.stop()
             await probes.stop()
             await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
-
-
-async def _work(parts: ControllerParts, kopf: KopfThread, leading: asyncio.Event) -> None:
-    """Watch from the start. Discover and publish once this process leads and all lists are whole:
-    a fabric of half the nodes would replace that of all."""
-    async with asyncio.TaskGroup() as tasks:
-        for start in parts.tasks:
-            tasks.create_task(start())
-        for informer in parts.informers.all:
-            await informer.wait_synced()
-        kopf.start()
-        await leading.wait()
-        garbage.keep_for_good()
-        for start in parts.leading:
-            tasks.create_task(start())
 
 
 def _stuck(parts: ControllerParts, leadership: Leadership) -> list[str]:

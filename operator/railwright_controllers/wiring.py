@@ -14,11 +14,12 @@ Endpoints       probes and metrics
 
 from __future__ import annotations
 
-import random
+import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 from railwright_controllers import metrics
@@ -33,12 +34,10 @@ from railwright_kube.client import Api
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.tokens import Tokens
 from railwright_kube.watching import Watching
+from railwright_process import garbage
 from railwright_process.environment import ReplicaSettings
 from railwright_process.server import MessageServer
 from railwright_process.tls import Certificates
-
-clock, rng = time.monotonic, random.Random
-"""Random sources are for the jitter of retries."""
 
 AGENT = "railwright-agent"
 """The service account of node agents, in the namespace of the controllers."""
@@ -49,18 +48,32 @@ AUTHORITY = "railwright-controllers-tls"
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerRuntime:
+    """What the controllers take from their machine: monotonic seconds, seconds since the epoch, and
+    random sources for the jitter of retries. ``keep_objects`` is called once all lists were
+    read."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    rng: Callable[[], Random] = Random
+    keep_objects: Callable[[], None] = garbage.keep_for_good
+
+
 @dataclass(eq=False)
 class ControllerParts:
     """All parts, constructed in order; nothing runs yet. ``tasks`` run from the start, and
     ``leading`` only while this process holds the Lease."""
 
     api: Api
+    runtime: ControllerRuntime
     settings: ReplicaSettings
     series: metrics.ControllerMetrics
     is_leader: Callable[[], bool]
     leader_address: Callable[[], str]
 
     def __post_init__(self) -> None:
+        clock, rng = self.runtime.clock, self.runtime.rng
         self.informers = ControllerInformers(
             Watching(self.api, self.series.watch, clock, rng), namespace=self.settings.namespace
         )
@@ -81,8 +94,23 @@ class ControllerParts:
             self.surveyor.run,
         )
 
+    async def run(self, leading: asyncio.Event, watch_fabric: Callable[[], object]) -> None:
+        """Watch from the start; ``watch_fabric`` starts the watch of the Fabric. Discover and
+        publish once this process leads and all lists are whole: a fabric of half the nodes would
+        replace that of all."""
+        async with asyncio.TaskGroup() as tasks:
+            for start in self.tasks:
+                tasks.create_task(start())
+            for informer in self.informers.all:
+                await informer.wait_synced()
+            watch_fabric()
+            await leading.wait()
+            self.runtime.keep_objects()
+            for start in self.leading:
+                tasks.create_task(start())
+
     def _construct_reporters(self) -> None:
-        watched = self.informers
+        watched, runtime = self.informers, self.runtime
         nodes = watched.nodes.records
         self.surveyor = surveyor = Surveyor(
             self.probe_tasks,
@@ -92,16 +120,16 @@ class ControllerParts:
             busy=watched.busy.names,
             keep=partial(stored.keep, self.api, self.settings.namespace),
             metrics=self.series.surveys,
-            clock=clock,
-            wall_clock=time.time,
-            rng=rng(),
+            clock=runtime.clock,
+            wall_clock=runtime.wall_clock,
+            rng=runtime.rng(),
         )
         self.health_reporter = NodeHealthReporter(
             self.api,
             healths=watched.healths,
             discovery=watched.discovery,
             nodes=nodes,
-            rng=rng(),
+            rng=runtime.rng(),
         )
         self.fabric_reporter = FabricReporter(
             self.api,
@@ -111,9 +139,9 @@ class ControllerParts:
             unsurveyed=lambda: surveyor.problems,
             late=watched.late,
             nodes=nodes,
-            clock=clock,
-            wall_clock=time.time,
-            rng=rng(),
+            clock=runtime.clock,
+            wall_clock=runtime.wall_clock,
+            rng=runtime.rng(),
         )
 
     def _construct_server(self) -> None:
@@ -129,9 +157,9 @@ class ControllerParts:
             namespace=self.settings.namespace,
             name=AUTHORITY,
             may_write=self.is_leader,
-            clock=clock,
-            wall_clock=time.time,
-            rng=rng,
+            clock=self.runtime.clock,
+            wall_clock=self.runtime.wall_clock,
+            rng=self.runtime.rng,
         )
         self.server = MessageServer(
             agents.routes(),
@@ -139,13 +167,13 @@ class ControllerParts:
                 self.keys,
                 node_of=self._node_of,
                 checks=self.series.agents.token_checks,
-                clock=time.time,
+                clock=self.runtime.wall_clock,
             ),
             is_ready=lambda: self.is_leader() and not self.unsynced() and self.keys.available,
             leader_address=self.leader_address,
             tls=self.certificates.context if self.certificates.encrypts else None,
             metrics=self.series.agents,
-            clock=clock,
+            clock=self.runtime.clock,
         )
 
     def unsynced(self) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from fixtures.shell import until
 from railwright_controllers import __main__ as controllers
 from railwright_controllers import settings
+from railwright_controllers.wiring import ControllerParts
 from railwright_process import lifecycle
 
 ADDRESSES = ("RAILWRIGHT_AGENT_ADDRESS", "RAILWRIGHT_PROBE_ADDRESS")
@@ -104,7 +105,7 @@ class Process:
         }
         for name, kind in doubles.items():
             monkeypatch.setattr(controllers, name, self._constructor(name, kind))
-        monkeypatch.setattr(controllers, "_work", self._work)
+        monkeypatch.setattr(ControllerParts, "run", self._work)
         monkeypatch.setattr(lifecycle, "end_in_time", self._end_in_time)
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "add_signal_handler", self.signals.__setitem__)

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from railwright_controllers import __main__ as controllers
-from railwright_process import garbage
+from railwright_controllers.wiring import ControllerParts
 
 LISTED, KOPF, PUBLISHED = "listed", "kopf", "published"
 
@@ -30,14 +29,9 @@ class Informer:
         self._happened.append(LISTED)
 
 
-@pytest.fixture
-def happened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(garbage, "keep_for_good", lambda: None)
-    return []
-
-
-async def test_fabric_of_half_the_nodes_is_never_published(happened: list[str]) -> None:
+async def test_fabric_of_half_the_nodes_is_never_published() -> None:
     """Lists that are late, and a Lease that is late, delay all that writes."""
+    happened: list[str] = []
     informers = [Informer(happened) for _ in range(3)]
 
     async def publish() -> None:
@@ -45,10 +39,14 @@ async def test_fabric_of_half_the_nodes_is_never_published(happened: list[str]) 
         raise EndedError
 
     parts = SimpleNamespace(
-        tasks=(), leading=(publish,), informers=SimpleNamespace(all=tuple(informers))
+        tasks=(),
+        leading=(publish,),
+        informers=SimpleNamespace(all=tuple(informers)),
+        runtime=SimpleNamespace(keep_objects=lambda: None),
     )
-    kopf, leading = SimpleNamespace(start=lambda: happened.append(KOPF)), asyncio.Event()
-    work = asyncio.create_task(controllers._work(cast(Any, parts), cast(Any, kopf), leading))
+    leading = asyncio.Event()
+    run = ControllerParts.run(cast(Any, parts), leading, lambda: happened.append(KOPF))
+    work = asyncio.create_task(run)
     leading.set()
     for informer in informers[:-1]:
         informer.whole.set()
