@@ -31,6 +31,8 @@ too.
     I29  an attempt ends as RankFailed only if a rank fails by itself, and not with a pod of it that
          somebody deletes or evicts (simulated runs only, as I30)
     I30  no gang is committed to a cordoned node
+    I31  what the controllers published and a source still says is neither missing nor changed in
+         any version (`simulator/publication_checks`)
 
 I5, that everything comes to rest once faults stop, and I20's other half, that a leader at rest
 writes nothing and reads only what is due, depend on time, as does that no job outlives its

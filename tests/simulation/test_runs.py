@@ -9,10 +9,10 @@ import pytest
 from simulation import hunting
 from simulation.hunts import HUNTS
 from simulation.planted import Hunt
-from simulator.emphasis import ALL, EMPHASES, of_seed
+from simulator.emphasis import ALL, TURNS, of_seed
 from simulator.run import run
 
-SEEDS = range(4 * len(EMPHASES))
+SEEDS = range(4 * len(TURNS))
 """The emphases take turns."""
 
 KEPT = (

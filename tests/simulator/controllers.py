@@ -5,7 +5,8 @@ Two nodes share a rack, and the bandwidth of a rack's uplinks changes now and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from railwright_api import names, routes
@@ -40,6 +41,22 @@ class Controllers:
             },
         )
         loop.call_soon(self._check)
+
+    async def end(self) -> None:
+        """There are no faults."""
+
+    compared = 0
+
+    def release(self) -> None:
+        """They run."""
+
+    def unpublished(self) -> list[str]:
+        """What has yet to be published; they are not compared."""
+        return []
+
+    def events(self, uplinks: Sequence[float]) -> dict[str, Callable[[], str]]:
+        """What happens to them, by the names of the events."""
+        return {"link": partial(self.change_link, uplinks)}
 
     def change_link(self, uplinks: Sequence[float]) -> str:
         """The uplinks of a rack get one of these bandwidths."""

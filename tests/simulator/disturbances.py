@@ -95,6 +95,7 @@ class Disturbances:
             if is_listed:
                 replica.expire_watches()
         self.foreign.end()
+        await cluster.controllers.end()
         return is_listed
 
     async def crash_ranks(self, seconds: float) -> AsyncIterator[None]:
@@ -326,7 +327,7 @@ class Disturbances:
             "compact": self._compact,
             "watches stall": self._stall,
             "pod touched": self._touch_pod,
-            "link": partial(self._cluster.controllers.change_link, self.emphasis.uplinks),
             "cut": self._cut,
             "heal": self._heal,
+            **self._cluster.controllers.events(self.emphasis.uplinks),
         }

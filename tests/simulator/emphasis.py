@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from simulator.links import LinkFaults
+from simulator.site_weights import SITE_WEIGHTS
 
 OF_REQUESTS = (0, 0, 10, 80)
 OF_WATCHES = (0, 0, 5, 40)
@@ -32,7 +33,7 @@ class Emphasis:
     pre-run. ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all
     runs, if empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of
     launchers that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the
-    faults are over.
+    faults are over. With ``has_site`` the real controllers run (``site``).
     """
 
     name: str
@@ -55,6 +56,7 @@ class Emphasis:
     torn: float = 0.0
     late_commits: float = 0.0
     crashing_s: float = 0.0
+    has_site: bool = False
 
     def draw_faults(self, faults: LinkFaults, rng: Random) -> None:
         """How often requests and watches fail in this run."""
@@ -322,6 +324,15 @@ EVICTIONS = Emphasis(
     steps=(40, 150, 400),
     nodes=(4, 5, 6),
 )
+CONTROLLERS = Emphasis(
+    "controllers",
+    SITE_WEIGHTS,
+    pauses_s=(6.0, 15.0, 40.0),
+    busy_s=1200.0,
+    steps=(40, 150, 400),
+    nodes=(4, 5),
+    has_site=True,
+)
 ALL = Emphasis(
     "all",
     {
@@ -362,18 +373,16 @@ ALL = Emphasis(
         "pod evicted": 1,
     },
 )
-EMPHASES = {
-    each.name: each
-    for each in (
-        *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-        *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS),
-    )
-}
+TURNS = (
+    *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
+    *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS),
+)
+EMPHASES = {each.name: each for each in (*TURNS, CONTROLLERS)}
 
 
 def of_seed(seed: int) -> str:
-    """The name of the emphasis of a seed, where all take turns."""
-    return [*EMPHASES][seed % len(EMPHASES)]
+    """The name of the emphasis of a seed, where all but that of the controllers take turns."""
+    return TURNS[seed % len(TURNS)].name
 
 
 def draw_weights(emphasis: Emphasis, rng: Random) -> Mapping[str, int]:

@@ -119,7 +119,7 @@ class ApiLink:
         self._world: Context = copy_context()
         self._news: dict[asyncio.Event, str] = {}
         self._expired: set[asyncio.Event] = set()
-        self._stalled_until_s = 0.0
+        self._stalled_until_s = self._cut_until_s = 0.0
         self._flowing = asyncio.Event()
         self._expired_version = 0
         self._held: list[DelayedRequests] = []
@@ -148,6 +148,11 @@ class ApiLink:
         if expires:
             self._expired.update(self._news)
 
+    def cut(self, seconds: float) -> None:
+        """The process does not reach the server for a while. What it sent before may land."""
+        self._cut_until_s = self._loop.time() + seconds
+        self.stall(seconds, expires=False)
+
     def delay_requests(self, matches: Callable[[ApiRequest], bool]) -> DelayedRequests:
         """Hold the requests that match from now on."""
         held = DelayedRequests(matches)
@@ -157,7 +162,7 @@ class ApiLink:
     def expire(self) -> None:
         """End all watches; each has to begin with a list."""
         self._flowing.set()
-        self._stalled_until_s = 0.0
+        self._stalled_until_s = self._cut_until_s = 0.0
         self._expired_version = self._server.version
         self._expired.update(self._news)
         for news in self._news:
@@ -193,7 +198,8 @@ class ApiLink:
     ) -> None:
         faults, forward_s, back_s = self._faults, self._delay_s(), self._delay_s()
         known_version = self._deliveries.known_version()
-        if self.closed or self._happens(faults.unconnected):
+        is_cut = self.closed or self._loop.time() < self._cut_until_s
+        if is_cut or self._happens(faults.unconnected):
             self._later(forward_s, _fail, answered, NoAnswerError("not connected", sent=False))
             return
         if self._happens(faults.lost):

@@ -14,7 +14,7 @@ from typing import Any
 from railwright_kube import paths
 from simulator.api_server import ApiServer
 from simulator.deletion import DEFAULT_GRACE_S
-from simulator.replicas import EPOCH_S
+from simulator.processes import EPOCH_S
 from simulator.statuses import StatusError
 from simulator.stored_objects import Change
 from simulator.times import timestamp

@@ -44,8 +44,9 @@ NO_REASONS = ("Queued", *CauseCode)
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a run went through: seconds, requests that landed by method, phases that jobs ended in,
-    causes of aborts, those of pre-runs alone, how often what happened, and a digest of all writes
-    and events in order."""
+    causes of aborts, those of pre-runs alone, how often what happened, how many versions of what
+    the controllers publish were ``compared`` with their sources, and a digest of all writes and
+    events in order."""
 
     seconds: float
     requests: Mapping[str, int]
@@ -53,6 +54,7 @@ class Outcome:
     causes: Mapping[str, int]
     pre_runs: Mapping[str, int]
     events: Mapping[str, int]
+    compared: int
     digest: str
 
 
@@ -83,7 +85,7 @@ class _Run:
         self._expects_findings = True
         self._trace: list[str] = []
         loop.set_exception_handler(self._on_error)
-        self._cluster = SimulatedCluster(loop, seed)
+        self._cluster = SimulatedCluster(loop, seed, has_site=emphasis.has_site)
         self._disturbances = Disturbances(self._cluster, emphasis, Random(f"{seed} disturbances"))
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -127,11 +129,13 @@ class _Run:
             Counter(code.value for code in cluster.causes.values()),
             Counter(code.value for key, code in cluster.causes.items() if key in pre_runs),
             self._disturbances.counts | cluster.checkpoints.counts | cluster.control_plane.counts,
+            cluster.controllers.compared,
             cluster.digest.hexdigest(),
         )
 
     async def _disturb(self, busy_s: float) -> None:
         cluster, disturbances = self._cluster, self._disturbances
+        await self._publish()
         disturbances.draw_faults(cluster.faults)
         await disturbances.take_over()
         while self._loop.time() < busy_s:
@@ -177,8 +181,21 @@ class _Run:
                 await self._rest()
                 for violation in cluster.checker.trail.violations:
                     raise ViolationError(str(violation))
+                break
+        else:
+            raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
+        await self._publish()
+
+    async def _publish(self) -> None:
+        """I31: where nothing fails, all that the sources say is published."""
+        controllers = self._cluster.controllers
+        controllers.release()
+        for _ in range(ROUNDS_MAX):
+            if not controllers.unpublished():
                 return
-        raise ViolationError(f"I5: no rest after {ROUNDS_MAX * ROUND_S} s: {self._unsettled()}")
+            await asyncio.sleep(ROUND_S)
+            self._check()
+        raise ViolationError(f"I31: not published: {controllers.unpublished()}")
 
     async def _rest(self) -> None:
         """I20: a leader at rest writes nothing, and reads only what is due (``reads``)."""

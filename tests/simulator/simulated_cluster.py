@@ -33,8 +33,10 @@ from simulator.double_bookings import DoubleBookings
 from simulator.launchers import Launchers
 from simulator.links import LATE_S_MAX, ApiLink, LinkFaults
 from simulator.machines import Machines
+from simulator.processes import EPOCH_S
 from simulator.reads import Reads
-from simulator.replicas import EPOCH_S, Replica
+from simulator.replicas import Replica
+from simulator.site import Site
 from simulator.stored_objects import Change
 from simulator.times import timestamp
 from simulator.tolerance import ToleratedRooms
@@ -63,7 +65,7 @@ RECORDED = {"Pod": "pods", "Node": "minions", "Lease": "leases"}
 class SimulatedCluster:
     """The cluster of one seed."""
 
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, *, has_site: bool = False) -> None:
         self.loop = loop
         self.rng = Random(seed)
         self.faults = LinkFaults()
@@ -107,7 +109,19 @@ class SimulatedCluster:
             on_sigterm=lambda pod: self.launchers.sigterm(pod),
         )
         self.control_plane = ControlPlane(loop, self.server, machines_rng, self.machines)
-        self.controllers = Controllers(loop, self.server, Random(f"{seed} controllers"))
+        controllers_rng = Random(f"{seed} controllers")
+        self.controllers: Controllers | Site
+        if has_site:
+            self.controllers = Site(
+                loop,
+                self.server,
+                controllers_rng,
+                machines=self.machines,
+                faults=self.faults,
+                note=self.note,
+            )
+        else:
+            self.controllers = Controllers(loop, self.server, controllers_rng)
         self.launchers = Launchers(
             loop,
             self.server,

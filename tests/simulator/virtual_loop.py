@@ -13,6 +13,7 @@ import collections
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -58,6 +59,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def resume(self, name: str) -> None:
         """Run what it missed, in order."""
         self._queue.resume(name)
+
+    def call_after_steps(self, name: str, steps: int, call: Callable[[], object]) -> None:
+        """Call this in place of the step of a process that is so many steps away: wherever one of
+        its tasks waits then. It replaces the one before."""
+        self._queue.watched = _Watched(name, steps, call)
 
     def create_task(  # type: ignore[override]
         self,
@@ -117,14 +123,29 @@ class _Jump:
         return []
 
 
+@dataclass(slots=True)
+class _Watched:
+    """A process, how many of its steps remain, and what is called then."""
+
+    name: str
+    steps: int
+    call: Callable[[], object]
+
+
 class _Ready(collections.deque[asyncio.Handle]):
     """The callbacks to run, without those of paused processes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._held: dict[str, list[asyncio.Handle]] = {}
+        self.watched: _Watched | None = None
 
     def append(self, handle: asyncio.Handle, /) -> None:
+        if self.watched is not None and _process_of(handle) == self.watched.name:
+            self.watched.steps -= 1
+            if self.watched.steps <= 0:
+                watched, self.watched = self.watched, None
+                watched.call()
         held = self._held.get(_process_of(handle)) if self._held else None
         if held is None:
             super().append(handle)

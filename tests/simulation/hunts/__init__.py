@@ -5,6 +5,7 @@ from __future__ import annotations
 from simulation.hunts import (
     capacity,
     checkpoints,
+    controllers,
     deadlines,
     gangs,
     hangs,
@@ -26,4 +27,5 @@ HUNTS = (
     *pending.HUNTS,
     *capacity.HUNTS,
     *kubernetes.HUNTS,
+    *controllers.HUNTS,
 )
