@@ -47,9 +47,8 @@ def main() -> int:
 
 async def _run(chosen: ReplicaSettings) -> int:
     kubeconfig = os.environ.get("KUBECONFIG") or None
-    runtime, registry = ControllerRuntime(), CollectorRegistry()
+    runtime, registry, loop = ControllerRuntime(), CollectorRegistry(), asyncio.get_running_loop()
     series = metrics.ControllerMetrics(registry)
-    loop = asyncio.get_running_loop()
     stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
