@@ -109,19 +109,7 @@ class SimulatedCluster:
             on_sigterm=lambda pod: self.launchers.sigterm(pod),
         )
         self.control_plane = ControlPlane(loop, self.server, machines_rng, self.machines)
-        controllers_rng = Random(f"{seed} controllers")
-        self.controllers: Controllers | Site
-        if has_site:
-            self.controllers = Site(
-                loop,
-                self.server,
-                controllers_rng,
-                machines=self.machines,
-                faults=self.faults,
-                note=self.note,
-            )
-        else:
-            self.controllers = Controllers(loop, self.server, controllers_rng)
+        self.controllers = self._controllers(Random(f"{seed} controllers"), has_site=has_site)
         self.launchers = Launchers(
             loop,
             self.server,
@@ -134,6 +122,12 @@ class SimulatedCluster:
             checks=self.checks,
             checkpoints=self.checkpoints,
         )
+
+    def _controllers(self, rng: Random, *, has_site: bool) -> Controllers | Site:
+        if not has_site:
+            return Controllers(self.loop, self.server, rng)
+        machines, faults = self.machines, self.faults
+        return Site(self.loop, self.server, rng, machines=machines, faults=faults, note=self.note)
 
     def note(self, line: str) -> None:
         """Add a line to the trace."""
