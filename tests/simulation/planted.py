@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KUBE, OPERATOR, SCHEDULER = "railwright_kube", "railwright_operator", "railwright_scheduler"
-CONTROLLERS = "railwright_controllers"
+CONTROLLERS, CONVERSION = "railwright_controllers", "railwright_conversion"
 
 
 class PlantError(Exception):

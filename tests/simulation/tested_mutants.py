@@ -22,6 +22,7 @@ from pathlib import Path
 
 from simulation.planted import (
     CONTROLLERS,
+    CONVERSION,
     KUBE,
     OPERATOR,
     SCHEDULER,
@@ -33,6 +34,7 @@ from simulation.scheduler_mutants import SCHEDULER_MUTANTS
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     CONTROLLERS: "operator",
+    CONVERSION: "operator",
     KUBE: "operator",
     OPERATOR: "operator",
     SCHEDULER: "scheduler",

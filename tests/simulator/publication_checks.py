@@ -7,7 +7,7 @@ from a view of the sources (``sources``).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from history.invariants import ViolationError
@@ -41,11 +41,11 @@ class PublicationChecks:
         """It will be there again without a status."""
         self._has_status = False
 
-    def controllers_began(self) -> None:
+    def controllers_began(self, *, invalid: Iterable[Source]) -> None:
         """Those that begin while no status is stored have nothing of agents that have yet to report
-        to them."""
+        to them, nor of files that are ``invalid`` now."""
         if not self._has_status:
-            for source in self._agents():
+            for source in (*self._agents(), *invalid):
                 self._sources.add(source, None)
 
     def fabric_stored(self, status: Json) -> None:

@@ -22,7 +22,7 @@ from simulator.machines import Machines
 from simulator.node_agents import NodeAgents
 from simulator.processes import NAMESPACE
 from simulator.publication_checks import PublicationChecks
-from simulator.sources import FILE, NODE, Sources, read_labels
+from simulator.sources import FILE, NODE, Source, Sources, read_labels
 from simulator.statuses import StatusError
 from simulator.stored_objects import Change
 from simulator.virtual_loop import VirtualLoop
@@ -82,6 +82,7 @@ class Site:
         self.checks = PublicationChecks(self.sources, refresh=self.agents.refresh)
         self._file = rng.choice(FILES)
         self._content = ""
+        self._invalid: set[Source] = set()
         server.admission.append(_with_labels)
         server.on_change.append(self._changed)
         metadata = {
@@ -112,7 +113,7 @@ class Site:
         )
         process = ControllersProcess(name, self._loop, link, rng=Random(self._rng.getrandbits(60)))
         self.process = process
-        self.checks.controllers_began()
+        self.checks.controllers_began(invalid=self._invalid)
         process.lead()
 
     async def kill(self) -> str:
@@ -298,8 +299,7 @@ class Site:
                 self._node_changed(name, found, change.type)
             case "ConfigMap" if found["metadata"]["namespace"] == NAMESPACE:
                 for file, content in found.get("data", {}).items():
-                    if content != INVALID:
-                        self.sources.put((FILE, f"{name}/{file}"), content)
+                    self._file_changed((FILE, f"{name}/{file}"), content)
             case "Fabric" if is_gone:
                 self.checks.fabric_deleted()
             case "Fabric":
@@ -308,6 +308,14 @@ class Site:
                 self.checks.health_deleted(name)
             case "NodeHealth":
                 self.checks.health_stored(name, found["spec"])
+
+    def _file_changed(self, source: Source, content: str) -> None:
+        """An invalid file says what it said before."""
+        if content == INVALID:
+            self._invalid.add(source)
+        else:
+            self._invalid.discard(source)
+            self.sources.put(source, content)
 
     def _node_changed(self, name: str, found: Any, change: str) -> None:
         if change == "DELETED":

@@ -13,8 +13,8 @@ HUNTS = (
     _hunt(
         "hardware is published before agents report again",
         "report/fabric_reporter.py",
-        "if kept and not is_caught_up:",
-        "if False:",
+        'if is_caught_up or "nodes" not in published:',
+        "if True:",
         1000,
     ),
     _hunt(
@@ -34,8 +34,8 @@ HUNTS = (
     _hunt(
         "the Fabric follows an invalid file after a restart",
         "report/fabric_reporter.py",
-        "        if unread:\n",
-        "        if False:\n",
+        "if unread or not is_assembled:",
+        "if not is_assembled:",
         1000,
     ),
     _hunt(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.planted import TEST, Hunt, Mutant, of_scheduler
+from simulation.planted import CONVERSION, TEST, Hunt, Mutant, of_scheduler
 
 HUNTS = (
     of_scheduler(
@@ -28,9 +28,10 @@ HUNTS = (
         Mutant(
             "a cordoned node is available",
             "machines.py",
-            "    elif record.cordoned:\n",
-            "    elif record.cordoned and not record.ready:\n",
+            "CORDONED if cordoned else None",
+            "CORDONED if cordoned and not ready else None",
             TEST,
+            package=CONVERSION,
         ),
         "evictions",
         1000,
