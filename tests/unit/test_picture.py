@@ -313,14 +313,23 @@ def test_job_is_read_from_what_kubectl_prints(
     assert re.search("stage 1</text>", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(
+    ("picture", "files"),
+    [
+        ("placed-job.svg", ("placed-job/plan.yaml", "--job", "placed-job/train.yaml")),
+        ("fabric.svg", ("fabric/plan.yaml",)),
+    ],
+)
 def test_picture_in_the_docs_is_current(
+    picture: str,
+    files: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If it is not: railwright topology PLAN --job JOB -o svg > docs/placed-job.svg."""
-    example = tree.ROOT / "examples/placed-job"
-    plan, its = str(example / "plan.yaml"), str(example / "train.yaml")
-    assert run("topology", plan, "--job", its, "-o", "svg") == 0
-    drawn_there = (tree.ROOT / "docs/placed-job.svg").read_text(encoding="utf-8")
+    """If it is not: write what the command prints into docs."""
+    monkeypatch.chdir(tree.ROOT / "examples")
+    assert run("topology", *files, "-o", "svg") == 0
+    drawn_there = (tree.ROOT / "docs" / picture).read_text(encoding="utf-8")
     assert capsys.readouterr().out == drawn_there
 
 
