@@ -13,6 +13,9 @@ USED = f"({DEVICES} - {LOST} - {FREE})"
 ENDED = "round(sum by (cause) (increase(railwright_attempts_ended_total[1h]))) > 0"
 """Rounded: Prometheus extrapolates an increase."""
 
+SLOW = "min by (node_name, measure) (railwright_node_relative_speed) < 1"
+"""A node that is slow in one measure has series of all."""
+
 DASHBOARD = Dashboard(
     "railwright-fleet",
     "Railwright / Fleet health",
@@ -65,9 +68,10 @@ DASHBOARD = Dashboard(
             "they have nodes again.",
             may_be_empty=True,
         ),
-        lines(
+        areas(
             "Attempts ended in the last hour",
-            {"{{cause}}": ENDED},
+            ENDED,
+            "{{cause}}",
             "Attempts that were ended before they succeeded, by cause.",
             may_be_empty=True,
         ),
@@ -80,7 +84,7 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Slow nodes",
-            "min by (node_name, measure) (railwright_node_relative_speed)",
+            SLOW,
             "Speed of the slowest device of a node over that of most devices of its kind. The "
             "scheduler places jobs elsewhere if it can.",
             Unit.SHARE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railwright_dashboards.fleet import SLOW
 from railwright_dashboards.panels import (
     Dashboard,
     Kind,
@@ -146,8 +147,7 @@ DASHBOARD = Dashboard(
         ),
         table(
             "Slow nodes of the job",
-            "min by (node_name, measure) (railwright_node_relative_speed) "
-            f"and on (node_name) {NODES}",
+            f"{SLOW} and on (node_name) {NODES}",
             "Speed of the slowest device of a node over that of most devices of its kind.",
             Unit.SHARE,
             column="Relative speed",

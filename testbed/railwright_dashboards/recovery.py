@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from railwright_dashboards.fleet import ENDED
-from railwright_dashboards.panels import Dashboard, Unit, lines, mean, number, quantiles, table
+from railwright_dashboards.panels import (
+    Dashboard,
+    Unit,
+    areas,
+    lines,
+    mean,
+    number,
+    quantiles,
+    table,
+)
 
 DASHBOARD = Dashboard(
     "railwright-recovery",
@@ -36,9 +45,10 @@ DASHBOARD = Dashboard(
             "1 while it is, as most nodes are silent: then silence ends no attempt.",
             alarm=1,
         ),
-        lines(
+        areas(
             "Attempts ended in the last hour",
-            {"{{cause}}": ENDED},
+            ENDED,
+            "{{cause}}",
             "By cause. The glossary explains each.",
             may_be_empty=True,
         ),
