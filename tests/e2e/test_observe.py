@@ -23,16 +23,13 @@ NOT_IN_THE_SCENARIO = {
     "Cabling faults",
     "Miscabled nodes",
     "Miscabled nodes and slow devices",
-    # Its network is known, so nothing is surveyed.
-    "Surveys and probes, per hour",
-    "Time of a survey",
     # Its GPUs are only claimed.
     "GPU utilization of its nodes",
-    # Nothing goes wrong between Railwright and the API server.
-    "Requests sent again",
-    "Lists and watches that failed, per hour",
 }
 """Panels whose data ``make check-observability`` makes."""
+
+MAY_HAPPEN = {"Requests sent again", "Lists and watches that failed, per hour"}
+"""Panels that have data if something goes wrong between Railwright and the API server."""
 
 HAPPENED = (
     'railwright_attempts_ended_total{cause="NodeLost"} == 1',
@@ -90,7 +87,7 @@ def test_panels_have_data_of_jobs_with_faults(shown: Site) -> None:
             each.panel.title
             for each in queries.of_panels("default", scenario.OBSERVED)
             if not shown.prometheus.query(at_some_time(each.expr))
-        }
+        } - MAY_HAPPEN
 
     waiting.until(
         lambda: absent() <= NOT_IN_THE_SCENARIO,
@@ -98,7 +95,7 @@ def test_panels_have_data_of_jobs_with_faults(shown: Site) -> None:
         deadline_s=DEADLINE_S,
         evidence=lambda: str(sorted(absent() - NOT_IN_THE_SCENARIO)),
     )
-    assert absent() == NOT_IN_THE_SCENARIO
+    assert absent() == NOT_IN_THE_SCENARIO, "a panel has data now"
     rules = shown.prometheus.rules()
     assert [rule for rule in rules if rule["health"] != "ok"] == []
 
