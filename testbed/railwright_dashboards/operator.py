@@ -48,7 +48,7 @@ DASHBOARD = Dashboard(
             "Requests to the API server",
             {
                 "{{verb}} {{code}}": "sum by (verb, code) "
-                "(rate(railwright_api_requests_total[$__rate_interval]))"
+                "(rate(railwright_api_requests_total[$__rate_interval])) > 0"
             },
             "By verb, and by status or failure.",
             Unit.REQUESTS,
@@ -63,7 +63,7 @@ DASHBOARD = Dashboard(
             "Requests sent again",
             {
                 "{{verb}} {{code}}": "sum by (verb, code) "
-                "(rate(railwright_api_retries_total[$__rate_interval]))"
+                "(rate(railwright_api_retries_total[$__rate_interval])) > 0"
             },
             "429: the API server throttles. 401: the token had expired.",
             Unit.REQUESTS,
@@ -80,9 +80,9 @@ DASHBOARD = Dashboard(
             "Messages of launchers and node agents",
             {
                 "launchers {{code}}": "sum by (code) "
-                "(rate(railwright_heartbeat_requests_total[$__rate_interval]))",
+                "(rate(railwright_heartbeat_requests_total[$__rate_interval])) > 0",
                 "agents {{code}}": "sum by (code) "
-                "(rate(railwright_agent_requests_total[$__rate_interval]))",
+                "(rate(railwright_agent_requests_total[$__rate_interval])) > 0",
             },
             "By HTTP status.",
             Unit.REQUESTS,
