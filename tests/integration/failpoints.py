@@ -34,7 +34,7 @@ WRITES = {
 
 OF_CONTROLLERS = {
     "fabric": "patch fabrics/status",
-    "health": "create nodehealths",
+    "health": "write nodehealths",
     "files": "list configmaps",
 }
 """Likewise what the controllers write, and what they read."""
@@ -118,6 +118,11 @@ def killed_at(site: Site, leader: ServiceProcess, point: Failpoint) -> Iterator[
     rule = site.proxy.fail(selector, strike, first=point.ordinal, times=None)
     try:
         yield
-        waiting.until(struck.is_set, f"{point}", deadline_s=STRUCK_S, evidence=lambda: f"{rule}")
+        waiting.until(
+            struck.is_set,
+            f"{point}",
+            deadline_s=STRUCK_S,
+            evidence=lambda: f"{rule} {leader.log()}",
+        )
     finally:
         rule.lift()
