@@ -18,18 +18,22 @@ OF_NO_JOB = "pods of no job"
 
 
 def read_device_rows(server: ApiServer, path: str) -> list[Row]:
-    """A row for each device of the job with this path. Raises RequestError if the user may not list
-    what it takes, and ValueError for a job that cannot be read."""
+    """A row for each device of the job with this path; none if the operator cannot read the job
+    either. Raises RequestError if the user may not list what it takes."""
     site, inventory, _ = read_site(server)
-    job, _ = convert(server.get(path, dict[str, Any]), site)
+    manifest = server.get(path, dict[str, Any])
+    try:
+        job, _ = convert(manifest, site)
+    except ValueError:
+        return []  # The message of the job says why.
     return device_rows(job, site, inventory.nodes)
 
 
 def device_rows(job: Job, site: SchedulingSite, uses: Sequence[NodeUse]) -> list[Row]:
     """A row for each device that the job requests: how many; of those on the nodes that it may use,
-    with what they are used for, how many are ``free``, ``available`` (free, on nodes with enough of
-    everything for a pod), ``inUse``, and ``unusable`` (free on nodes that take no pods, or failed);
-    and which jobs hold the most."""
+    with what they are used for, how many are ``free``, ``available`` (free, and its pods could have
+    them now: one of each role per node, on nodes with enough of everything), ``inUse``, and
+    ``unusable`` (free on nodes that take no pods, or failed); and which jobs hold the most."""
     devices = sorted({name for role in job.roles for name in role.per_pod if is_device(name)})
     return [_row(name, job, site.nodes, uses) for name in devices]
 

@@ -190,6 +190,7 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
         unread.append(names.FABRICS)
         return ()
     topology = found.status.topology if found is not None else FabricTopology()
+    levels = tuple(each.level for each in topology.levels)
     for place in topology.places:
         try:
             found_names = hostlist.expand(place.nodes, NODES_READ_MAX)
@@ -197,9 +198,9 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
             # A later version may write lists that this one cannot read.
             continue
         for name in found_names:
-            if name in uses:
+            if name in uses and len(place.domains) == len(levels):
                 uses[name].domains = place.domains
-    return tuple(each.level for each in topology.levels)
+    return levels
 
 
 def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:

@@ -45,9 +45,10 @@ def why(
     """Explain the state of a job: the cause first, then what to do about it.
 
     For a job that waits, the jobs ahead of it are listed, and its devices: how many it requests,
-    and of those on nodes that it may use how many are free, available (on nodes with space for a
-    whole pod), in use, and unusable (on nodes that are down or cordoned, or failed). For one that
-    restarted or failed, the first rank that failed and its last lines.
+    and of those on nodes that it may use how many are free, available (its pods could have
+    them now: one on each node with space for it), in use, and unusable (on nodes that are down or
+    cordoned, or failed). For one that restarted or failed, the first rank that failed and its last
+    lines.
     """
     its = reference(name, namespace, context)
     job = its.read()
@@ -75,9 +76,7 @@ def _devices(its: JobReference) -> list[Row]:
         return devices.read_device_rows(its.server, its.path)
     except AccessDeniedError as error:
         typer.echo(f"railwright: what is free is unknown: {error}", err=True)
-    except ValueError:
-        pass  # The operator cannot read the job either: the message says why.
-    return []
+        return []
 
 
 def lines(

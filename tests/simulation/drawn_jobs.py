@@ -40,7 +40,7 @@ _AFFINITIES = (None, None, None, NodeAffinity((NodeSelectorTerm((_NOT_B200,), ()
 
 
 def draw_job(rng: Random, uid: str) -> tuple[Job, ObservedPreRun | None]:
-    """A job of one to three roles, and the pre-run that its user wants."""
+    """A job of one to three roles, and its pre-run, if it has one."""
     worker = _draw_worker(rng)
     roles = [worker]
     if worker.constraints is not _SEGMENTS and rng.random() < 0.3:

@@ -1,9 +1,9 @@
 """Digest every plan of simulated runs and of large clusters, to compare two commits.
 
 A change that only moves or renames code must leave the digest as it is:
-``cd tests && python -m simulation.plan_digest``. Values and their order count; names do not, but
-for those that tell the members of a union apart. Prints one JSON object: how many plans, and their
-SHA-256. ``recorded_plans`` compares fewer plans in every ``make test``.
+``cd tests && python -m simulation.plan_digest``. Values and their order count; names do
+not, except the classes of values that can be of several. Prints one JSON object: how many plans,
+and their SHA-256. ``recorded_plans`` compares fewer plans in every ``make test``.
 """
 
 from __future__ import annotations
