@@ -13,8 +13,13 @@ from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.snapshot import Job, Node, Unavailable
 
 DRAINED_S = 120.0
-"""How long a job waits for its own pods to end (``AWAITS_PODS``). A pod that does not end must not
-keep the job from running: then it starts wherever it fits."""
+"""How long a job waits for its own pods to end, if the next attempt is to have their nodes
+(``AWAITS_PODS``). A pod that does not end must not keep the job from running: then it starts
+wherever it fits."""
+
+ENDING_S = 10.0
+"""Likewise after any other end. Killed ranks are gone within a second or two; without the wait the
+job would take whatever else is free, however slow and far apart."""
 
 _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 
@@ -43,8 +48,9 @@ def pending_attempt(
 ) -> PendingAttempt | None:
     """The attempt that the job needs in this cycle, if any. ``before`` are its ledger entries as
     the cycle began, ``entries`` those that are left."""
-    if needs_attempt(seen, entries, state.attempts, alive):
-        return PendingAttempt(next_attempt(seen, before), awaits_own_pods=False, held=seen.held)
+    if needs_attempt(seen, entries, state.attempts):
+        waits = seen.held is None and _waits_for_ending(seen, entries, state.attempts, alive)
+        return PendingAttempt(next_attempt(seen, before), awaits_own_pods=waits, held=seen.held)
     if awaits_own_pods(seen, entries):
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=True, held=None)
     return None
@@ -56,13 +62,10 @@ def is_idle(seen: ObservedJob) -> bool:
 
 
 def needs_attempt(
-    seen: ObservedJob,
-    entries: Iterable[Entry],
-    attempts: Mapping[AttemptKey, ObservedAttempt],
-    alive: frozenset[str],
+    seen: ObservedJob, entries: Iterable[Entry], attempts: Mapping[AttemptKey, ObservedAttempt]
 ) -> bool:
-    """Whether the job may have a new attempt: the last one is over, and each of its pods is being
-    deleted; or gone, if the next attempt is to have their nodes.
+    """Whether the job needs a new attempt: the last one is over, and each of its pods is gone or
+    being deleted.
 
     If an attempt is over on the record and still committing in this ledger, another leader ended
     it: the next write of the ledger finds that out.
@@ -74,10 +77,23 @@ def needs_attempt(
         staying = any(not pod.terminal and not pod.deleting for pod in pods)
         if entry.attempt > seen.record.ended or entry.cause is None or staying:
             return False
-        moves = entry.cause.code in AWAITS_PODS and entry.attempt == seen.record.ended
-        if moves and seen.ended_age_s < DRAINED_S and is_draining([entry], attempts, alive):
-            return False
     return True
+
+
+def _waits_for_ending(
+    seen: ObservedJob,
+    entries: Iterable[Entry],
+    attempts: Mapping[AttemptKey, ObservedAttempt],
+    alive: frozenset[str],
+) -> bool:
+    """Whether the new attempt still waits for the pods of the last one to end."""
+    for entry in entries:
+        if entry.attempt != seen.record.ended or entry.cause is None:
+            continue
+        limit_s = DRAINED_S if entry.cause.code in AWAITS_PODS else ENDING_S
+        if seen.ended_age_s < limit_s and is_draining([entry], attempts, alive):
+            return True
+    return False
 
 
 def awaits_own_pods(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
