@@ -209,7 +209,7 @@ class AgentCounts(Part):
     """Node agents that reported since the controllers started."""
 
     nodes: Count
-    """Number of nodes whose agent reported."""
+    """Number of nodes whose agent reported; invalid reports do not count."""
     silent: Count = 0
     """Number of agents without a report for fifteen minutes."""
 

@@ -80,7 +80,7 @@ class FabricState:
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """The number of agents that reported to this process, the nodes of silent ones, and the nodes
+    """The number of agents whose reports this process has, the nodes of silent ones, and the nodes
     whose last document was refused, each with the rule that it broke. ``oldest_age_s`` is the age
     of the oldest one of their last reports; None without any."""
 
@@ -220,22 +220,24 @@ class Discovery:
         """Summarize which agents have reported, are silent, or had a document refused."""
         now_s = self.clock()
         oldest_s = now_s - SILENT_S
-        first_s = min((agent.received_s for agent in self._agents.values()), default=now_s)
-        silent = (node for node, agent in self._agents.items() if agent.received_s < oldest_s)
+        reporting = {node: agent for node, agent in self._agents.items() if agent.report}
+        silent = (node for node, agent in reporting.items() if agent.received_s < oldest_s)
+        first_s = min((agent.received_s for agent in reporting.values()), default=now_s)
         refused = ((node, agent.refused) for node, agent in self._agents.items() if agent.refused)
         return AgentSummary(
-            len(self._agents),
+            len(reporting),
             tuple(sorted(silent)),
             tuple(sorted(refused)),
-            oldest_age_s=now_s - first_s if self._agents else None,
+            oldest_age_s=now_s - first_s if reporting else None,
         )
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the fabric has the reports of all agents that reported before the process
         started, according to the sources of NodeHealths. If the Fabric counted more, as the last
-        process may have ended before it wrote the NodeHealths, any node may have one of them. Those
-        of nodes that are gone or not Ready do not count, and after ``CAUGHT_UP_S`` none does."""
+        process may have ended before it wrote the NodeHealths, any node may have one of them; with
+        fewer nodes than then, the missing ones had it. Those of nodes that are not Ready do not
+        count, and after ``CAUGHT_UP_S`` none does."""
         if self._began_s is None:
             return False
         age_s = self.clock() - self._began_s
@@ -311,7 +313,9 @@ class Discovery:
             self._expected = frozenset(
                 each.name for each in self.healths() if AGENTS in each.content.get("sources", ())
             )
-            self._count = (self.cache.published.get("agents") or {}).get("nodes", 0)
+            published = self.cache.published
+            gone = max(0, published.get("nodes", 0) - len(self._nodes))
+            self._count = (published.get("agents") or {}).get("nodes", 0) - gone
         configured = self.cache.levels
         if self._stale or self._configured != configured:
             self._stale, self._configured = False, configured

@@ -25,9 +25,9 @@ ENTRIES = (8, 4, 2, 1, 0)
 """The bounds of a list, the next where the one before leaves an object too large."""
 
 
-def sentence(text: str) -> str:
-    """The text, cut to the limit of messages and notes."""
-    return protocol.fitted(plain(text), SENTENCE_BYTES_MAX)
+def sentence(text: str, *, more_bytes: int = 0) -> str:
+    """The text, cut to the limit of messages and notes, with space for so many more bytes."""
+    return protocol.fitted(plain(text), SENTENCE_BYTES_MAX - more_bytes)
 
 
 def name(text: str) -> str:
@@ -101,7 +101,9 @@ def shortened(
         if stored_bytes(found) <= bytes_max:
             break
         found = {
-            name: [_short(each, most) for each in value] if name in whole else _short(value, most)
+            name: [_short(each, most) for each in value or ()]
+            if name in whole
+            else _short(value, most)
             for name, value in status.items()
         }
     return found

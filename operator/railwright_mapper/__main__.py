@@ -38,8 +38,9 @@ def main() -> None:
 
 def _bound() -> None:
     """Bound the memory, and be the first to go where a container has too little of it. Open nothing
-    from now on: no connection, and not the operator's token, which is in the same container. A
-    terminal's interrupt is for the operator."""
+    from now on: no connection, and not the operator's token, which is in the same container. So
+    a failure has the numbers of its lines, and not their text. A terminal's interrupt is for the
+    operator."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     Path("/proc/self/oom_score_adj").write_text("1000")

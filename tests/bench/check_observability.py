@@ -1,7 +1,7 @@
 """Dashboards, alerts and the number of series: ``make check-observability``.
 
 A real Prometheus scrapes the collectors of the operator and the controllers, which have values here
-also of faults; ``tests/e2e/test_deployed.py`` does the same with deployed pods. Progress goes to
+also of faults; ``tests/e2e/test_observe.py`` does the same with deployed pods. Progress goes to
 stderr, one JSON object to stdout; the exit status is 1 if a figure misses its bar.
 """
 

@@ -16,6 +16,13 @@ from railwright_testbed import Testbed, deployment, missing_for_real_nodes, wait
 _numbers = itertools.count(1)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with clusters of their own come before the first that needs ``bed``, which is there
+    until the end: ten real nodes at once are too many for a small machine."""
+    items.sort(key=lambda item: "bed" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """Two racks of two nodes and a spare, and the product as its chart installs it.

@@ -129,6 +129,11 @@ def test_lines_of_a_failed_rank_stay_in_the_next_attempt(bed: Testbed, run: Run)
     failure = "the answer is not 42"
     assert logs("--previous", "--rank", "1")[0] == [*first, failure]
     assert logs("--all-attempts", "--rank", "1")[0] == [*first, failure, *second]
+    waiting.until(
+        lambda: "again-worker-0-1" not in {pod["metadata"]["name"] for pod in job.pods()},
+        "the pod of rank 0 deleted",
+        deadline_s=60,
+    )
     lines, notes = logs("--previous", "--rank", "0")
     assert lines == [*first, failure]
     assert "attempt 1 ended: RankFailed: " in notes

@@ -27,7 +27,7 @@ Run = Callable[[Training], LiveJob]
 DEADLINE_S = 120.0
 
 
-def test_job_without_python_in_its_image_runs(bed: Testbed, run: Run) -> None:
+def test_job_without_python_in_its_image_runs(run: Run) -> None:
     """The image's shell finds no python3; the launcher has its own."""
     command = ["/bin/sh", "-c", "echo rank $RANK of $WORLD_SIZE"]
     job = run(Training("no-python", command, environment={"PATH": "/nowhere"}))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -69,6 +71,16 @@ def cluster_object(kind: str, name: str = "default", **spec: object) -> Manifest
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+@contextmanager
+def created(admin: ApiClient, *objects: tuple[str, Manifest]) -> Iterator[None]:
+    """These objects exist in the block, each under the path of its kind."""
+    with ExitStack() as made:
+        for its, body in objects:
+            admin.post(its, body)
+            made.callback(admin.delete, f"{its}/{body['metadata']['name']}")
+        yield
 
 
 def path(kind: str, namespace: str | None = None) -> str:

@@ -359,18 +359,6 @@ def floor_on(site: Site, racks: Sequence[int] = (2, 2), *, gpus: int = 8) -> Ite
     floor.remove()
 
 
-@contextmanager
-def created(site: Site, *objects: tuple[str, Json]) -> Iterator[None]:
-    """These objects exist in the block, each under the path of its kind."""
-    for path, body in objects:
-        site.admin.post(path, body)
-    try:
-        yield
-    finally:
-        for path, body in objects:
-            site.admin.delete(f"{path}/{body['metadata']['name']}")
-
-
 def _account(admin: ApiClient, namespace: str) -> None:
     """The service account of every pod; its controller can be late after an outage."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"

@@ -138,14 +138,17 @@ def test_kubectl_get_shows_whether_a_node_is_well(
         "slow": slow,
     }
     path = f"/apis/{names.API_VERSION}/{names.NODE_HEALTHS}"
-    for name, spec in (("sick", sick), ("well", {"unknown": ["links: no source"]})):
-        spec = {"hardware": "8 accelerators", **spec}
-        admin.post(path, manifests.cluster_object("NodeHealth", name, **spec))
-    heads, first, second = control_plane.kubectl("get", "nh", "sick", "well").splitlines()
+    specs: dict[str, manifests.Manifest] = {"sick": sick, "well": {"unknown": ["links: no source"]}}
+    healths = [
+        manifests.cluster_object("NodeHealth", name, hardware="8 accelerators", **spec)
+        for name, spec in specs.items()
+    ]
+    with manifests.created(admin, *((path, each) for each in healths)):
+        heads, first, second = control_plane.kubectl("get", "nh", "sick", "well").splitlines()
+        wide = control_plane.kubectl("get", "nh", "well", "-o", "wide").splitlines()
     assert heads.split() == ["NAME", "SPEED", "MISCABLED", "SLOW", "HARDWARE", "AGE"]
     assert " ".join(first.split()[:-1]) == f"sick 0.61 mlx5_0 {slow[0]} 8 accelerators"
     assert second.split()[:-1] == ["well", "8", "accelerators"]
-    wide = control_plane.kubectl("get", "nh", "well", "-o", "wide").splitlines()
     assert (wide[0].split()[-1], wide[1].endswith('["links: no source"]')) == ("UNKNOWN", True)
 
 
@@ -171,11 +174,10 @@ def test_kubectl_get_shows_queues_and_the_fabric(
     for plural, (name, status) in objects.items():
         path = f"/apis/{names.API_VERSION}/{plural}"
         kind = {names.QUEUES: "Queue", names.FABRICS: "Fabric"}[plural]
-        admin.post(path, manifests.cluster_object(kind, name))
-        admin.patch(f"{path}/{name}/status", {"status": status})
-        shown[plural] = [
-            each.split() for each in control_plane.kubectl("get", plural, name).splitlines()
-        ]
+        with manifests.created(admin, (path, manifests.cluster_object(kind, name))):
+            admin.patch(f"{path}/{name}/status", {"status": status})
+            lines = control_plane.kubectl("get", plural, name).splitlines()
+        shown[plural] = [each.split() for each in lines]
     heads, row = shown[names.QUEUES]
     assert heads == ["NAME", "WAITING", "OLDEST", "RUNNING", "AGE"]
     assert (row[:2], row[3]) == (["night", "12"], "3")
@@ -184,8 +186,6 @@ def test_kubectl_get_shows_queues_and_the_fabric(
     columns = ["NAME", "NODES", "DOMAINS", "CONFLICTS", "PROBLEMS", "SLOW", "SILENT"]
     assert heads == [*columns, "CHECKED", "AGE"]
     assert " ".join(row[:-2]) == "default 128 1 > 8 1 2 4 5"
-    for plural, (name, _) in objects.items():
-        admin.delete(f"/apis/{names.API_VERSION}/{plural}/{name}")
 
 
 def test_jobs_are_selected_by_phase_and_queue(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -77,14 +77,14 @@ def test_no_fact_is_lost_by_controllers_that_are_killed(site: Site, tmp_path: Pa
             with failpoints.killed_at(site, site.controllers, point):
                 _run(site, agents, NODES[:whole])
     _run(site, agents, NODES)
-    fabric, healths = asyncio.run(_undisturbed())
+    stages = [asyncio.run(_undisturbed(NODES[:whole])) for whole in range(1, len(NODES) + 1)]
     waiting.until(
-        lambda: _published(site) == (fabric, healths),
-        f"{fabric} and {healths}",
+        lambda: _published(site) == stages[-1],
+        f"{stages[-1]}",
         deadline_s=30,
         evidence=lambda: f"{_published(site)} {site.controllers.log()}",
     )
-    _demand_no_fact_lost(site, fabric, healths)
+    _demand_no_fact_lost(site, [fabric | healths for fabric, healths in stages])
     agents.clear()
 
 
@@ -124,7 +124,7 @@ def _facts(fabric: Json) -> Json:
     return {**status, "freshness": "", "sources": sources}
 
 
-async def _undisturbed() -> tuple[Json, Json]:
+async def _undisturbed(whole: Collection[str]) -> tuple[Json, Json]:
     """What is published of the same nodes, file and reports by a process that nobody kills."""
     desk = Office()
     desk.add(office.fabric(version=2))
@@ -134,16 +134,17 @@ async def _undisturbed() -> tuple[Json, Json]:
     desk.discovery.files_changed(None, FilesRecord("uid", "site", (file,), rv=1))
     await desk.discovery.read_files()
     for node in NODES:
-        await desk.discovery.receive_report(node, agent_reports.written(node))
+        report = agent_reports.written(node, has_adapters=node in whole)
+        await desk.discovery.receive_report(node, report)
     await desk.report()
     return _facts(desk.store.objects[office.FABRIC]), node_healths.contents(
         desk.discovery.found.fabric
     )
 
 
-def _demand_no_fact_lost(site: Site, fabric: Json, healths: Json) -> None:
-    """Each fact stays from the first version on that has it."""
-    whole, seen, versions = fabric | healths, set[str](), 0
+def _demand_no_fact_lost(site: Site, stages: Sequence[Json]) -> None:
+    """A fact that is as in one of these stages is never as before it again, nor anything else."""
+    reached, versions = dict[str, int](), 0
     for revision in history.revisions(site.plane.etcd):
         for key, value in ((each.key, each.value) for each in revision.changes):
             kind, _, name = key.removeprefix(STORED).partition("/")
@@ -152,9 +153,15 @@ def _demand_no_fact_lost(site: Site, fabric: Json, healths: Json) -> None:
             versions += 1
             assert value is not None, f"{key} was deleted"
             found = _facts(value) if kind == names.FABRICS else {name: value["spec"]}
-            of_it = fabric if kind == names.FABRICS else {name: healths[name]}
-            lost = {fact for fact in seen & of_it.keys() if found.get(fact) != whole[fact]}
-            assert not lost, f"revision {revision.number} of {key} lacks {lost}: {found}"
-            seen |= {fact for fact in of_it if found.get(fact) == whole[fact]}
-    assert seen == whole.keys()
+            of_it = {name} if name in NODES else stages[-1].keys() - {*NODES}
+            for fact in of_it:
+                now = [at for at, its in enumerate(stages) if its.get(fact) == found.get(fact)]
+                later = [at for at in now if at >= reached.get(fact, 0)]
+                assert later or fact not in reached, (
+                    f"revision {revision.number} of {key}: {fact} is {found.get(fact)}, "
+                    f"was {stages[reached[fact]].get(fact)}"
+                )
+                if later:
+                    reached[fact] = later[0]
+    assert {fact: stages[at][fact] for fact, at in reached.items()} == stages[-1]
     assert versions > len(SOME)

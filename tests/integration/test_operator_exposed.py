@@ -72,9 +72,9 @@ def _ask(
 ) -> tuple[int, str]:
     host = "127.0.0.1"
     connection = (
-        http.client.HTTPSConnection(host, port, timeout=5, context=tls)
+        http.client.HTTPSConnection(host, port, timeout=30, context=tls)
         if tls
-        else http.client.HTTPConnection(host, port, timeout=5)
+        else http.client.HTTPConnection(host, port, timeout=30)
     )
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -110,23 +110,24 @@ def test_no_port_exposes_user_data_without_a_token(site: Site, floor: Floor) -> 
 
 def test_operator_takes_nothing_of_a_node_agent(site: Site, floor: Floor, tmp_path: Path) -> None:
     """With its token the controllers answer the same messages."""
-    agents = NodeAgents(site, tmp_path)
-    token = agents.token(floor.nodes[0])
     messages = {
         server.PATH: hardware_documents.written(Document()),
         server.UTILIZATION_PATH: '{"gpus": [1]}',
         server.POLL_PATH: "{}",
     }
     statuses = {}
-    for process, authority in ((site.operator, AUTHORITY), (site.controllers, CONTROLLERS)):
-        port = urlsplit(process.url).port
-        assert port is not None
-        tls = certificates.client_of(site.admin, authority)
-        statuses[authority] = [
-            _ask(port, "POST", path, body, tls=tls, token=token)[0]
-            for path, body in messages.items()
-        ]
-    agents.clear()
+    with contextlib.ExitStack() as ends:
+        agents = NodeAgents(site, tmp_path)
+        ends.callback(agents.clear)
+        token = agents.token(floor.nodes[0])
+        for process, authority in ((site.operator, AUTHORITY), (site.controllers, CONTROLLERS)):
+            port = urlsplit(process.url).port
+            assert port is not None
+            tls = certificates.client_of(site.admin, authority)
+            statuses[authority] = [
+                _ask(port, "POST", path, body, tls=tls, token=token)[0]
+                for path, body in messages.items()
+            ]
     assert statuses == {AUTHORITY: [404] * 3, CONTROLLERS: [200] * 3}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fixtures.api_faults import Fault
-from integration import failpoints, operator_site
+from integration import failpoints, manifests, operator_site
 from integration.failpoints import Failpoint
 from integration.operator_site import FLOOR_LABEL, Floor, Job, Json, Site
 from railwright_api import names
@@ -120,7 +120,7 @@ def test_node_registered_anew_is_placed_by_its_labels(site: Site) -> None:
 def test_refused_binding_rolls_back_its_gang_alone(site: Site, floor: Floor) -> None:
     """Other gangs are bound meanwhile."""
     with operator_site.floor_on(site, (2,)) as beside:
-        with operator_site.created(site, *_policy(floor.nodes[3])):
+        with manifests.created(site.admin, *_policy(floor.nodes[3])):
             waiting.until(lambda: _is_in_force(floor), "the policy", deadline_s=30)
             job = floor.apply("job", nodes=4)
             message = job.until_reason("CommitRefused", deadline_s=40)["message"]

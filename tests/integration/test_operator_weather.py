@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fixtures.api_faults import AnyFault, Fault, Late, Reply, Rule
-from integration import operator_site
+from integration import manifests, operator_site
 from integration.operator_site import Floor, Job, Json, Site
 from railwright_api import names
 from railwright_testbed import operator_process, service_process, waiting
@@ -97,7 +97,7 @@ def test_an_api_server_that_sheds_our_load_is_not_pressed(
     """An API server that sheds load asks for ``Retry-After``, a second at least, and the client
     waits for that after each refusal. So each pod has one request a second at most."""
     before, sent = _leader(site), len(site.proxy.seen)
-    with operator_site.created(site, *_one_seat()):
+    with manifests.created(site.admin, *_one_seat()):
         waiting.until(lambda: _is_limited(site), "the level in force", deadline_s=30)
         _bound_once(hall, hall.apply(gang, nodes=SIZE), sent=sent)
     assert 429 in site.proxy.statuses("write *", since=sent)
@@ -129,7 +129,7 @@ def test_a_job_that_was_suspended_unseen_is_not_started(site: Site, hall: Floor,
     withheld = site.proxy.fail("modified trainingjobs", Fault.REPLY_HELD, times=None)
     job.patch({"suspend": True})
     queue = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": {"name": "later"}}
-    with operator_site.created(site, (f"/apis/{names.API_VERSION}/{names.QUEUES}", queue)):
+    with manifests.created(site.admin, (f"/apis/{names.API_VERSION}/{names.QUEUES}", queue)):
         job.until_phase("Suspended", deadline_s=30)
         waiting.until(
             lambda: not job.pods() and not hall.in_flight(), "nothing of it", deadline_s=30

@@ -28,9 +28,10 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 READ: dict[str, st.SearchStrategy[Any]] = {
     "agents": st.fixed_dictionaries({"nodes": st.just(0)}, optional={"b": VALUES}),
     "freshness": st.fixed_dictionaries({"checked": WORDS}, optional={"oldestReport": WORDS}),
+    "nodes": st.integers(0, 9),
     "sources": st.lists(st.fixed_dictionaries({"source": WORDS}, optional={"b": VALUES})),
 }
-"""The fields that the reporter of the Fabric reads back."""
+"""The fields that the controllers read back."""
 
 
 def old(model: type[FabricStatus] | type[QueueStatus], **read: Any) -> st.SearchStrategy[Raw]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from unittest import mock
 
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from fixtures import GPU
@@ -168,8 +168,18 @@ def test_wrong_answer_breaks_no_constraint_and_delays_no_job(
 @settings(deadline=None, max_examples=examples(100))
 @given(queues())
 def test_right_answers_are_used(snapshot: Snapshot) -> None:
+    """The gang starts on the nodes that were chosen, in the order of its answer."""
     requested = request(snapshot)
     right = map_ranks(requested.request) if requested else None
-    if requested is not None and right is not None:
-        assert receive(requested.request, right) == right
-        check_admitted(snapshot, follow(snapshot, requested, right).admitted)
+    assume(right is not None)
+    assert requested is not None
+    assert right is not None
+    assert receive(requested.request, right) == right
+    decided = follow(snapshot, requested, right)
+    check_admitted(snapshot, decided.admitted)
+    (first, *_) = decided.admitted
+    (nodes, *_) = requested.gangs[right.choice]
+    assert first.job_uid == "a"
+    assert first.score is not None
+    assert first.score.truncated == (Unmapped.OVER_BUDGET.value if right.is_cut else "")
+    assert first.nodes[: len(nodes)] == tuple(nodes[at] for at in right.order.order)

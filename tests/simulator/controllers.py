@@ -45,7 +45,7 @@ class Controllers:
     async def end(self) -> None:
         """There are no faults."""
 
-    compared = 0
+    compared = left_out = 0
 
     def release(self) -> None:
         """They run."""

@@ -45,8 +45,8 @@ NO_REASONS = ("Queued", *CauseCode)
 class Outcome:
     """What a run went through: seconds, requests that landed by method, phases that jobs ended in,
     causes of aborts, those of pre-runs alone, how often what happened, how many versions of what
-    the controllers publish were ``compared`` with their sources, and a digest of all writes and
-    events in order."""
+    the controllers publish were ``compared`` with their sources or ``left_out``, and a digest of
+    all writes and events in order."""
 
     seconds: float
     requests: Mapping[str, int]
@@ -55,6 +55,7 @@ class Outcome:
     pre_runs: Mapping[str, int]
     events: Mapping[str, int]
     compared: int
+    left_out: int
     digest: str
 
 
@@ -130,6 +131,7 @@ class _Run:
             Counter(code.value for key, code in cluster.causes.items() if key in pre_runs),
             self._disturbances.counts | cluster.checkpoints.counts | cluster.control_plane.counts,
             cluster.controllers.compared,
+            cluster.controllers.left_out,
             cluster.digest.hexdigest(),
         )
 

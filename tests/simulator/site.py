@@ -143,6 +143,11 @@ class Site:
         """How many versions of what is published were compared with the sources."""
         return self.checks.compared
 
+    @property
+    def left_out(self) -> int:
+        """How many were not, as there were too many views of the sources."""
+        return self.checks.left_out
+
     def release(self) -> None:
         """The controllers run."""
         self._is_held = False

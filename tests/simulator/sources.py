@@ -31,7 +31,7 @@ View = Mapping[Source, str | None]
 of a file; None if there is none."""
 
 NODE, AGENT, FILE = "node", "agent", "file"
-VIEWS_MAX = 64
+VIEWS_MAX = 1 << 14
 """Of more views nothing is compared."""
 
 

@@ -33,7 +33,8 @@ def test_results_are_lines_names_or_documents(capsys: pytest.CaptureFixture[str]
         printed.append(capsys.readouterr().out)
     assert printed[0] == "team/a deleted\n" * 2
     assert printed[1] == "trainingjob.railwright.dev/a\n" * 2
-    assert json.JSONDecoder().raw_decode(printed[2])[0] == DOCUMENT
+    first, end = json.JSONDecoder().raw_decode(printed[2])
+    assert (first, json.loads(printed[2][end:])) == (DOCUMENT, DOCUMENT)
     assert [*yaml.safe_load_all(printed[3])] == [DOCUMENT] * 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from railwright_cli.doctor import CheckedSite, Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+VERSION = importlib.metadata.version("railwright")
 OPERATOR = "/apis/apps/v1/namespaces/railwright-system/deployments/railwright-operator"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -68,8 +70,8 @@ def _installed(kinds: str, operator: str | None) -> dict[str, Any]:
         ("0.7.2", "v0.7.10", "failed"),
         ("", "0.7.2", "failed"),
         ("0.10.0", "0.9.1", "warning"),
-        ("0.1.0", None, "ok"),
-        ("0.1.0", "latest", "ok"),
+        (VERSION, None, "ok"),
+        (VERSION, "latest", "ok"),
         ("0.0.9", "latest", "failed"),
     ],
 )

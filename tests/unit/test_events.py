@@ -94,7 +94,7 @@ async def run_attempt(desk: Desk, attempt: int, phase: Phase) -> None:
 
 
 async def test_job_that_ends_again_and_again_posts_few_events() -> None:
-    """100 attempts in five minutes: the end of each last attempt is posted within a minute."""
+    """100 attempts in five minutes: the end of each last one is posted within one TOKEN_S."""
     desk = Desk()
     desk.add(reporting.raw_job("job"))
     started_s, late = desk.now_s, 0
@@ -126,6 +126,19 @@ async def test_last_end_is_posted_once_its_job_has_a_token() -> None:
     desk.now_s += 1
     await desk.run_cycle()
     assert [note for _, note in await desk.posted()][BURST:] == [f"end {BURST - 1}"]
+
+
+async def test_late_end_is_not_posted_twice() -> None:
+    desk = Desk()
+    for at in range(BURST):
+        desk.events.add(event(f"note {at}"))
+    end = event("attempt 9: lost", is_end=True)
+    desk.events.add(end)
+    desk.now_s += TOKEN_S
+    desk.events.add_late(desk.now_s)
+    desk.now_s += TOKEN_S
+    desk.events.add(end)
+    assert (await desk.posted()).count(("Reason", end.note)) == 1
 
 
 async def test_limits_of_few_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,17 @@ async def test_oldest_wait_began_when_the_job_lost_its_nodes() -> None:
     assert "oldestWaitingSince" not in queues.status("b")
 
 
+@pytest.mark.parametrize("conditions", [None, [{"type": "Scheduled", "status": "False"}], ["x"]])
+async def test_job_with_odd_conditions_counts_from_its_creation(conditions: object) -> None:
+    """A later version may have stored them; those of other jobs are counted too."""
+    queues = QueueSite()
+    queues.job("odd", "a", conditions=conditions)
+    queues.job("new", "b")
+    await queues.reporter.report()
+    expected = {"waiting": 1, "running": 0, "oldestWaitingSince": "2026-01-02T03:04:05Z"}
+    assert (queues.status("a"), queues.status("b")) == (expected, expected)
+
+
 async def test_unchanged_statuses_are_not_written_again() -> None:
     queues = QueueSite()
     await queues.reporter.report()

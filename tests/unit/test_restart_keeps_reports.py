@@ -19,7 +19,10 @@ from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report.fabric_reporter import FRESH_S
 from railwright_topology import networks
+from railwright_topology.parts import HardwareReport
+from railwright_topology.source_reports import Provenance
 from railwright_topology.sources.formats import File
+from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 
 SILENT = NODES[-1]
@@ -143,3 +146,34 @@ async def test_fabric_that_nobody_wrote_gets_reports_at_once() -> None:
         leader.health(name, sources=[AGENTS])
     status = await leader.receive("n0")
     assert (status["measuredNodes"], "agents" in status) == (1, False)
+
+
+@pytest.mark.parametrize("gone", ["", "n3"])
+async def test_node_without_an_agent_is_waited_for_only_if_it_had_one(gone: str) -> None:
+    """The last process counted four agents, and n4 has none. The NodeHealth of a node that is gone
+    went with it, and one agent's reports were never valid."""
+    first = Leader(cabled=False)
+    with pytest.raises(WiringError):
+        await first.discovery.receive_report(SILENT, "{}")
+    await first.receive(*NODES[:4])
+    leader = restarted(first.published, cabled=False, but=gone, healthy=False)
+    left = [node for node in NODES[:4] if node != gone]
+    for name in left:
+        leader.health(name, sources=[AGENTS])
+    status = await leader.receive(*left)
+    assert leader.discovery.is_caught_up
+    assert status["measuredNodes"] == len(left)
+
+
+async def test_problem_of_many_nodes_stays_without_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if its message is cut: it still says that other nodes have it too."""
+    same = HardwareReport("sysfs", Provenance.SEEN, (), remarks=("x" * 5000,))
+    monkeypatch.setattr(agent_reports, "of", lambda _, **__: Document((same,)))
+    first = Leader(cabled=False)
+    before = (await first.receive(*NODES))["problems"]
+    assert before[0]["node"] == "n0"
+    assert before[0]["message"].endswith("; the same on 4 more")
+    leader = restarted(first.published, cabled=False, but="n0")
+    assert (await leader.report())["problems"] == before

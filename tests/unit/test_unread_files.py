@@ -25,7 +25,7 @@ class Restarted:
     def __init__(self, content: str, *sources: str) -> None:
         self.office = Office()
         self.topology = {"levels": [], "places": [{"domains": [], "nodes": "n[0-1]"}]}
-        listed = [{"source": source} for source in sources]
+        listed = [{"source": each, "provenance": "Imported", "nodes": 2} for each in sources]
         status = {"topology": self.topology, "sources": listed, "summary": "before"}
         self.office.add(fabric(version=2, status=status))
         for name in ("n0", "n1"):

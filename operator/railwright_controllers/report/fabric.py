@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from railwright_conversion import bounds, interconnects
 from railwright_kube.yielding import TimeSlice
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import Fabric
+from railwright_topology.grouping import group
 from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 from railwright_topology.source_reports import SCALE_UP, SourceReport
@@ -73,6 +75,7 @@ def _summary_status(found: FabricState) -> Status:
     """The topology and the conflicts of sources for people."""
     fabric = found.fabric
     conflicts = fabric.merged_topology.conflicts
+    slow = group(((each.node, each.device), slow_devices.describe(each)) for each in fabric.slow)
     return {
         "nodes": len(fabric.places),
         "domains": [_level(fabric, level) for level in range(len(fabric.levels))],
@@ -84,10 +87,10 @@ def _summary_status(found: FabricState) -> Status:
         "hardware": _hardware(fabric)[:HARDWARE_MAX],
         "measuredNodes": len(fabric.benchmarks),
         "slow": [
-            {"node": each.node, "message": bounds.sentence(slow_devices.describe(each))}
-            for each in fabric.slow[:SLOW_MAX]
+            {"node": node, "message": bounds.sentence("; ".join(texts))}
+            for (node, _), texts in itertools.islice(slow.items(), SLOW_MAX)
         ],
-        "slowCount": len({(each.node, each.device) for each in fabric.slow}),
+        "slowCount": len(slow),
         "conflicts": [
             *(_conflict(its) for its in topology_merge.group_conflicts(conflicts)),
             *_inner_conflicts(fabric),
@@ -288,9 +291,10 @@ def _conflict(equal: Sequence[LocationConflict]) -> Status:
 
 
 def _for_all(message: str, nodes: int) -> str:
-    """The message for the first of these nodes, with the number of the others."""
+    """The message for the first of these nodes, with the number of the others, which stays if the
+    message is cut."""
     more = f"{SAME}{nodes - 1} more" if nodes > 1 else ""
-    return bounds.sentence(f"{message}{more}")
+    return bounds.sentence(message, more_bytes=len(more)) + more
 
 
 def _of_file(read: FileRead) -> Status:

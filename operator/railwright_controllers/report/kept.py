@@ -19,7 +19,9 @@ take part in all: they show which adapters are front-end."""
 
 
 def fields(published: Mapping[str, Any], names: Iterable[str], nodes: Container[str]) -> Status:
-    """The published fields of these names, without what is only of a node that is gone."""
+    """The published fields of these names, without the entries that are only of a node that is
+    gone. Nodes with the same hardware and aligned rails are published as numbers alone: in these a
+    node that is gone still counts."""
     status: Status = {name: published.get(name) for name in names}
     for name, count in (("slow", "slowCount"), ("conflicts", "conflictCount")):
         listed = status[name] or []

@@ -56,6 +56,11 @@ class JobEvent:
     topic: str | None = None
     is_end: bool = False
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is the same for equal events."""
+        return self.job["uid"], self.reason, self.note if self.topic is None else self.topic
+
 
 @dataclass(eq=False)
 class Events:
@@ -84,11 +89,9 @@ class Events:
 
     def add(self, event: JobEvent) -> None:
         """Queue an event, unless an equal one was queued recently or its job has no token."""
-        topic = event.note if event.topic is None else event.topic
         uid = event.job["uid"]
-        key = (uid, event.reason, topic)
         now_s = self.clock()
-        if now_s - self._recent.get(key, -REPEAT_S) < REPEAT_S:
+        if now_s - self._recent.get(event.key, -REPEAT_S) < REPEAT_S:
             return
         if uid in self._last_end or not self._takes_token(uid, now_s):
             if not event.is_end or self._last_end.pop(uid, None) is not None:
@@ -96,10 +99,6 @@ class Events:
             if event.is_end:
                 self._last_end[uid] = event
             return
-        self._recent[key] = now_s
-        self._recent.move_to_end(key)
-        while len(self._recent) > REMEMBERED_MAX:
-            self._recent.popitem(last=False)
         self._queue(event, now_s)
 
     def add_late(self, now_s: float) -> None:
@@ -124,6 +123,10 @@ class Events:
         return True
 
     def _queue(self, event: JobEvent, now_s: float) -> None:
+        self._recent[event.key] = now_s
+        self._recent.move_to_end(event.key)
+        while len(self._recent) > REMEMBERED_MAX:
+            self._recent.popitem(last=False)
         if len(self._waiting) == QUEUE_MAX:
             self.dropped.inc()
         if not self._waiting:

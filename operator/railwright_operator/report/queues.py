@@ -57,9 +57,7 @@ class QueueReporter:
             if cached.record.live:
                 running[cached.job.spec.queue] += 1
             else:
-                created = cached.raw["metadata"]["creationTimestamp"]
-                since = queued_since(cached.raw.get("status", {}), created)
-                waiting[cached.job.spec.queue].append(since)
+                waiting[cached.job.spec.queue].append(_since(cached.raw))
         return {
             name: {
                 "waiting": len(waiting[name]),
@@ -84,3 +82,13 @@ class QueueReporter:
         except Exception as error:
             extra = {"queue": name, "error": str(error)}
             logger.exception("status rendering failed", extra=extra)
+
+
+def _since(job: Mapping[str, Any]) -> str:
+    """Since when a job has waited. One whose stored conditions are not those of the kind counts
+    from its creation, and affects no other."""
+    created: str = job["metadata"]["creationTimestamp"]
+    try:
+        return queued_since(job.get("status", {}), created)
+    except (AttributeError, KeyError, TypeError):
+        return created

@@ -100,7 +100,7 @@ class _Cycle:
 
     def evaluate(self, job: Job, *, awaits_own_pods: bool) -> Admit | Reason | None:
         """The job's start, or why it waits; None if its evaluation raises, or for one that
-        ``returns``."""
+        ``awaits_own_pods``."""
         self.queue.settle()
         evaluate = functools.partial(self._evaluate, job, awaits_own_pods=awaits_own_pods)
         evaluated = self.isolation.run(Stage.DECISION, job.uid, evaluate, otherwise=None)
