@@ -1,4 +1,5 @@
-"""Jobs with faults: one loses a node and recovers, one fails, two wait, one succeeds.
+"""Jobs with faults: one loses a node and recovers on a slow one, as another job has the last good
+one; one fails, two wait, one succeeds.
 
 The nodes claim GPUs and have none. So what only GPUs would show is stated: their product, the model
 that the trained job stands for, and benchmarks in which one node is slow.
@@ -45,7 +46,8 @@ on processors and pauses after each step."""
 
 FLOP_PER_S = 660 * 10**12
 SLOW_FLOP_PER_S = 400 * 10**12
-"""On the last node."""
+SLOW = 3
+"""The node that is slow: the second one of the second rack."""
 MEMORY_BYTES_PER_S = 2_800 * 10**9
 
 PHASE_DEADLINE_S = 300.0
@@ -53,7 +55,7 @@ PHASE_DEADLINE_S = 300.0
 
 def play(bed: Testbed, report: Report) -> None:
     """Apply the jobs and cause the faults, one after another; return after the last of them."""
-    report(f"the nodes: {PRODUCT}, of which {bed.nodes[-1].name} is slow")
+    report(f"the nodes: {PRODUCT}, of which {bed.nodes[SLOW].name} is slow")
     _describe_gpus(bed)
     report(f"{OBSERVED}: applied, all GPUs of {NODES} of {len(bed.nodes)} nodes")
     _apply(bed, OBSERVED, nodes=NODES, steps=STEPS, workload=WORKLOAD)
@@ -66,13 +68,16 @@ def play(bed: Testbed, report: Report) -> None:
     _apply(bed, "too-large", nodes=9)
     _until_phase(bed, "wrong-path", "Failed")
     _until_phase(bed, "image-model", "Succeeded")
+    report("notebook: applied, one node; it reports no steps")
+    _apply(bed, "notebook", nodes=1, command=["sleep", "infinity"])
+    _until_phase(bed, "notebook", "Running")
     replace_leader(bed.control_plane, report)
     _until_step(bed, OBSERVED, STEPS_BEFORE_FAULT)
     lost = _node_to_lose(bed)
     report(f"{lost}: its power is cut; {OBSERVED} trains there")
     bed.kill_node(lost)
     _until_attempt(bed, OBSERVED, 2)
-    report("next-in-line: applied, two nodes; one is free, so it waits")
+    report("next-in-line: applied, two nodes; none is free, so it waits")
     _apply(bed, "next-in-line", nodes=2)
     step = _until_step_of_attempt(bed, OBSERVED, 2)
     report(f"{OBSERVED}: trains again, from step {step}")
@@ -119,7 +124,7 @@ def _benchmarks(nodes: Sequence[str]) -> Json:
             "benchmarks": [
                 {
                     **device,
-                    "flop_per_s": SLOW_FLOP_PER_S if node == nodes[-1] else FLOP_PER_S,
+                    "flop_per_s": SLOW_FLOP_PER_S if node == nodes[SLOW] else FLOP_PER_S,
                     "memory_bytes_per_s": MEMORY_BYTES_PER_S,
                 }
             ],
