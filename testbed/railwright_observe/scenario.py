@@ -46,8 +46,7 @@ on processors and pauses after each step."""
 
 FLOP_PER_S = 660 * 10**12
 SLOW_FLOP_PER_S = 400 * 10**12
-SLOW = 3
-"""The node that is slow: the second one of the second rack."""
+"""On the last node."""
 MEMORY_BYTES_PER_S = 2_800 * 10**9
 
 PHASE_DEADLINE_S = 300.0
@@ -55,7 +54,7 @@ PHASE_DEADLINE_S = 300.0
 
 def play(bed: Testbed, report: Report) -> None:
     """Apply the jobs and cause the faults, one after another; return after the last of them."""
-    report(f"the nodes: {PRODUCT}, of which {bed.nodes[SLOW].name} is slow")
+    report(f"the nodes: {PRODUCT}, of which {bed.nodes[-1].name} is slow")
     _describe_gpus(bed)
     report(f"{OBSERVED}: applied, all GPUs of {NODES} of {len(bed.nodes)} nodes")
     _apply(bed, OBSERVED, nodes=NODES, steps=STEPS, workload=WORKLOAD)
@@ -68,8 +67,9 @@ def play(bed: Testbed, report: Report) -> None:
     _apply(bed, "too-large", nodes=9)
     _until_phase(bed, "wrong-path", "Failed")
     _until_phase(bed, "image-model", "Succeeded")
-    report("notebook: applied, one node; it reports no steps")
-    _apply(bed, "notebook", nodes=1, command=["sleep", "infinity"])
+    good = {node.name for node in bed.nodes[:-1]} - {*_nodes(bed)}
+    report(f"notebook: applied, for {min(good)}, the last good node; it reports no steps")
+    _apply(bed, "notebook", nodes=1, command=["sleep", "infinity"], node=min(good))
     _until_phase(bed, "notebook", "Running")
     replace_leader(bed.control_plane, report)
     _until_step(bed, OBSERVED, STEPS_BEFORE_FAULT)
@@ -107,6 +107,12 @@ def _describe_gpus(bed: Testbed) -> None:
     files = {"plan.yaml": json.dumps(plan), "benchmarks.json": json.dumps(_benchmarks(names))}
     plane.kubectl("apply", "-f", "-", stdin=json.dumps(_site(files)))
 
+    def is_published() -> bool:
+        fabric = json.loads(plane.kubectl("get", "fabric", "default", "-o=json"))
+        return bool(fabric.get("status", {}).get("slowCount") == 1)
+
+    waiting.until(is_published, "the slow node", deadline_s=PHASE_DEADLINE_S)
+
 
 def _site(files: Mapping[str, str]) -> Json:
     """The ConfigMap with what the site says of its nodes."""
@@ -124,7 +130,7 @@ def _benchmarks(nodes: Sequence[str]) -> Json:
             "benchmarks": [
                 {
                     **device,
-                    "flop_per_s": SLOW_FLOP_PER_S if node == nodes[SLOW] else FLOP_PER_S,
+                    "flop_per_s": SLOW_FLOP_PER_S if node == nodes[-1] else FLOP_PER_S,
                     "memory_bytes_per_s": MEMORY_BYTES_PER_S,
                 }
             ],
@@ -141,6 +147,7 @@ def _apply(
     steps: int = STEPS,
     command: list[str] | None = None,
     workload: Json | None = None,
+    node: str = "",
 ) -> None:
     folder = bed.shared_directory / name
     folder.mkdir()
@@ -149,6 +156,9 @@ def _apply(
     )
     if workload is not None:
         job["spec"]["workload"] = workload
+    if node:
+        pod = job["spec"]["roles"][0]["template"]["spec"]
+        pod["nodeSelector"] = {"kubernetes.io/hostname": node}
     if command is not None:
         job["spec"]["failurePolicy"] = {"backoffLimit": 0}
         job["spec"]["roles"][0]["template"]["spec"]["containers"][0]["command"] = command
@@ -200,17 +210,22 @@ def _until_step_of_attempt(bed: Testbed, name: str, attempt: int) -> int:
 
 def _node_to_lose(bed: Testbed) -> str:
     """One of the job's, without a pod of Railwright but for its agent if there is one."""
-    attempt = _status(bed, OBSERVED)["attempt"]
     plane = bed.control_plane
-    placement = json.loads(plane.kubectl("get", "placement", f"{OBSERVED}-{attempt}", "-o=json"))
     pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
     hosts = [
         pod["spec"]["nodeName"]
         for pod in pods
         if not pod["metadata"]["name"].startswith("railwright-agent")
     ]
+    return min(_nodes(bed), key=lambda node: (hosts.count(node), node))
+
+
+def _nodes(bed: Testbed) -> list[str]:
+    """Those that the observed job trains on."""
+    name = f"{OBSERVED}-{_status(bed, OBSERVED)['attempt']}"
+    placement = json.loads(bed.control_plane.kubectl("get", "placement", name, "-o=json"))
     nodes: list[str] = placement["spec"]["nodes"]
-    return min(nodes, key=lambda node: (hosts.count(node), node))
+    return nodes
 
 
 def _leader(plane: ControlPlane) -> str:
