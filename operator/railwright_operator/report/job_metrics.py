@@ -232,7 +232,7 @@ class JobMetrics(Collector):
 
 OF_ENDED_JOBS = (
     f"It stays for {ENDED_S / 60:.0f} minutes after the job ended, for the {ENDED_MAX} newest "
-    "such jobs."
+    "such jobs, unless the job is deleted or another operator leads."
 )
 
 GAUGES: dict[str, tuple[str, ...]] = {
