@@ -120,8 +120,9 @@ integration: binaries ## tests against a real control plane with simulated nodes
 	@$(SIDE_BY_SIDE) -m "not alone" tests/integration
 
 .PHONY: test-failpoints
-test-failpoints: binaries ## the operator killed at every failpoint of a commit and a roll-back
-	@RAILWRIGHT_ALL_FAILPOINTS=1 $(PYTEST) tests/integration/test_operator_failpoints.py
+test-failpoints: binaries ## the operator and the controllers killed at every failpoint
+	@RAILWRIGHT_ALL_FAILPOINTS=1 $(PYTEST) tests/integration/test_operator_failpoints.py \
+		tests/integration/test_controllers_killed.py
 
 .PHONY: test-outage
 test-outage: binaries ## the operator through ten minutes without an API server

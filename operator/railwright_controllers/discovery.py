@@ -145,7 +145,7 @@ class Discovery:
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
         self._began_s: float | None = None
-        self._expected: frozenset[str] = frozenset()
+        self._expected: set[str] = set()
         self._count = 0
         self._busy_since_s: float | None = None
         self.is_assembled = False
@@ -310,7 +310,8 @@ class Discovery:
         ``problem`` says so."""
         if self._began_s is None:
             self._began_s = self.clock()
-            self._expected = frozenset(
+            there = {each.name for each in self._nodes.values()}
+            self._expected = there.intersection(
                 each.name for each in self.healths() if AGENTS in each.content.get("sources", ())
             )
             published = self.cache.published

@@ -25,9 +25,9 @@ ENTRIES = (8, 4, 2, 1, 0)
 """The bounds of a list, the next where the one before leaves an object too large."""
 
 
-def sentence(text: str, *, more_bytes: int = 0) -> str:
-    """The text, cut to the limit of messages and notes, with space for so many more bytes."""
-    return protocol.fitted(plain(text), SENTENCE_BYTES_MAX - more_bytes)
+def sentence(text: str, *, end: str = "") -> str:
+    """The text, cut to the limit of messages and notes, with this ``end`` in ASCII, which stays."""
+    return protocol.fitted(plain(text), SENTENCE_BYTES_MAX - len(end)) + end
 
 
 def name(text: str) -> str:
@@ -101,8 +101,8 @@ def shortened(
         if stored_bytes(found) <= bytes_max:
             break
         found = {
-            name: [_short(each, most) for each in value or ()]
-            if name in whole
+            name: [_short(each, most) for each in value]
+            if value and name in whole
             else _short(value, most)
             for name, value in status.items()
         }

@@ -87,13 +87,12 @@ def _waits_for_ending(
     alive: frozenset[str],
 ) -> bool:
     """Whether the new attempt still waits for the pods of the last one to end."""
-    for entry in entries:
-        if entry.attempt != seen.record.ended or entry.cause is None:
-            continue
-        limit_s = DRAINED_S if entry.cause.code in AWAITS_PODS else ENDING_S
-        if seen.ended_age_s < limit_s and is_draining([entry], attempts, alive):
-            return True
-    return False
+    return any(
+        seen.ended_age_s < (DRAINED_S if entry.cause.code in AWAITS_PODS else ENDING_S)
+        and is_draining([entry], attempts, alive)
+        for entry in entries
+        if entry.cause is not None and entry.attempt == seen.record.ended
+    )
 
 
 def awaits_own_pods(seen: ObservedJob, entries: Sequence[Entry]) -> bool:

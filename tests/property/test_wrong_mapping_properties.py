@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from unittest import mock
 
-from hypothesis import assume, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from fixtures import GPU
@@ -165,15 +165,15 @@ def test_wrong_answer_breaks_no_constraint_and_delays_no_job(
     assert (others, decided.waiting) == ([*same.admitted[1:]], same.waiting)
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=examples(250))
 @given(queues())
 def test_right_answers_are_used(snapshot: Snapshot) -> None:
     """The gang starts on the nodes that were chosen, in the order of its answer."""
     requested = request(snapshot)
     right = map_ranks(requested.request) if requested else None
-    assume(right is not None)
-    assert requested is not None
-    assert right is not None
+    if requested is None or right is None:
+        event("nothing to map")
+        return
     assert receive(requested.request, right) == right
     decided = follow(snapshot, requested, right)
     check_admitted(snapshot, decided.admitted)

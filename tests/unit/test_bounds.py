@@ -25,3 +25,11 @@ def test_terminal_control_characters_are_escaped(text: str, shown: str) -> None:
 
 def test_last_lines_keep_their_lines_and_nothing_else() -> None:
     assert bounds.last_lines("one\n\ttwo\x1b[1m\r\n") == "one\n\ttwo\\x1b[1m\\r\n"
+
+
+def test_absent_list_stays_absent_when_others_are_shortened() -> None:
+    status = {"sources": None, "slow": ["x" * 100] * 20}
+    assert bounds.shortened(status, 500, whole={"sources"}) == {
+        "sources": None,
+        "slow": ["x" * 100] * 4,
+    }

@@ -165,6 +165,17 @@ async def test_node_without_an_agent_is_waited_for_only_if_it_had_one(gone: str)
     assert status["measuredNodes"] == len(left)
 
 
+async def test_health_of_a_node_that_is_gone_stands_for_no_other() -> None:
+    """The last process had not written that of n2, whose agent it counted, and n3 went."""
+    first = Leader(cabled=False)
+    await first.receive(*NODES[:4])
+    leader = restarted(first.published, cabled=False, but="n3", healthy=False)
+    for name in ("n0", "n1", "n3"):
+        leader.health(name, sources=[AGENTS])
+    await leader.receive("n0", "n1")
+    assert not leader.discovery.is_caught_up
+
+
 async def test_problem_of_many_nodes_stays_without_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -294,7 +294,7 @@ def _for_all(message: str, nodes: int) -> str:
     """The message for the first of these nodes, with the number of the others, which stays if the
     message is cut."""
     more = f"{SAME}{nodes - 1} more" if nodes > 1 else ""
-    return bounds.sentence(message, more_bytes=len(more)) + more
+    return bounds.sentence(message, end=more)
 
 
 def _of_file(read: FileRead) -> Status:
