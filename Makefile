@@ -258,6 +258,10 @@ bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000
 bench-isolation: binaries ## how long a fault in one process delays the jobs of others; 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_isolation
 
+.PHONY: bench-controllers
+bench-controllers: binaries ## memory of the controllers with 5,000 agents, and how soon a new rack label counts; 15 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_controllers
+
 .PHONY: bench-heartbeats
 bench-heartbeats: $(SETUP) ## CPU of heartbeats, failover and floods of connections; 4 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_heartbeats

@@ -7,7 +7,7 @@ import contextlib
 import json
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,12 +60,7 @@ def reporting(
     with tempfile.TemporaryDirectory() as folder, closing(site.plane.client()) as admin:
         agents = NodeAgents(_AgentSite(site.plane, admin, controllers), Path(folder))
         documents = {node: _document(number) for number, node in enumerate(nodes)}
-        messages = [
-            (agents.token(node), hardware_documents.written(document))
-            for node, document in documents.items()
-        ]
-        file = Path(folder) / "messages.json"
-        file.write_text(json.dumps(messages), encoding="utf-8")
+        file = _write_messages(agents, documents, Path(folder))
         over = threading.Event()
 
         def report() -> None:
@@ -84,6 +79,28 @@ def reporting(
         finally:
             over.set()
             thread.join()
+
+
+def write_messages(
+    site: GangSite,
+    controllers: ControllersProcess,
+    documents: Mapping[str, Document],
+    folder: Path,
+) -> Path:
+    """A file there with the token and the document of each node, as JSON."""
+    with closing(site.plane.client()) as admin:
+        agents = NodeAgents(_AgentSite(site.plane, admin, controllers), folder)
+        return _write_messages(agents, documents, folder)
+
+
+def _write_messages(agents: NodeAgents, documents: Mapping[str, Document], folder: Path) -> Path:
+    messages = [
+        (agents.token(node), hardware_documents.written(document))
+        for node, document in documents.items()
+    ]
+    file = folder / "messages.json"
+    file.write_text(json.dumps(messages), encoding="utf-8")
+    return file
 
 
 def _document(number: int) -> Document:
