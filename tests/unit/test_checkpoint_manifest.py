@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,67 @@ def test_damage_is_found_and_named(tmp_path: Path, damage: object, complaint: st
     step = workers(tmp_path).steps(1)[0]
     with pytest.raises(manifest.TornError, match=complaint):
         verified(workers(tmp_path), Checkpoint(1, step))
+
+
+def without_an_answer(path: Path) -> None:
+    """From here on, the file system answers for this file with an error that tells nothing about
+    it, as for one of a server that is away: a loop of links."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def test_error_that_tells_nothing_is_no_damage(tmp_path: Path) -> None:
+    folder = committed(tmp_path, 1, 10)
+    without_an_answer(folder / "rank-0.pt")
+    with pytest.raises(OSError, match="symbolic links"):
+        verified(workers(tmp_path), Checkpoint(1, 10))
+    without_an_answer(folder / manifest.NAME)
+    with pytest.raises(OSError, match="symbolic links"):
+        manifest.read(workers(tmp_path), Checkpoint(1, 10))
+    with pytest.raises(OSError, match="symbolic links"):
+        workers(tmp_path).is_complete(Checkpoint(1, 10))
+    with pytest.raises(OSError, match="symbolic links"):
+        manifest.begin(folder)
+    assert (folder / "__0_0.distcp").exists()
+
+
+def test_nothing_is_removed_while_the_volume_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [committed(tmp_path, 1, step) for step in (10, 20, 30)]
+    without_an_answer(folders[0] / manifest.NAME)
+    manifest.prune(workers(tmp_path), [Checkpoint(1, 30)], keep=1)
+    manifest.remove_partial(workers(tmp_path), Checkpoint(1, 10))
+    assert all((folder / "rank-0.pt").exists() for folder in folders)
+    assert capsys.readouterr().err.count("was not removed: ") == 2
+    (folders[2].parent / manifest.RUN).symlink_to(manifest.RUN)
+    with pytest.raises(OSError, match="symbolic links"):
+        manifest.claim(workers(tmp_path), 1, run="another")
+    assert workers(tmp_path).steps(1) == [30, 20, 10]
+
+
+def test_all_that_is_left_is_set_aside(tmp_path: Path) -> None:
+    """The restored store records step 30 of attempt 1, and attempt 3 begins."""
+    for attempt, step in [(1, 80), (1, 90), (2, 100), (4, 5)]:
+        committed(tmp_path, attempt, step)
+    committed(tmp_path, 1, 30, group="evaluator")
+    aside = manifest.set_aside_unread(workers(tmp_path), 3, [Checkpoint(1, 30)])
+    assert [aside.count(f"/attempt-{number}/void-worker-") for number in (1, 2)] == [1, 1]
+    manifest.prune(workers(tmp_path), [Checkpoint(3, 9), Checkpoint(1, 30)], keep=1)
+    assert [re.sub("void-worker-[^/]*", "void", path) for path in left(tmp_path)] == [
+        "attempt-1/evaluator/step-30",
+        "attempt-1/void/step-80",
+        "attempt-1/void/step-90",
+        "attempt-2/void/step-100",
+        "attempt-4/worker/step-5",
+    ]
+
+
+def test_nothing_is_set_aside_beside_a_readable_checkpoint(tmp_path: Path) -> None:
+    for step in (30, 40):
+        committed(tmp_path, 1, step)
+    assert not manifest.set_aside_unread(workers(tmp_path), 2, [Checkpoint(1, 30)])
+    assert workers(tmp_path).steps(1) == [40, 30]
 
 
 def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:

@@ -57,6 +57,24 @@ def test_standstill_and_its_end_are_reported_at_once(tmp_path: Path) -> None:
     assert (ended.newest, ended.still_s) == (2, protocol.HEARTBEAT_INTERVAL_S)
 
 
+def test_lost_news_of_a_step_is_in_the_next_heartbeat(tmp_path: Path) -> None:
+    """Else the operator takes the ranks to stand still for as long as all goes well."""
+    launcher = Launcher(tmp_path)
+    launcher.report(2, 1)
+    for _ in range(8):
+        launcher.heartbeat()
+    launcher.report(2, 2)
+    lost = launcher.heartbeat()
+    assert lost.steps is not None
+    assert lost.steps.newest == 2
+    launcher.state.repeat_steps()
+    launcher.report(2, 3)
+    again = launcher.heartbeat().steps
+    assert again is not None
+    assert again.newest == 3
+    assert launcher.heartbeat().steps is None
+
+
 def test_phase_of_a_rank_is_in_every_heartbeat(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     launcher.report(2, 1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from fixtures import launchers
 from fixtures.operator_endpoint import until
-from railwright import environment, install, launcher, output, protocol, registration
+from railwright import environment, install, launcher, memory, output, protocol, ranks, registration
 
 WORLD = protocol.WorldInfo(
     *(8, 4, 4, "10.0.0.1", 20_000), group_rank=2, role_rank=0, role_size=4, group="worker"
@@ -162,6 +164,27 @@ def test_a_termination_message_keeps_the_end_within_4_kib(tmp_path: Path) -> Non
     assert (read.rank, read.exit_code) == (3, 1)
     assert lines.endswith(read.last_lines)
     assert len(read.last_lines) > 1_500
+
+
+@pytest.mark.parametrize(("code", "signal"), [(137, "SIGKILL"), (137, None), (1, None)])
+def test_kill_for_memory_is_told_from_the_exit_code(code: int, signal: str | None) -> None:
+    """A shell that ran the command has no signal of its own."""
+    # A real one blocks signals of this process.
+    silent = SimpleNamespace(settle=float, last_lines=tuple)
+    processes = SimpleNamespace(
+        outputs={0: silent}, memory=memory.Files(Path("none"), Path("none"))
+    )
+    exit_ = ranks.Exit(0, code, signal, memory_kills=1)
+    failure = launcher._failure(cast("ranks.Ranks", processes), exit_)
+    assert failure.out_of_memory == (code == 137)
+
+
+def test_unreadable_authorities_are_an_error_of_the_environment(tmp_path: Path) -> None:
+    environ = launchers.environment_of("https://10.0.0.1:80", tmp_path)
+    cut = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    environ |= {environment.AUTHORITIES: cut}
+    with pytest.raises(environment.BadEnvironmentError, match="authorities of the operator"):
+        launcher._join(environment.pod(environ))
 
 
 def test_the_reserved_port_is_free_and_no_ephemeral_one() -> None:

@@ -121,7 +121,7 @@ class Checkpointer:
                 except OSError:
                     if not self._is_removed(checkpoint):
                         raise
-                    _say(f"{self._name(checkpoint)} was removed while it was loaded")
+                    _say(f"{self._volume.name(checkpoint)} was removed while it was loaded")
                     continue
                 self._go_back(checkpoint, after)
                 self._say_where(checkpoint, contents.world_size)
@@ -163,11 +163,11 @@ class Checkpointer:
         if collectives.rank() > 0:
             return
         if self._follows:
-            _say(f"loaded {self._name(checkpoint)}")
+            _say(f"loaded {self._volume.name(checkpoint)}")
             return
         if checkpoint.attempt != self._attempt:
             channel.ask(channel.Request(resumed_from=checkpoint))
-        _say(f"resumed from {self._name(checkpoint)}")
+        _say(f"resumed from {self._volume.name(checkpoint)}")
         if saved_world_size != collectives.world_size():
             _say(
                 f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
@@ -219,8 +219,8 @@ class Checkpointer:
             )
             return collectives.from_rank_zero(lambda: self._commit(checkpoint, files, began_s))
         except Exception:
-            if collectives.rank() == 0 and not self._volume.is_complete(checkpoint):
-                manifest.remove(folder)
+            if collectives.rank() == 0:
+                manifest.remove_partial(self._volume, checkpoint)
             raise
 
     @contextlib.contextmanager
@@ -243,49 +243,10 @@ class Checkpointer:
         return self._volume.group != self._own
 
     def _newest_whole(self, after: int) -> manifest.Manifest | None:
-        """The newest whole checkpoint that may be read. Each rank reads its share of the files: one
-        rank alone would need longer than the others may wait for it."""
-        from railwright import collectives
+        from railwright import checkpoint_search
 
-        torn: list[str] = []
-        found = self._complete(after, torn)
-        while True:
-            contents = collectives.from_rank_zero(lambda: next(found, None))
-            damage = None if contents is None else self._find_damage(contents)
-            if contents is None or damage is None:
-                break
-            self._skip(protocol.Checkpoint(contents.attempt, contents.step), damage, torn)
-        if torn and not self._follows and collectives.rank() == 0:
-            channel.ask(channel.Request(skipped=tuple(torn[: protocol.SKIPPED_MAX])))
-        return contents
-
-    def _complete(self, after: int, torn: list[str]) -> Iterator[manifest.Manifest]:
-        """On rank 0: the checkpoints that have a manifest, newest first."""
-        for checkpoint in self._candidates():
-            if checkpoint.step <= after:
-                continue
-            # Another group may be writing it now, or removing it.
-            if self._follows and not self._volume.is_complete(checkpoint):
-                continue
-            try:
-                yield manifest.read(self._volume, checkpoint)
-            except manifest.TornError as error:
-                self._skip(checkpoint, str(error), torn)
-
-    def _find_damage(self, contents: manifest.Manifest) -> str | None:
-        from railwright import collectives
-
-        folder = self._volume.checkpoint(protocol.Checkpoint(contents.attempt, contents.step))
-        mine = contents.files[collectives.rank() :: collectives.world_size()]
-        damages = collectives.from_all(lambda: manifest.find_damage(folder, mine))
-        return next((damage for damage in damages if damage is not None), None)
-
-    def _skip(self, checkpoint: protocol.Checkpoint, why: str, torn: list[str]) -> None:
-        from railwright import collectives
-
-        torn.append(protocol.fitted(f"{self._name(checkpoint)}: {why}", protocol.NAME_BYTES_MAX))
-        if collectives.rank() == 0:
-            _say(f"skipped {torn[-1]}")
+        later = (each for each in self._candidates() if each.step > after)
+        return checkpoint_search.newest_whole(self._volume, later, is_own=not self._follows)
 
     def _candidates(self) -> Iterator[protocol.Checkpoint]:
         for cap in self._readable():
@@ -331,6 +292,11 @@ class Checkpointer:
             attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
         if not self._is_claimed:
             manifest.claim(self._volume, attempt, run=self._run())
+            if aside := manifest.set_aside_unread(self._volume, attempt, self._readable()):
+                _say(
+                    "this attempt may read no checkpoint that is left, as after a restore of the "
+                    f"cluster's store: what earlier ones saved is now in {aside}"
+                )
             self._is_claimed = True
         manifest.begin(self._volume.checkpoint(protocol.Checkpoint(attempt, step)))
         return attempt
@@ -365,7 +331,7 @@ class Checkpointer:
             self._prune(checkpoint)
         else:
             _say(
-                f"saved {self._name(checkpoint)} without a response of the operator "
+                f"saved {self._volume.name(checkpoint)} without a response of the operator "
                 f"({permission.reason}): older checkpoints stay until there is one"
             )
         return permission
@@ -375,9 +341,6 @@ class Checkpointer:
         be a revoked one, whose old checkpoints are all that a later one is allowed to read."""
         older = [cap for cap in self._readable() if cap.attempt < newest.attempt]
         manifest.prune(self._volume, [newest, *older], keep=self._keep)
-
-    def _name(self, checkpoint: protocol.Checkpoint) -> str:
-        return f"attempt-{checkpoint.attempt}/{self._volume.group}/step-{checkpoint.step}"
 
 
 def _valid_step(step: SupportsIndex) -> int:

@@ -97,7 +97,10 @@ def _command(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _join(pod: environment.Pod) -> protocol.WorldInfo:
-    operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
+    try:
+        operator = endpoint.Endpoint(pod.operator_url, pod.token_file, pod.authorities)
+    except ValueError as error:
+        raise environment.BadEnvironmentError(str(error)) from error
     with registration.reserve_port(pod.address) as reserved:
         port = reserved.getsockname()[1]
         world = registration.world(pod, operator, master_port=port, pause=_pause)
@@ -201,7 +204,8 @@ def _failure(processes: ranks.Ranks, exit_: ranks.Exit) -> protocol.Failure:
     output = processes.outputs[exit_.rank]
     output.settle(OUTPUT_SETTLE_S)
     killed = exit_.memory_kills > 0
-    itself = killed and exit_.signal == signal.SIGKILL.name
+    # A shell that ran the command ends with the code of its child.
+    itself = killed and exit_.code == 128 + signal.SIGKILL
     # A rank that was not killed itself may have lost the processes that load its data.
     count = exit_.memory_kills
     others = f"since the start the kernel killed processes of its pod for memory: {count}"

@@ -9,6 +9,7 @@ a crash, a full disk or a bad block is found before it is loaded.
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import hashlib
 import os
 import re
@@ -33,9 +34,17 @@ READERS_MAX = 8
 
 FOLDER = re.compile(r"(attempt|step)-(\d{1,13})")
 
+DAMAGE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.EISDIR, errno.ENOTDIR})
+"""How file systems report that data is lost. Other errors of a read, such as ESTALE, tell nothing
+about a checkpoint: the volume may be away for a while."""
+
 
 class TornError(Exception):
     """A checkpoint that does not count, with the reason."""
+
+
+class UnreadableError(TornError):
+    """A checkpoint whose data the file system reports as lost, which an outage may cause too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +71,22 @@ class Volume:
         """The folder of a checkpoint."""
         return self.attempt(checkpoint.attempt) / f"step-{checkpoint.step}"
 
+    def name(self, checkpoint: protocol.Checkpoint) -> str:
+        """How messages call a checkpoint: its folder below that of the job."""
+        return str(self.checkpoint(checkpoint).relative_to(self.job))
+
     def attempts(self) -> list[int]:
-        """The attempts in which the group left a folder, newest first."""
-        return [number for number in _numbers(self.job, "attempt") if self.attempt(number).is_dir()]
+        """The attempts in which the group left a folder, newest first. Raises OSError."""
+        return [number for number in _numbers(self.job, "attempt") if _exists(self.attempt(number))]
 
     def steps(self, attempt: int) -> list[int]:
-        """The steps of the group's checkpoints in an attempt, torn ones too, newest first."""
+        """The steps of the group's checkpoints in an attempt, torn ones too, newest first. Raises
+        OSError."""
         return _numbers(self.attempt(attempt), "step")
 
     def is_complete(self, checkpoint: protocol.Checkpoint) -> bool:
-        """Whether a checkpoint has its manifest."""
-        return (self.checkpoint(checkpoint) / NAME).exists()
+        """Whether a checkpoint has its manifest. Raises OSError."""
+        return _exists(self.checkpoint(checkpoint) / NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +113,51 @@ def claim(volume: Volume, attempt: int, *, run: str) -> None:
     folder of the earlier run is then moved away, so that no later attempt reads it.
     """
     folder = volume.attempt(attempt)
-    if folder.exists() and not is_claimed(volume, attempt, run=run):
-        folder.rename(folder.with_name(f"void-{folder.name}-{uuid.uuid4().hex[:8]}"))
+    if _exists(folder) and not is_claimed(volume, attempt, run=run):
+        _set_aside(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / RUN).exists():
+    if not _exists(folder / RUN):
         write_durably(folder / RUN, run.encode())
+
+
+def set_aside_unread(volume: Volume, attempt: int, readable: Sequence[protocol.Checkpoint]) -> str:
+    """Move away what attempts before this one saved, if no checkpoint that is ``readable`` is left,
+    and return where to; empty if there is nothing. Raises OSError.
+
+    The cluster's store was restored from a backup, and the checkpoints that it records have been
+    replaced since: what is on the volume is all that is left of the training.
+    """
+    caps = {cap.attempt: cap.step for cap in readable}
+    found = [
+        checkpoint
+        for before in volume.attempts()
+        if before < attempt
+        for step in volume.steps(before)
+        if volume.is_complete(checkpoint := protocol.Checkpoint(before, step))
+    ]
+    if any(one.step <= caps.get(one.attempt, -1) for one in found):
+        return ""
+    attempts = dict.fromkeys(one.attempt for one in found)
+    return ", ".join(str(_set_aside(volume.attempt(before))) for before in attempts)
+
+
+def _set_aside(folder: Path) -> Path:
+    return folder.rename(folder.with_name(f"void-{folder.name}-{uuid.uuid4().hex[:8]}"))
 
 
 def is_claimed(volume: Volume, attempt: int, *, run: str) -> bool:
     """Whether the group's folder in the attempt is that of this ``run``. Raises OSError."""
-    mark = volume.attempt(attempt) / RUN
-    return mark.exists() and mark.read_text() == run
+    try:
+        return (volume.attempt(attempt) / RUN).read_text() == run
+    except FileNotFoundError:
+        return False
 
 
 def begin(folder: Path) -> None:
     """Create the folder of a checkpoint; replace a partial one. Raises OSError."""
-    if (folder / NAME).exists():
+    if _exists(folder / NAME):
         raise FileExistsError(f"{folder} is a checkpoint already")
-    if folder.exists():
+    if _exists(folder):
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
 
@@ -134,13 +175,14 @@ def publish(folder: Path) -> None:
 
 
 def read(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
-    """The manifest of a checkpoint. Raises TornError."""
+    """The manifest of a checkpoint. Raises TornError, and OSError where that tells nothing about
+    it."""
     folder = volume.checkpoint(checkpoint)
     try:
         manifest = protocol.decode(Manifest, (folder / NAME).read_bytes(), bytes_max=BYTES_MAX)
-    except FileNotFoundError as error:
-        raise TornError(f"there is no {NAME}") from error
-    except (OSError, protocol.ProtocolError) as error:
+    except OSError as error:
+        raise _torn(error) from error
+    except protocol.ProtocolError as error:
         raise TornError(str(error)) from error
     of_folder = (volume.group, checkpoint.attempt, checkpoint.step)
     if (manifest.group, manifest.attempt, manifest.step) != of_folder:
@@ -154,19 +196,27 @@ def read(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
     return manifest
 
 
-def find_damage(folder: Path, files: Sequence[File]) -> str | None:
-    """Read these files; return the first that is not as it was written, and why."""
+def find_damage(folder: Path, files: Sequence[File]) -> TornError | None:
+    """Read these files; return why the first is not as it was written. Raises OSError where that
+    tells nothing about them."""
     expected = sorted(files, key=lambda file: file.name)
     try:
         present = described(folder, [file.name for file in expected])
-    except FileNotFoundError as error:
-        return f"there is no {Path(error.filename).name}"
     except OSError as error:
-        return str(error)
+        return _torn(error)
     for written, found in zip(expected, present, strict=True):
         if written != found:
-            return f"{written.name} is not as it was written"
+            return TornError(f"{written.name} is not as it was written")
     return None
+
+
+def _torn(error: OSError) -> TornError:
+    """What this error of a read tells about a checkpoint. Raises it if that is nothing."""
+    if isinstance(error, FileNotFoundError):
+        return TornError(f"there is no {Path(error.filename).name}")
+    if error.errno in DAMAGE:
+        return UnreadableError(str(error))
+    raise error
 
 
 def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int) -> None:
@@ -177,15 +227,21 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
     are logged, not raised: training goes on with a full disk.
     """
     caps = {cap.attempt: cap.step for cap in readable}
-    found = [
-        protocol.Checkpoint(attempt, step)
-        for attempt in volume.attempts()
-        if attempt <= max(caps)
-        for step in volume.steps(attempt)
-    ]
-    counting = [
-        one for one in found if one.step <= caps.get(one.attempt, -1) and volume.is_complete(one)
-    ]
+    try:
+        found = [
+            protocol.Checkpoint(attempt, step)
+            for attempt in volume.attempts()
+            if attempt <= max(caps)
+            for step in volume.steps(attempt)
+        ]
+        counting = [
+            one
+            for one in found
+            if one.step <= caps.get(one.attempt, -1) and volume.is_complete(one)
+        ]
+    except OSError as error:
+        _say_not_removed(volume.job, error)
+        return
     for one in found:
         if one not in counting[:keep]:
             remove(volume.checkpoint(one))
@@ -193,9 +249,26 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
 
 def remove_later(volume: Volume, attempt: int, *, after: int) -> None:
     """Remove what the attempt saved after this step. Failures are logged."""
-    for step in volume.steps(attempt):
+    try:
+        steps = volume.steps(attempt)
+    except OSError as error:
+        _say_not_removed(volume.attempt(attempt), error)
+        return
+    for step in steps:
         if step > after:
             remove(volume.checkpoint(protocol.Checkpoint(attempt, step)))
+
+
+def remove_partial(volume: Volume, checkpoint: protocol.Checkpoint) -> None:
+    """Remove what was written of a checkpoint that does not count. A failure is logged."""
+    folder = volume.checkpoint(checkpoint)
+    try:
+        counts = volume.is_complete(checkpoint)
+    except OSError as error:
+        _say_not_removed(folder, error)
+        return
+    if not counts:
+        remove(folder)
 
 
 def demand_all(folder: Path, files: Iterable[File]) -> None:
@@ -204,7 +277,7 @@ def demand_all(folder: Path, files: Iterable[File]) -> None:
     listed = {entry.name for entry in folder.iterdir()}
     # A listing of a network file system may be old.
     lost = [
-        each.name for each in files if each.name not in listed and not (folder / each.name).exists()
+        each.name for each in files if each.name not in listed and not _exists(folder / each.name)
     ]
     if lost:
         raise OSError(
@@ -220,7 +293,11 @@ def remove(folder: Path) -> None:
         (folder / NAME).unlink(missing_ok=True)
         shutil.rmtree(folder)
     except OSError as error:
-        print(f"railwright: {folder} was not removed: {error}", file=sys.stderr)
+        _say_not_removed(folder, error)
+
+
+def _say_not_removed(folder: Path, error: OSError) -> None:
+    print(f"railwright: {folder} was not removed: {error}", file=sys.stderr)
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -231,10 +308,21 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _exists(path: Path) -> bool:
+    """Whether this is there. Raises OSError where that cannot be known: ``Path.exists`` would say
+    no, from Python 3.14 on."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _numbers(folder: Path, kind: str) -> list[int]:
-    if not folder.is_dir():
+    try:
+        found = [FOLDER.fullmatch(name) for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [FOLDER.fullmatch(entry.name) for entry in folder.iterdir()]
     return sorted((int(name[2]) for name in found if name and name[1] == kind), reverse=True)
 
 

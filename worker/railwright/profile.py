@@ -26,7 +26,9 @@ FILES = "rank-*.json"
 
 RANKS_MAX = 16_384
 STEPS_MAX = 1_000
-CALLS_MAX = 1_024
+CALLS_MAX = 128
+"""About what fits into one message."""
+
 KINDS_MAX = 64
 TRAFFIC_MAX = 256
 GROUPS_A_RANK, KINDS_A_RANK = 8, 32

@@ -173,6 +173,11 @@ class LauncherState:
         self._steps_said_s = now_s if due else self._steps_said_s
         return steps
 
+    def repeat_steps(self) -> None:
+        """Put the steps into the next heartbeat: the one with the last news may be lost."""
+        with self._lock:
+            self._steps_said_s = -math.inf
+
     def _summary(self) -> protocol.Steps:
         ranks = list(self._steps.values())
         return step_times.summary(ranks, started_s=self._started_s, now_s=self._clock())
@@ -246,6 +251,8 @@ class Reporter:
             if self._is_answered:
                 logger.warning("heartbeat refused", extra={"error": str(error)})
             self._is_answered = False
+            if not error.is_final:
+                self._state.repeat_steps()
             return error.is_final
         if not self._is_answered:
             logger.warning("operator reachable again")
@@ -321,6 +328,8 @@ class CommitDesk:
                 )
             except (endpoint.UnreachableError, endpoint.RefusedError) as error:
                 why = str(error)
+                if error.is_final:
+                    break
                 time.sleep(min(_retry_s(), left_s))
             else:
                 if answer.granted:

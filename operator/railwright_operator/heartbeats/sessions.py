@@ -50,7 +50,6 @@ class _Session:
     started_at_s: float | None = None
     revoked: bool = False
     committing: set[str] = field(default_factory=set)
-    granted_steps: dict[str, int] = field(default_factory=dict)
     shown: SessionView | None = None
     recording: Recording = field(default_factory=Recording)
     training_since_s: float = 0.0
@@ -259,9 +258,6 @@ class Sessions:
                 f"node rank {message.member.node_rank} commits, expected {role.master}",
                 HTTPStatus.FORBIDDEN,
             )
-        granted = session.granted_steps.get(role.group, -1)
-        if message.step < granted:
-            raise RefusedError(f"commit of step {message.step} after that of step {granted}")
         if role.group in session.committing:
             raise RefusedError(
                 "the commit before this one is not recorded yet", HTTPStatus.SERVICE_UNAVAILABLE
@@ -276,8 +272,6 @@ class Sessions:
         if held is not None and held.attempt == member.attempt:
             group = held.layout.of(member.node_rank).group
             held.committing.discard(group)
-            if recorded:
-                held.granted_steps[group] = message.step
         if recorded:
             self._session(member)
 

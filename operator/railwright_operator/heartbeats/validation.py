@@ -15,12 +15,14 @@ ResumeLists = Mapping[str, tuple[protocol.Checkpoint, ...]]
 def unlikely_step(
     resume: ResumeLists, before: protocol.Progress | None, after: protocol.Progress | None
 ) -> str:
-    """Why a step is implausible: it went back, or too far for one interval; empty if it is not."""
+    """Why a step is implausible: it is too far ahead for one interval; empty if it is not. A script
+    may go back, to an earlier checkpoint or to the first step of an epoch."""
     if after is None:
         return ""
-    floor = newest = 0 if before is None else before.step
-    if before is None:
+    if before is not None:
+        newest = before.step
+    else:
         newest = max((point.step for its in resume.values() for point in its), default=0)
-    if floor <= after.step <= newest + STEP_JUMP_MAX:
+    if after.step <= newest + STEP_JUMP_MAX:
         return ""
-    return f"progress.step is {after.step}, expected {floor} to {newest + STEP_JUMP_MAX}"
+    return f"progress.step is {after.step}, expected at most {newest + STEP_JUMP_MAX}"
