@@ -38,6 +38,7 @@ from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.mapping.evaluation import OrderEvaluator
 from railwright_scheduler.mapping.request import OrderRequest, build_request
 from railwright_scheduler.migration_cost import MigrationCost
+from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.reasons import WAITING_REASONS, LedgerFull, Reason
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, SendingJob, Snapshot
 from railwright_scheduler.pending import with_previous_nodes
@@ -294,10 +295,12 @@ def _alone(
 ) -> Snapshot:
     """The snapshot in which only this job is pending, without its own pods."""
     job = replace(seen.job, attempt=seen.record.attempt + 1)
+    over = {row.node_rank for row in seen.ranks if row.pod in (PodState.SUCCEEDED, PodState.FAILED)}
     own: dict[str, list[Amounts]] = {}
     for role, pods in zip(job.roles, job.pod_ranges, strict=True):
-        for name in seen.record.nodes[pods]:
-            own.setdefault(name, []).append(role.per_pod)
+        for node_rank in range(job.num_pods)[pods]:
+            if node_rank not in over:
+                own.setdefault(seen.record.nodes[node_rank], []).append(role.per_pod)
     return Snapshot(
         levels=state.levels,
         nodes=tuple(_without(node, own.get(node.name, ())) for node in nodes),

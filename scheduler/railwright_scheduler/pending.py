@@ -19,7 +19,8 @@ wherever it fits."""
 
 ENDING_S = 10.0
 """Likewise after any other end. Killed ranks are gone within a second or two; without the wait the
-job would take whatever else is free, however slow and far apart."""
+job would take whatever else is free, however slow and far apart. A back-off that is no longer keeps
+its nodes too; a job that fails again and again gives them up."""
 
 _DEAD = (Unavailable.UNREADY, Unavailable.LOST)
 
@@ -31,8 +32,8 @@ def live_nodes(nodes: Iterable[Node]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class PendingAttempt:
-    """An attempt that a job needs. It ``awaits_own_pods`` while it only waits for these to end, and
-    does not join the queue while it is ``held``."""
+    """An attempt that a job needs. It ``awaits_own_pods`` while it only waits for these to end, or
+    for a short back-off, and does not join the queue while it is ``held``."""
 
     job: Job
     awaits_own_pods: bool
@@ -51,7 +52,7 @@ def pending_attempt(
     if needs_attempt(seen, entries, state.attempts):
         waits = seen.held is None and _waits_for_ending(seen, entries, state.attempts, alive)
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=waits, held=seen.held)
-    if awaits_own_pods(seen, entries):
+    if awaits_own_pods(seen, entries) or _backs_off_shortly(seen, entries):
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=True, held=None)
     return None
 
@@ -95,6 +96,16 @@ def _waits_for_ending(
     )
 
 
+def _backs_off_shortly(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
+    """Whether the job starts again after a back-off that keeps its nodes."""
+    return (
+        is_idle(seen)
+        and seen.held is None
+        and seen.ended_age_s < seen.record.backoff_s <= ENDING_S
+        and all(entry.cause is not None for entry in entries)
+    )
+
+
 def awaits_own_pods(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
     """Whether the job, which needs no attempt yet, starts again once its own pods have ended."""
     causes = [entry.cause for entry in entries if entry.cause is not None]
@@ -123,6 +134,12 @@ def with_previous_nodes(job: Job, nodes: tuple[str, ...]) -> Job:
     pod_ranges = job.pod_ranges if len(job.roles) > 1 else (slice(None),)
     its = zip(job.roles, pod_ranges, strict=True)
     return replace(job, roles=tuple(replace(role, before=_once(nodes[pods])) for role, pods in its))
+
+
+def previous_nodes(job: Job) -> tuple[str, ...]:
+    """The nodes of the job's pods in its last attempt, as reservations have them; "" for those that
+    it is not to have again."""
+    return tuple(name for role in job.roles for name in role.before)
 
 
 def _once(nodes: tuple[str, ...]) -> tuple[str, ...]:

@@ -169,10 +169,10 @@ class _Cycle:
         reasons = self.raised()
         reasons |= {each.job.uid: each.held for each in attempts if each and each.held}
         waiting = [each for each in attempts if each and not each.held]
-        reserved = self.state.reservations
+        reserved = _reserved(waiting, self.state.reservations)
         if all(each.awaits_own_pods for each in waiting):
             return _Schedule(reasons, {e.job.uid: reserved.get(e.job.uid, ()) for e in waiting})
-        decisions = self.decide(waiting, entries, reasons)
+        decisions = self.decide(waiting, entries, reasons, reserved)
         # A job that was left out for a fault reserves nothing now, and goes on from there later.
         faulty = {uid: reserved[uid] for uid in self.raised() if uid in reserved and uid in reasons}
         reservations = {**decisions.reservations, **faulty}
@@ -206,6 +206,7 @@ class _Cycle:
         waiting: Sequence[PendingAttempt],
         entries: Mapping[str, tuple[Entry, ...]],
         reasons: dict[str, Reason],
+        reserved: Mapping[str, tuple[str, ...]],
     ) -> Decisions:
         """Decide about these attempts, commit what is admitted, and add the others' reasons."""
         state, commits = self.state, self.commits
@@ -217,7 +218,7 @@ class _Cycle:
             links=state.links,
             senders=tuple(sending_jobs(self.jobs.values(), entries)),
             awaiting_own_pods=tuple(each.job for each in waiting if each.awaits_own_pods),
-            reserved=state.reservations,
+            reserved=reserved,
             queue_round=state.queue_round,
         )
         admission = Admission(
@@ -287,6 +288,15 @@ class _Cycle:
         if seen.job.uid in migrations.well:
             return self.state.topology_hash
         return entries[-1].topology_hash if entries else seen.topology_hash
+
+
+def _reserved(
+    waiting: Sequence[PendingAttempt], last: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The reservations of the ``last`` cycle. A job that waits for its own pods to end and had none
+    is to have its nodes again."""
+    own = (each.job for each in waiting if each.awaits_own_pods and not last.get(each.job.uid))
+    return {**last, **{job.uid: pending.previous_nodes(job) for job in own}}
 
 
 def _jobs(

@@ -165,7 +165,7 @@ def _why(
         return unmet
     for resource, amount in sorted(per_pod.items()):
         free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
-        if free - assumed.get(resource, 0) < amount:
+        if amount and free - assumed.get(resource, 0) < amount:
             left = max(0, free - assumed.get(resource, 0))
             return f"has {left} {resource} left and not {amount}"
     return ""

@@ -19,7 +19,7 @@ from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.model.workload import Parallelism
 from railwright_scheduler.policy.decide import decide
 
-NODES = 64
+NODES, NOW_S = 64, 1_800_000_000
 
 
 class Compared(str):
@@ -99,10 +99,83 @@ def _started(state: ClusterState) -> dict[str, tuple[str, ...]]:
 
 
 def test_job_that_failed_waits_for_its_pods_that_end() -> None:
-    """It keeps the free nodes from the job behind it for as long."""
-    assert _started(_ending("n0~ n1~")) == {}
-    assert _started(_ending("n0! n1~")) == {}
+    """It keeps its nodes from the job behind it, which gets others."""
+    for text in ("n0~ n1~", "n0! n1~"):
+        state = _ending(text)
+        assert _started(state) == {"b": ("n2", "n3")}
+        assert scheduling.plan(state).reservations == {"a": ("n0", "n1")}
     assert _started(_ending("n0! n1!"))["a"] == ("n0", "n1")
+
+
+def test_nodes_that_become_free_one_by_one_are_kept() -> None:
+    """Job b takes one node, and would take the first of them."""
+    ended = _ending("n0! n1~")
+    (a, b), nodes = ended.jobs, ended.nodes
+    state = replace(
+        ended,
+        jobs=(a, replace(b, job=job("b", replicas=1, submitted_s=9))),
+        nodes=(*nodes[:3], replace(nodes[3], used={GPU: 8})),
+    )
+    assert _started(state) == {"b": ("n2",)}
+    gone = _ending("n0! n1!").attempts
+    assert _started(replace(state, attempts=gone, nodes=_ending("n0! n1!").nodes[:2])) == {
+        "a": ("n0", "n1")
+    }
+
+
+def test_blamed_node_is_not_kept() -> None:
+    state = _ending("n0! n1~")
+    (over,) = state.ledger.entries
+    slow = replace(over, cause=Cause(CauseCode.RANK_FAILED, "its disk is full", node="n1"))
+    ledger = replace(state.ledger, entries=(slow,))
+    plan = scheduling.plan(replace(state, ledger=ledger))
+    assert "n0" in plan.reservations["a"]
+    assert "n1" not in plan.reservations["a"]
+
+
+def _crashed(failures: int) -> ClusterState:
+    """Rank 1 of job a crashed, as often before; job b wants its nodes, which are all."""
+    times_s = tuple(range(NOW_S - failures, NOW_S))
+    record = replace(attempts.RUNNING, failure_times_s=times_s)
+    running = attempts.seen(
+        record, ranks=(attempts.rank(0), attempts.crash(1, 30.0)), bound_age_s=1e4
+    )
+    behind = replace(attempts.seen(name="b"), job=job("b", replicas=2, submitted_s=9))
+    state = attempts.world_of(
+        running,
+        behind,
+        nodes=tuple(node(f"n{at}", "r0", used={GPU: 8}) for at in range(2)),
+        levels=("rack",),
+        attempts={("a", 1): ObservedAttempt(pods=attempts.pods("n0 n1!"))},
+    )
+    return replace(state, now_s=NOW_S)
+
+
+def _once_pods_are_gone(state: ClusterState, *, ago_s: float) -> ClusterState:
+    """What the cycle after this one sees so long after the attempt ended."""
+    plan = scheduling.plan(state)
+    over = replace(
+        state.jobs[0], record=plan.records["a"], ranks=(), started=False, ended_age_s=ago_s
+    )
+    return replace(
+        state,
+        jobs=(over, state.jobs[1]),
+        ledger=plan.ledger,
+        nodes=tuple(replace(each, used={}) for each in state.nodes),
+        attempts={("a", 1): ObservedAttempt(pods=attempts.pods("n0! n1!"))},
+        reservations=plan.reservations,
+    )
+
+
+@pytest.mark.parametrize(("failures", "keeps"), [(0, True), (1, True), (2, False)])
+def test_short_back_off_keeps_the_nodes(failures: int, keeps: bool) -> None:
+    """It doubles with each failure: 5 s, 10 s, 20 s."""
+    state = _once_pods_are_gone(_crashed(failures), ago_s=2.0)
+    assert state.jobs[0].record.backoff_s == 5 << failures
+    assert _started(state) == ({} if keeps else {"b": ("n0", "n1")})
+    if keeps:
+        later = _once_pods_are_gone(state, ago_s=5.0 * (1 << failures))
+        assert _started(later) == {"a": ("n0", "n1")}
 
 
 def test_pod_that_does_not_end_delays_its_job_for_bounded_time() -> None:

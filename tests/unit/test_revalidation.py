@@ -64,6 +64,19 @@ def test_a_node_that_changed_is_named_with_what_changed(changes: dict[str, Any],
     assert whys(*nodes, selector={"kind": "h100"}) == {"n1": why}
 
 
+def test_request_of_zero_fits_a_node_that_has_less() -> None:
+    """Fewer devices are left than its pods use, as when one failed."""
+    failed = node("n0", allocatable={GPU: 7, "pods": 110}, used={GPU: 8})
+    found = revalidation.invalid_nodes(
+        [entry(roles=(EntryRole("worker", 2, {GPU: 0, "pods": 1}),))],
+        nodes=(failed, node("n1")),
+        unbound={("a", 1): (0, 1)},
+        jobs={"a": job(replicas=2)},
+        isolation=Isolation(),
+    )
+    assert not found
+
+
 def test_a_node_that_is_gone_is_named() -> None:
     assert whys(node("n0")) == {"n1": "went"}
 
