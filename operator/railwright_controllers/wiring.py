@@ -129,6 +129,7 @@ class ControllerParts:
             healths=watched.healths,
             discovery=watched.discovery,
             nodes=nodes,
+            clock=runtime.clock,
             rng=runtime.rng(),
         )
         self.fabric_reporter = FabricReporter(

@@ -153,6 +153,8 @@ class OperatorParts:
             site=self.informers.site,
             jobs=self.informers.jobs,
             absorb=self.informers.absorb_queue,
+            clock=clock,
+            rng=rng(),
         )
         ask = partial(read_lease, self.api)
         self.lease_checker = NodeLeaseChecker(ask, clock=clock, wake=self.awake.set)

@@ -10,6 +10,7 @@ import json
 import random
 import ssl
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,26 +26,40 @@ async def main(url: str, messages: list[tuple[str, str]], seed: int) -> None:
     assert address.hostname is not None
     assert address.port is not None
     context, rng = tls_client.context(), random.Random(seed)
-    async with asyncio.TaskGroup() as tasks:
-        for token, document in messages:
-            request = _request(token, document)
-            tasks.create_task(_report(address.hostname, address.port, request, context, rng))
+    agents = [
+        _Agent(address.hostname, address.port, _request(*message), context, rng)
+        for message in messages
+    ]
+    for agent in agents:
+        agent.report()
+    await asyncio.get_running_loop().create_future()
 
 
-async def _report(
-    host: str, port: int, request: bytes, context: ssl.SSLContext, rng: random.Random
-) -> None:
-    """One agent, whose hardware does not change."""
-    failures = 0
-    while True:
-        if await _is_taken(host, port, request, context):
-            failures = 0
-            for _ in range(REPORT_EVERY):
-                await asyncio.sleep(rng.uniform(0.5, 1.5) * READ_S)
+@dataclass(slots=True)
+class _Agent:
+    """One whose hardware does not change."""
+
+    host: str
+    port: int
+    request: bytes
+    context: ssl.SSLContext
+    rng: random.Random
+    failures: int = 0
+    task: asyncio.Task[None] | None = None
+
+    def report(self) -> None:
+        """Report now, and again as an agent does."""
+        self.task = asyncio.create_task(self._report())
+
+    async def _report(self) -> None:
+        if await _is_taken(self.host, self.port, self.request, self.context):
+            self.failures = 0
+            pause_s = sum(self.rng.uniform(0.5, 1.5) * READ_S for _ in range(REPORT_EVERY))
         else:
-            failures += 1
-            again_s = min(AGAIN_S_MAX, AGAIN_S * 2 ** min(failures, 8) / 2)
-            await asyncio.sleep(rng.uniform(0.5, 1.5) * again_s)
+            self.failures += 1
+            again_s = min(AGAIN_S_MAX, AGAIN_S * 2 ** min(self.failures, 8) / 2)
+            pause_s = self.rng.uniform(0.5, 1.5) * again_s
+        asyncio.get_running_loop().call_later(pause_s, self.report)
 
 
 async def _is_taken(host: str, port: int, request: bytes, context: ssl.SSLContext) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any, cast
 
 from hypothesis import given, settings
@@ -74,6 +75,8 @@ def test_queue_status_is_replaced_whole(before: Raw) -> None:
         site=informers.site,
         jobs=informers.jobs,
         absorb=informers.absorb_queue,
+        clock=lambda: 0.0,
+        rng=Random(0),
     )
     asyncio.run(reporter.report())
     assert store.objects[path]["status"] == {"waiting": 0, "running": 0}

@@ -13,9 +13,9 @@ from fixtures.reporting import Raw, Store
 from railwright_api import names, routes
 from railwright_api.node_health import NodeHealth
 from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, Discovery
-from railwright_controllers.report.node_healths import NodeHealthReporter
+from railwright_controllers.report.node_healths import INTERVAL_S, NodeHealthReporter
 from railwright_kube.client import Api
-from railwright_kube.errors import ConflictError
+from railwright_kube.errors import ConflictError, ForbiddenError
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.parts import DeviceBenchmark
@@ -74,6 +74,7 @@ class Leader:
             healths=self.healths,
             discovery=self.discovery,
             nodes=self.nodes,
+            clock=lambda: self.now_s,
             rng=Random(0),
         )
 
@@ -251,7 +252,7 @@ def test_late_deletion_removes_no_newer_health() -> None:
     assert not healths.by_node
 
 
-async def test_refused_write_is_tried_again(store: Store) -> None:
+async def test_refused_write_is_tried_again_after_a_pause(store: Store) -> None:
     leader = Leader(store)
     path = routes.kind(names.NODE_HEALTHS)
     store.refusals["create", path] = ConflictError(409, "Conflict", message="later")
@@ -259,7 +260,24 @@ async def test_refused_write_is_tried_again(store: Store) -> None:
     assert not store.objects
     del store.refusals["create", path]
     await leader.report()
+    assert not store.objects
+    leader.now_s += INTERVAL_S.base_s
+    await leader.report()
     assert leader.content() == CONTENT
+
+
+async def test_node_refused_again_and_again_is_written_seldom(store: Store) -> None:
+    """A policy of the site may refuse one for ever; another one is written at once."""
+    leader, both = Leader(store), {"n0": RAILS, "n1": RAILS}
+    await leader.report(fact_sources={})
+    store.refusals["patch", routes.one(names.NODE_HEALTHS, "n1")] = ForbiddenError(
+        403, "Forbidden", message="a policy"
+    )
+    for _ in range(100):
+        await leader.report(rails=both, slow=(), fact_sources={})
+        leader.now_s += INTERVAL_S.base_s
+    assert leader.content("n0")
+    assert 5 <= store.count("patch") <= 9
 
 
 async def test_node_that_joins_during_a_report_ends_nothing(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,7 @@ from railwright_api.queue import QueueStatus
 from railwright_kube import errors, paths
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
-from railwright_operator.report.queues import QueueReporter
+from railwright_operator.report.queues import INTERVAL_S, QueueReporter
 from railwright_watch import cluster_objects
 
 
@@ -22,7 +23,7 @@ class QueueSite:
     """A reporter of two queues, which exist and are cached."""
 
     def __init__(self) -> None:
-        self.store = Store()
+        self.store, self.now_s = Store(), 0.0
         self.informers = reporting.informers_of(self.store)
         self.site, self.jobs = self.informers.site, self.informers.jobs
         self.reporter = QueueReporter(
@@ -30,6 +31,8 @@ class QueueSite:
             site=self.site,
             jobs=self.jobs,
             absorb=self.informers.absorb_queue,
+            clock=lambda: self.now_s,
+            rng=Random(0),
         )
         for name in ("a", "b"):
             self.add(reporting.raw_object(name))
@@ -133,6 +136,7 @@ async def test_spec_that_a_person_sets_during_the_write_stays() -> None:
     await queues.reporter.report()
     assert queues.status("a") is None
     queues.store.meanwhile.clear()
+    queues.now_s += INTERVAL_S
     await queues.reporter.report()
     assert queues.status("a") == {"waiting": 0, "running": 0}
     assert queues.store.objects[routes.one(names.QUEUES, "a")]["spec"] == {"more": 1}
@@ -145,6 +149,19 @@ async def test_write_that_fails_leaves_the_others(fault: RequestFailed) -> None:
     await queues.reporter.report()
     assert queues.status("a") is None
     assert queues.status("b") == {"waiting": 0, "running": 0}
+
+
+async def test_refused_queue_is_written_seldom() -> None:
+    """A policy of the site may refuse one for ever; changes of another are written at once."""
+    queues = QueueSite()
+    refused = errors.ForbiddenError(403, "Forbidden", message="a policy")
+    queues.store.refusals["patch", paths.status(routes.one(names.QUEUES, "a"))] = refused
+    for number in range(100):
+        queues.job(f"job-{number}", "b")
+        await queues.reporter.report()
+        assert queues.status("b")["waiting"] == number + 1
+        queues.now_s += INTERVAL_S
+    assert 105 <= queues.store.count("patch") <= 109
 
 
 async def test_unreadable_queue_does_not_affect_others() -> None:

@@ -135,6 +135,7 @@ async def test_healths_stay_as_they_are_meanwhile(monkeypatch: pytest.MonkeyPatc
         healths=office.informers.healths,
         discovery=office.discovery,
         nodes=office.nodes,
+        clock=lambda: 0.0,
         rng=Random(0),
     )
     looked: list[object] = []

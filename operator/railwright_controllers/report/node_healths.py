@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from railwright_conversion import bounds, node_healths
 from railwright_kube import bodies
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
-from railwright_kube.errors import RequestFailed
+from railwright_kube.object_writes import ObjectWrites
 from railwright_kube.reflector import Reflector
 from railwright_topology import outline, slow_devices
 from railwright_topology.fabric import Fabric
@@ -33,7 +33,7 @@ AT_ONCE = 4
 """Writes at a time: half of those of cluster-scoped objects, as the ledger's are among these."""
 
 INTERVAL_S = Backoff(5.0, 300.0)
-"""Between two reports, and after failures in a row."""
+"""Between two reports, after reports that failed in a row, and after failed writes of a node."""
 
 Json = dict[str, Any]
 
@@ -48,9 +48,13 @@ class NodeHealthReporter:
     healths: Reflector[HealthRecord]
     discovery: Discovery
     nodes: Mapping[str, NodeRecord]
+    clock: Callable[[], float]
     rng: Random
 
     def __post_init__(self) -> None:
+        self._writes: ObjectWrites[str] = ObjectWrites(
+            names.NODE_HEALTHS, backoff=INTERVAL_S, clock=self.clock, rng=self.rng
+        )
         self._fabric: Fabric | None = None
         self._contents: Mapping[str, Json] = {}
         self._measured: set[str] = set()
@@ -70,9 +74,8 @@ class NodeHealthReporter:
                 logger.exception("status rendering failed", extra=extra)
 
     async def report(self) -> bool:
-        """Write the objects that differ from what was found. A failed write is logged, and tried
-        again with the next report. If all writes of a round fail, the report ends, and False is
-        returned. What was found before a restart stays until agents have
+        """Write the objects that differ from what was found. If all writes of a round fail, the
+        report ends, and False is returned. What was found before a restart stays until agents have
         reported, as a device is slow by comparison with those of other nodes, and until all files
         are valid."""
         if not self.discovery.is_caught_up or self.discovery.unread_files():
@@ -85,14 +88,20 @@ class NodeHealthReporter:
                 found.fabric.places.keys()
             )
         held = {each.name: each for each in self.healths.records.values()}
+        nodes = {node.name: node for node in self.nodes.values()}
+        self._writes.forget_unless(nodes.__contains__)
         due = [
-            (node, held.get(node.name), content)
-            for node in self.nodes.values()
-            if (content := self._changed(node, held.get(node.name), found)) is not None
+            (node, held.get(name), content)
+            for name, node in nodes.items()
+            if self._writes.is_due(name)
+            and (content := self._changed(node, held.get(name), found)) is not None
         ]
         for first in range(0, len(due), AT_ONCE):
-            together = due[first : first + AT_ONCE]
-            if not any(await asyncio.gather(*(self._write(*each) for each in together))):
+            writes = (
+                self._writes.write(node.name, self._write(node, stored, content))
+                for node, stored, content in due[first : first + AT_ONCE]
+            )
+            if not any(await asyncio.gather(*writes)):
                 return False
         return True
 
@@ -115,23 +124,16 @@ class NodeHealthReporter:
                 content = _benchmark_fields(held.content) | content
         return None if held.content == content and held.node_uid else content
 
-    async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> bool:
-        """Write an object; return whether it was written."""
-        try:
-            if held is None:
-                metadata = {"name": node.name, "ownerReferences": [_owner(node)]}
-                body = bodies.manifest(names.API_VERSION, "NodeHealth", metadata, content)
-                answer = await self.api.create(routes.kind(names.NODE_HEALTHS), body)
-            else:
-                metadata = {"resourceVersion": str(held.rv), "ownerReferences": [_owner(node)]}
-                body = {"metadata": metadata, "spec": bodies.merge_patch(held.content, content)}
-                answer = await self.api.patch(routes.one(names.NODE_HEALTHS, node.name), body)
-            self.healths.absorb(records.answered(answer))
-        except RequestFailed as error:
-            extra = {"node": node.name, "error": str(error)}
-            logger.info("health of node not written", extra=extra)
-            return False
-        return True
+    async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> None:
+        if held is None:
+            metadata = {"name": node.name, "ownerReferences": [_owner(node)]}
+            body = bodies.manifest(names.API_VERSION, "NodeHealth", metadata, content)
+            answer = await self.api.create(routes.kind(names.NODE_HEALTHS), body)
+        else:
+            metadata = {"resourceVersion": str(held.rv), "ownerReferences": [_owner(node)]}
+            body = {"metadata": metadata, "spec": bodies.merge_patch(held.content, content)}
+            answer = await self.api.patch(routes.one(names.NODE_HEALTHS, node.name), body)
+        self.healths.absorb(records.answered(answer))
 
 
 def contents(fabric: Fabric) -> dict[str, Json]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from random import Random
 from typing import Any
 
 from railwright_api import names, routes
-from railwright_kube import bodies, errors, paths
+from railwright_kube import bodies, paths
+from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
+from railwright_kube.object_writes import ObjectWrites
 from railwright_operator.report.attempt_metrics import queued_since
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.site import Site
 from railwright_scheduler.attempt.phases import FINAL
 
-logger = logging.getLogger(__name__)
-
 INTERVAL_S = 5.0
+
+PAUSE_S_MAX = 300.0
+"""The longest pause of a queue whose status is refused again and again."""
 
 Status = dict[str, Any]
 
@@ -33,6 +36,13 @@ class QueueReporter:
     site: Site
     jobs: Jobs
     absorb: Callable[[Mapping[str, Any]], None]
+    clock: Callable[[], float]
+    rng: Random
+
+    def __post_init__(self) -> None:
+        self._writes: ObjectWrites[str] = ObjectWrites(
+            names.QUEUES, backoff=Backoff(INTERVAL_S, PAUSE_S_MAX), clock=self.clock, rng=self.rng
+        )
 
     def __repr__(self) -> str:
         return f"<QueueReporter {self.site!r}>"
@@ -45,8 +55,11 @@ class QueueReporter:
 
     async def report(self) -> None:
         """Write the changed statuses. A failure of one object is logged, not raised."""
-        for name, status in self._queues().items():
-            await self._write(name, status)
+        queues = self._queues()
+        self._writes.forget_unless(queues.__contains__)
+        for name, status in queues.items():
+            if self._writes.is_due(name):
+                await self._writes.write(name, self._write(name, status))
 
     def _queues(self) -> dict[str, Status]:
         waiting: dict[str, list[str]] = collections.defaultdict(list)
@@ -71,17 +84,10 @@ class QueueReporter:
         held = self.site.queue(name)
         if held is None:
             return
-        try:
-            if patch := bodies.merge_patch(held.status, status):
-                body = bodies.status_patch(patch, resource_version=str(held.rv))
-                path = paths.status(routes.one(names.QUEUES, name))
-                self.absorb(await self.api.patch(path, body))
-        except errors.RequestFailed as error:
-            extra = {"queue": name, "error": str(error)}
-            logger.info("status update failed", extra=extra)
-        except Exception as error:
-            extra = {"queue": name, "error": str(error)}
-            logger.exception("status rendering failed", extra=extra)
+        if patch := bodies.merge_patch(held.status, status):
+            body = bodies.status_patch(patch, resource_version=str(held.rv))
+            path = paths.status(routes.one(names.QUEUES, name))
+            self.absorb(await self.api.patch(path, body))
 
 
 def _since(job: Mapping[str, Any]) -> str:
