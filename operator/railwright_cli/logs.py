@@ -141,22 +141,22 @@ class _Source:
 
     def _follow_pod(self, log: PodLog, uid: str) -> bool | None:
         """Print the log of a pod. Returns whether it was read to its end; None if the container
-        has not started."""
+        has not started but still can."""
         was_over, pauses = False, _pauses()
         while True:
             count, is_broken = log.count, _breaks(log)
-            if is_broken is None:
-                return None
             now = _patiently(self.its.server.find, pod_path(log.pod), PodView)
             if now is None or now.metadata.uid != log.pod.metadata.uid:
-                return not is_broken
-            if now.is_ended and not is_broken:
+                return is_broken is False
+            if now.is_ended and is_broken is False:
                 return True
-            # A log that broke off is opened once more after its attempt is over. That of a dead
-            # node can never be read to its end.
-            if is_broken and was_over and log.count == count:
+            # A log that broke off is opened once more after its attempt is over, and one that has
+            # not begun after its pod ended. That of a dead node can never be read to its end.
+            if is_broken is not False and was_over and log.count == count:
                 return False
-            was_over = self._is_over(log.pod, uid)
+            was_over = self._is_over(log.pod, uid) or (is_broken is None and now.is_ended)
+            if is_broken is None and not was_over:
+                return None
             pauses = pauses if log.count == count else _pauses()
             time.sleep(next(pauses))
 

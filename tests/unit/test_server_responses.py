@@ -7,7 +7,6 @@ import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,10 +14,20 @@ import pytest
 
 from fixtures import scripted_server
 from fixtures.command import run
-from fixtures.scripted_server import NAMESPACED, Request, Respond, Response, event, job, status
+from fixtures.scripted_server import (
+    NAMESPACED,
+    Request,
+    Respond,
+    Response,
+    Serve,
+    event,
+    in_turn,
+    job,
+    status,
+)
 from kubernetes import client
-from railwright_cli import kubeconfig, why
 from railwright_cli import status as status_command
+from railwright_cli import why
 from railwright_cli.api_objects import (
     ContainerView,
     JobStatusView,
@@ -35,36 +44,6 @@ from railwright_cli.pod_log import PodLog
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GATEWAY = Response(b"<html>404 Not Found</html>", 404)
 RUNNING, SUCCEEDED = (Response(job("a", phase=phase)) for phase in ("Running", "Succeeded"))
-
-Serve = Callable[[Respond], scripted_server.ScriptedServer]
-
-
-@pytest.fixture
-def serve(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Start a server for the commands of the test."""
-
-    def start(respond: Respond) -> scripted_server.ScriptedServer:
-        running = scripted_server.running(respond)
-        server = running.__enter__()
-        request.addfinalizer(lambda: running.__exit__(None, None, None))
-        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
-        return server
-
-    return start
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long commands would have waited."""
-    found: list[float] = []
-    monkeypatch.setattr("time.sleep", found.append)
-    return found
-
-
-def in_turn(*responses: Response) -> Respond:
-    """One after the other, the last one again and again."""
-    left = list(responses)
-    return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 def one_by_one(reads: Respond) -> Respond:
@@ -178,25 +157,6 @@ def test_cancel_goes_on_after_a_refusal(serve: Serve, capsys: pytest.CaptureFixt
     assert uids == ["uid-a", "uid-b", "uid-c"]
 
 
-def test_credentials_are_not_sent_in_the_clear(serve: Serve) -> None:
-    server = serve(in_turn(RUNNING))
-    assert run("status", "a") == 0
-    assert "Authorization" not in server.requests[0].headers
-
-
-def test_token_has_no_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package reads the file before each request."""
-    token = tmp_path / "token"
-    token.write_text("secret\n")
-    file = scripted_server.ScriptedServer(in_turn(RUNNING)).kubeconfig(
-        tmp_path, tokenFile=str(token)
-    )
-    monkeypatch.setenv("KUBECONFIG", str(file))
-    configuration = kubeconfig.read("").client.configuration
-    for _ in range(2):
-        assert configuration.auth_settings()["BearerToken"]["value"] == "Bearer secret"
-
-
 def test_invalid_token_is_not_printed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message of http.client has the header."""
 
@@ -210,57 +170,6 @@ def test_invalid_token_is_not_printed(serve: Serve, monkeypatch: pytest.MonkeyPa
     with pytest.raises(RequestError, match="the token of the kubeconfig has a character") as raised:
         ApiServer().get("/version", dict)
     assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\nb: secret: ", "line 2: mapping values are not allowed"),
-        ("a: 1\nb: [secret", "line 2: "),
-    ],
-)
-def test_unreadable_kubeconfig_is_not_printed(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    with pytest.raises(RequestError, match=message) as raised:
-        kubeconfig.read("")
-    assert "secret" not in str(raised.value)
-
-
-def test_user_who_acts_as_another_is_refused(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Else commands would have more rights than that user."""
-    server = serve(in_turn(RUNNING))
-    server.kubeconfig(tmp_path, **{"token": "admin", "as": "viewer"})
-    assert run("cancel", "a") == 2
-    assert "acts as 'viewer'" in capsys.readouterr().err
-    assert not server.requests
-
-
-def test_home_is_not_needed_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its user may have none. The message is then that of a missing kubeconfig."""
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError()))
-    with pytest.raises(RequestError, match=r"no cluster: ~/\.kube/config"):
-        kubeconfig.read("")
-
-
-def test_proxy_of_a_cluster_gets_its_credentials(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = serve(in_turn(RUNNING)).kubeconfig(tmp_path)
-    content = json.loads(path.read_text())
-    content["clusters"][0]["cluster"]["proxy-url"] = "http://user:p%40ss@proxy.example:3128"
-    path.write_text(json.dumps(content))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
-    configuration = kubeconfig.read("").client.configuration
-    assert configuration.proxy_headers == {"proxy-authorization": "Basic dXNlcjpwQHNz"}
-    assert not configuration.no_proxy
 
 
 def test_log_goes_on_after_the_end_of_summer_time(

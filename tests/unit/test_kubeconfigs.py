@@ -1,0 +1,86 @@
+"""What is read from kubeconfigs: credentials, plugins, proxies; and what is not printed of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures import scripted_server
+from fixtures.command import run
+from fixtures.scripted_server import Response, Serve, in_turn, job
+from railwright_cli import kubeconfig
+from railwright_cli.errors import RequestError
+
+RUNNING = Response(job("a", phase="Running"))
+
+
+def test_credentials_are_not_sent_in_the_clear(serve: Serve) -> None:
+    server = serve(in_turn(RUNNING))
+    assert run("status", "a") == 0
+    assert "Authorization" not in server.requests[0].headers
+
+
+def test_token_has_no_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package reads the file before each request."""
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    file = scripted_server.ScriptedServer(in_turn(RUNNING)).kubeconfig(
+        tmp_path, tokenFile=str(token)
+    )
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    configuration = kubeconfig.read("").client.configuration
+    for _ in range(2):
+        assert configuration.auth_settings()["BearerToken"]["value"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: secret: ", "line 2: mapping values are not allowed"),
+        ("a: 1\nb: [secret", "line 2: "),
+    ],
+)
+def test_unreadable_kubeconfig_is_not_printed(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(RequestError, match=message) as raised:
+        kubeconfig.read("")
+    assert "secret" not in str(raised.value)
+
+
+def test_user_who_acts_as_another_is_refused(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else commands would have more rights than that user."""
+    server = serve(in_turn(RUNNING))
+    server.kubeconfig(tmp_path, **{"token": "admin", "as": "viewer"})
+    assert run("cancel", "a") == 2
+    assert "acts as 'viewer'" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_home_is_not_needed_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user may have none. The message is then that of a missing kubeconfig."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError()))
+    with pytest.raises(RequestError, match=r"no cluster: ~/\.kube/config"):
+        kubeconfig.read("")
+
+
+def test_proxy_of_a_cluster_gets_its_credentials(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = serve(in_turn(RUNNING)).kubeconfig(tmp_path)
+    content = json.loads(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = "http://user:p%40ss@proxy.example:3128"
+    path.write_text(json.dumps(content))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
+    configuration = kubeconfig.read("").client.configuration
+    assert configuration.proxy_headers == {"proxy-authorization": "Basic dXNlcjpwQHNz"}
+    assert not configuration.no_proxy
