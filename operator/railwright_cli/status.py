@@ -66,26 +66,30 @@ def status(
 @dataclass(slots=True)
 class StatusView:
     """A job as it is shown. ``nodes`` are those of its live attempt; ``nodes_problem`` is why they
-    are unknown. ``reported`` is the first step of an attempt that was seen, and when: the remaining
-    time follows from it."""
+    are unknown. ``reported`` are the attempt and step that were seen last; ``origin`` is the first
+    step of that attempt that was seen to begin, and when: the remaining time follows from it."""
 
     job: JobView
     nodes: tuple[str, ...] = ()
     nodes_problem: str = ""
-    reported: tuple[int, int, float] | None = None
+    reported: tuple[int, int] | None = None
+    origin: tuple[int, float] | None = None
     seconds_a_step: float | None = None
 
     def update(self, job: JobView, now_s: float) -> None:
         """Show the job as it is now. ``now_s`` is monotonic. The progress of the last attempt stays
-        in the status while the next one starts, so only that of a job that runs counts."""
+        in the status while the next one starts, so only that of a job that runs counts. The first
+        step that is seen may have begun long before."""
         progress, attempt = job.status.progress, job.status.attempt
         if progress is None or not job.status.phase == job.status.reason == "Running":
-            self.reported = self.seconds_a_step = None
+            self.reported = self.origin = self.seconds_a_step = None
         elif self.reported is None or attempt != self.reported[0]:
-            self.reported, self.seconds_a_step = (attempt, progress.step, now_s), None
+            self.reported, self.origin, self.seconds_a_step = (attempt, progress.step), None, None
         elif progress.step > self.reported[1]:
-            _, step, since_s = self.reported
-            self.seconds_a_step = (now_s - since_s) / (progress.step - step)
+            self.reported = attempt, progress.step
+            step, since_s = self.origin = self.origin or (progress.step, now_s)
+            if progress.step > step:
+                self.seconds_a_step = (now_s - since_s) / (progress.step - step)
         self.job = job
 
     def line(self) -> str:

@@ -185,17 +185,22 @@ def test_submitted_yaml_is_read_as_kubectl_does(tmp_path: Path) -> None:
     assert (found["c"], found["d"]) == (-7, 16)
 
 
-def test_remaining_time_follows_from_the_steps_seen() -> None:
+def test_remaining_time_follows_from_whole_steps() -> None:
+    """The first step that is seen may end at once, and what changes between steps says nothing."""
     view = StatusView(_at(10))
-    for step, now_s in ((10, 100.0), (20, 120.0)):
+    for step, now_s in ((10, 100.0), (11, 101.0)):
         view.update(_at(step), now_s)
-    assert view.line().endswith("step 20 of 60, about 1m20s remain")
-    view.update(_at(15, attempt=2), 130.0)
-    assert "remain" not in view.line()
-    view.update(_at(16, attempt=2), 131.0)
-    assert view.line().endswith("about 44s remain")
-    view.update(_at(16, attempt=2, phase="Recovering"), 140.0)
-    view.update(_at(16, attempt=2), 1_000.0)
+        assert "remain" not in view.line()
+    for step, now_s in ((12, 131.0), (13, 161.0), (13, 190.0)):
+        view.update(_at(step), now_s)
+    assert view.line().endswith("step 13 of 60, about 23m30s remain")
+    for step in (15, 16):
+        view.update(_at(step, attempt=2), 200.0 + step)
+        assert "remain" not in view.line()
+    view.update(_at(18, attempt=2), 218.0)
+    assert view.line().endswith("about 42s remain")
+    view.update(_at(18, attempt=2, phase="Recovering"), 240.0)
+    view.update(_at(18, attempt=2), 1_000.0)
     assert "remain" not in view.line()
 
 
