@@ -6,7 +6,10 @@ fields that a command shows: a list of 10,000 jobs takes as long as in `kubectl 
 
 from __future__ import annotations
 
+import functools
+import io
 import re
+import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +35,7 @@ Query = Mapping[str, str | int]
 PAGE_OBJECTS = 500
 CONNECT_DEADLINE_S = 10
 DEADLINE_S = 60
+RECEIVED_BYTES_MAX = 1 << 16
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -147,17 +151,23 @@ class ApiServer:
             options["preconditions"] = {"uid": uid}
         self._body("DELETE", path, body=options)
 
-    def lines(self, path: str, query: Query, *, silence_s: float) -> Iterator[bytes]:
-        """The lines of a stream, without their ends; the last one also if it has none. A silence
+    def lines(
+        self, path: str, query: Query, *, silence_s: float, part_bytes: int = sys.maxsize
+    ) -> Iterator[bytes]:
+        """The lines of a stream, with their ends, as they arrive; the last one also if it has
+        none. A line that has ``part_bytes`` or more before it ends is in several parts. A silence
         of so many seconds is an error."""
-        left = b""
+        left = bytearray()
         with closing(self._open("GET", path, query, deadline_s=silence_s)) as response:
-            pieces = response.stream(amt=None, decode_content=True)
-            while (piece := _received(lambda: next(pieces, None))) is not None:
-                *whole, left = (left + piece).split(b"\n")
-                yield from whole
+            receive = functools.partial(response.read1, RECEIVED_BYTES_MAX, decode_content=True)
+            while received := _received(receive):
+                for each in io.BytesIO(received):
+                    left += each
+                    if each.endswith(b"\n") or len(left) >= part_bytes:
+                        yield bytes(left)
+                        left.clear()
         if left:
-            yield left
+            yield bytes(left)
 
     def changes(
         self, path: str, name: str, kind: type[Read], *, silence_s: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,6 +12,9 @@ import typer
 from railwright_cli.api_objects import PodView
 from railwright_cli.api_server import ApiServer
 from railwright_cli.pods import pod_path
+
+PART_BYTES = 1 << 16
+"""A line that is longer is printed before it ends: a program may never end it."""
 
 SILENCE_S = 15
 """A log that is silent for so long is opened again: its node may be dead."""
@@ -24,7 +28,8 @@ TIMESTAMP = re.compile(
 @dataclass(slots=True)
 class PodLog:
     """Prints the log of a pod. Only the lines of ``rank`` if that is set, and those that name no
-    rank: the launcher names it where a pod has several. ``count`` are the lines so far."""
+    rank: the launcher names it where a pod has several. ``count`` are the lines so far, and the
+    parts of long ones."""
 
     server: ApiServer
     pod: PodView
@@ -32,6 +37,7 @@ class PodLog:
     count: int = 0
     _stamp: bytes = b""
     _printed_of_stamp: int = 0
+    _printed_of_line: int = 0
     _unstamped: bytes = b""
 
     def print_further(self, *, is_followed: bool) -> None:
@@ -42,32 +48,49 @@ class PodLog:
             query["follow"] = "true"
         if self._stamp:
             query["sinceTime"] = self._stamp.decode()
-        after, repeated = self._stamp, self._printed_of_stamp
-        since = _instant(after) if after else None
-        for each in self.server.lines(f"{pod_path(self.pod)}/log", query, silence_s=SILENCE_S):
-            stamp, _, line = each.partition(b" ")
-            if not TIMESTAMP.fullmatch(stamp):
-                self._print_unstamped(each)
-            elif stamp == after and repeated:
-                repeated -= 1
-            elif since is None or _instant(stamp) >= since:
-                self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
-                self._stamp = stamp
-                self._announce()
+        before = _Repetition(self._stamp, self._printed_of_stamp, self._printed_of_line)
+        path = f"{pod_path(self.pod)}/log"
+        is_within = is_shown = is_open = False
+        left_out = 0
+        for part in self.server.lines(path, query, silence_s=SILENCE_S, part_bytes=PART_BYTES):
+            text = part
+            if not is_within:
+                stamp, _, text = part.partition(b" ")
+                if _instant(stamp) is None:
+                    self._print_unstamped(part)
+                    continue
+                is_shown = self._is_of_rank(text)
+                left_out = before.bytes_of(stamp)
+                if not left_out:
+                    self._begin(stamp)
+            is_within = not part.endswith(b"\n")
+            if new := text[left_out:]:
                 self.count += 1
-                self._print(line)
+                self._printed_of_line += len(new)
+                is_open = is_within and is_shown
+                if is_shown:
+                    typer.echo(new, nl=False)
+            left_out = max(0, left_out - len(text))
+        if is_open:
+            typer.echo()
+            self._printed_of_line += 1
 
     def _print_unstamped(self, line: bytes) -> None:
         """A line of the kubelet: it is there again each time that the log is opened."""
         if line != self._unstamped:
             self._announce()
-            typer.echo(line)
+            typer.echo(line.removesuffix(b"\n"))
         self._unstamped = line
 
-    def _print(self, line: bytes) -> None:
+    def _is_of_rank(self, line: bytes) -> bool:
         found = OF_A_RANK.match(line)
-        if self.rank is None or found is None or int(found[1]) == self.rank:
-            typer.echo(line)
+        return self.rank is None or found is None or found[1] == str(self.rank).encode()
+
+    def _begin(self, stamp: bytes) -> None:
+        """A line with this stamp that is not printed yet."""
+        self._announce()
+        self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
+        self._stamp, self._printed_of_line = stamp, 0
 
     def _announce(self) -> None:
         if not self.count and not self._unstamped:
@@ -76,10 +99,31 @@ class PodLog:
             typer.echo(f"railwright: {message}", err=True)
 
 
-def _instant(stamp: bytes) -> tuple[datetime, bytes]:
-    """The second of a timestamp, and its fraction. A node in local time writes others with an
-    earlier text after the end of summer time."""
-    found = TIMESTAMP.fullmatch(stamp)
-    assert found is not None, "only timestamps are compared"
+@dataclass(slots=True)
+class _Repetition:
+    """What was printed before its log was opened again: so many ``lines`` of the last timestamp,
+    and so many bytes of the last one, which may have been cut off."""
+
+    stamp: bytes
+    lines: int
+    bytes_of_last: int
+
+    def bytes_of(self, stamp: bytes) -> int:
+        """How many bytes of the next line were printed, at least; 0 of a new one."""
+        if stamp == self.stamp and self.lines:
+            self.lines -= 1
+            return sys.maxsize if self.lines else self.bytes_of_last
+        since, instant = _instant(self.stamp), _instant(stamp)
+        return sys.maxsize if since and instant and instant < since else 0
+
+
+def _instant(stamp: bytes) -> tuple[datetime, bytes] | None:
+    """The second of a timestamp, and its fraction; None if it is none. A node in local time writes
+    others with an earlier text after the end of summer time."""
+    if (found := TIMESTAMP.fullmatch(stamp)) is None:
+        return None
     second, fraction, zone = found.groups(default=b"")
-    return datetime.fromisoformat((second + zone).decode()), fraction.ljust(9, b"0")
+    try:
+        return datetime.fromisoformat((second + zone).decode()), fraction.ljust(9, b"0")
+    except ValueError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from railwright_cli.pod_log import PodLog
 from railwright_cli.pods import roles_of_attempt
 
 POD = PodView(MetadataView("p", "team"), PodSpecView((ContainerView("train"),), "n1"))
-KUBELET = b"failed to create fsnotify watcher: too many open files"
+KUBELET = b"failed to create fsnotify watcher: too many open files\n"
 
 
 class Streams:
@@ -35,7 +36,9 @@ class Streams:
         self._streams = iter(streams)
         self.queries: list[dict[str, Any]] = []
 
-    def lines(self, path: str, query: dict[str, Any], *, silence_s: float) -> Iterator[bytes]:
+    def lines(
+        self, path: str, query: dict[str, Any], *, silence_s: float, part_bytes: int
+    ) -> Iterator[bytes]:
         """The lines of the next stream."""
         self.queries.append(query)
         lines, is_broken = next(self._streams)
@@ -46,7 +49,7 @@ class Streams:
 
 def at(second: int, text: str) -> bytes:
     """A line as kubelets write it."""
-    return f"2026-01-01T00:00:{second:02d}.000000000Z {text}".encode()
+    return f"2026-01-01T00:00:{second:02d}.000000000Z {text}\n".encode()
 
 
 def test_lines_are_printed_once_though_streams_break(capsysbinary: Any) -> None:
@@ -83,15 +86,56 @@ def test_line_of_the_kubelet_is_printed_once(capsysbinary: Any) -> None:
         with pytest.raises(RequestError):
             log.print_further(is_followed=True)
     log.print_further(is_followed=True)
-    assert capsysbinary.readouterr().out == b"a\n" + KUBELET + b"\nb\n"
+    assert capsysbinary.readouterr().out == b"a\n" + KUBELET + b"b\n"
     assert log.count == 2
 
 
 def test_lines_of_other_ranks_are_left_out(capsysbinary: Any) -> None:
-    texts = ("[rank 3] x", "[rank 31] y", "railwright: z", "[rank 3] [rank 1] own")
+    long = f"[rank {'3' * 5000}] of no rank"
+    texts = ("[rank 3] x", "[rank 31] y", "railwright: z", "[rank 3] [rank 1] own", long)
     streams = Streams(([at(1, text) for text in texts], False))
     PodLog(cast(ApiServer, streams), POD, 3).print_further(is_followed=False)
     assert capsysbinary.readouterr().out == b"[rank 3] x\nrailwright: z\n[rank 3] [rank 1] own\n"
+
+
+@pytest.mark.parametrize(("rank", "printed"), [(None, b"abcdefg\nh\n"), (3, b"h\n")])
+def test_long_line_goes_on_where_its_stream_broke(
+    capsysbinary: Any, rank: int | None, printed: bytes
+) -> None:
+    """It is there again from its beginning, in other parts."""
+    start = at(2, "[rank 1] ab")[:-1]
+    streams = Streams(
+        ([at(1, "[rank 1] -"), start, b"cd"], True),
+        ([start, b"c"], True),
+        ([start, b"cde", b"fg\n", at(2, "[rank 3] h")], True),
+        ([start + b"cdefg\n", at(2, "[rank 3] h")], False),
+    )
+    log = PodLog(cast(ApiServer, streams), POD, rank)
+    for _ in range(3):
+        with pytest.raises(RequestError):
+            log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    found = capsysbinary.readouterr().out
+    assert re.sub(rb"\[rank \d\] |-\n", b"", found) == printed
+
+
+def test_line_without_an_end_is_ended_once(capsysbinary: Any) -> None:
+    streams = Streams(*[([at(1, "a"), at(2, "b")[:-1]], False)] * 2)
+    log = PodLog(cast(ApiServer, streams), POD, None)
+    for _ in range(2):
+        log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out == b"a\nb\n"
+
+
+def test_stamp_of_no_date_is_a_part_of_its_line(capsysbinary: Any) -> None:
+    """The log is opened again after a line, as only then times are compared."""
+    odd = b"2026-02-30T00:00:00Z x\n"
+    streams = Streams(([at(1, "a")], True), ([at(1, "a"), odd, at(2, "b")], False))
+    log = PodLog(cast(ApiServer, streams), POD, None)
+    with pytest.raises(RequestError):
+        log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out == b"a\n" + odd + b"b\n"
 
 
 class Placements:

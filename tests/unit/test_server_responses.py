@@ -7,6 +7,7 @@ import http.client
 import json
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -284,3 +285,31 @@ def test_event_of_a_watch_is_shown(
     )
     assert run("status", "-w", "a") == 0
     assert "Succeeded" in capsys.readouterr().out
+
+
+def test_line_arrives_before_its_stream_ends(serve: Serve) -> None:
+    """Also without chunks, as some proxies send it."""
+    read, waited = threading.Event(), []
+
+    def then() -> bytes:
+        waited.append(read.wait(5))
+        return b"two"
+
+    serve(lambda _: Response([b"one", then]))
+    lines = ApiServer().lines("/log", {}, silence_s=30)
+    assert next(lines) == b"one\n"
+    read.set()
+    assert [*lines] == [b"two\n"]
+    assert waited == [True]
+
+
+def test_long_line_is_read_in_parts(serve: Serve) -> None:
+    """Only where that is allowed: an event of a watch is whole."""
+    long = b"x" * (1 << 20)
+    serve(lambda _: Response(b"a\n\r" + long + b"\nb"))
+    lines = [*ApiServer().lines("/log", {}, silence_s=30, part_bytes=1 << 16)]
+    assert b"".join(lines) == b"a\n\r" + long + b"\nb"
+    assert (lines[0], lines[-1]) == (b"a\n", b"b")
+    assert len(lines) > 9
+    assert max(map(len, lines)) <= 2 << 16
+    assert [*ApiServer().lines("/log", {}, silence_s=30)] == [b"a\n", b"\r" + long + b"\n", b"b"]
