@@ -47,7 +47,8 @@ PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, EXPIRED, TOO_MANY, UNAVAILABLE = 401, 403, 404, 410, 429, 503
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, EXPIRED = 200, 401, 403, 404, 410
+TOO_MANY, UNAVAILABLE = 429, 503
 
 REFUSALS_MAX = 10
 """How often a request is repeated that the API server has no capacity for."""
@@ -265,12 +266,14 @@ def _retry_after_s(response: HTTPResponse) -> float | None:
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[Read]) -> Read:
+    """What is no JSON is not from the API server, or was cut off: a later response may be whole.
+    What has other types than expected stays so."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise RequestError(
-            0, f"the API server sent something else than expected: {error}"
-        ) from error
+        code = OK if isinstance(error, msgspec.ValidationError) else 0
+        message = f"the API server sent something else than expected: {error}"
+        raise RequestError(code, message) from error
 
 
 def _error(response: HTTPResponse, path: str) -> RequestError:

@@ -313,3 +313,14 @@ def test_long_line_is_read_in_parts(serve: Serve) -> None:
     assert len(lines) > 9
     assert max(map(len, lines)) <= 2 << 16
     assert [*ApiServer().lines("/log", {}, silence_s=30)] == [b"a\n", b"\r" + long + b"\n", b"b"]
+
+
+def test_object_of_another_form_ends_a_watch(
+    serve: Serve, pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stays so, unlike a response that was cut off."""
+    serve(one_by_one(in_turn(RUNNING, Response(b'{"meta'), Response({"metadata": 7}), SUCCEEDED)))
+    assert run("status", "-w", "a") == 2
+    printed = capsys.readouterr().err
+    assert "Expected `object`, got `int`" in printed
+    assert printed.count("trying again") == 1
