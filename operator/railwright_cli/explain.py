@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from railwright_scheduler.model.workload import Framework, Workload
 DAY_S = 86_400
 TOKENS_MAX = 1e18
 SCALE_NODES_MAX = 1 << 14
+NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def _check(case: Case) -> None:
 
 def _counts(scale: str) -> list[int]:
     counts = [part.strip() for part in scale.split(",")] if scale else []
-    if not all(part.isdecimal() and 1 <= int(part) <= SCALE_NODES_MAX for part in counts):
+    if not all(NUMBER.fullmatch(part) and 1 <= int(part) <= SCALE_NODES_MAX for part in counts):
         raise UsageError(f"--scale {scale}: expected numbers of nodes, such as 8,64,512")
     return [int(part) for part in counts]
 

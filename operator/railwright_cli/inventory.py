@@ -243,11 +243,11 @@ def _requested(pod: PodView) -> Amounts:
 
 def _devices(texts: Mapping[str, str]) -> dict[str, int]:
     """The resources that device plugins report: their names have a slash."""
-    counts = {name: _count(name, text) for name, text in texts.items() if "/" in name}
+    counts = {name: device_count(name, text) for name, text in texts.items() if "/" in name}
     return {name: count for name, count in counts.items() if count}
 
 
-def _count(name: str, text: str) -> int:
+def device_count(name: str, text: str) -> int:
     """A number of devices; what is no whole number counts as 0, as in the operator."""
     try:
         return quantities.amount(name, text)

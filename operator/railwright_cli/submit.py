@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +16,15 @@ import yaml
 from railwright_api import names, routes
 from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, UsageError
-from railwright_cli.inventory import accelerators
+from railwright_cli.inventory import accelerators, device_count
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import ResultOutput, ResultOutputOption, show_result
 
 KIND = "TrainingJob"
 FILE_BYTES_MAX = 3 << 20
 """More than the API server takes."""
+
+MERGE_TAG = "tag:yaml.org,2002:merge"
 
 NAME_LENGTH_MAX = 30
 """Of the part of a name that is made from the command."""
@@ -152,12 +155,14 @@ def _create(server: ApiServer, manifest: Any, place: str, *, is_dry_run: bool) -
 class _Loader(yaml.SafeLoader):
     """YAML as kubectl reads it: 12:30 and dates are text, and a key is there once."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Raises a YAMLError for a key that is there twice."""
-        keys = [self.construct_object(key, deep) for key, _ in node.value]
-        if twice := [key for at, key in enumerate(keys) if key in keys[:at]]:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Raises a YAMLError for a key that is there twice, before `<<` adds those of others."""
+        node = super().compose_mapping_node(anchor)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        numbers = Counter(self.construct_object(key) for key in keys if key.tag != MERGE_TAG)
+        if twice := [key for key, number in numbers.items() if number > 1]:
             raise yaml.YAMLError(f"{twice[0]!r} is there twice{node.start_mark}")
-        return super().construct_mapping(node, deep)
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -220,8 +225,7 @@ def _devices(container: dict[str, Any]) -> int:
     names = accelerators(name for name in limits if "/" in name)
     if len(names) > 1:
         raise UsageError("--limits has several kinds of devices: --processes says how many ranks")
-    counts = [int(limits[name]) for name in names if limits[name].isdecimal()]
-    return max(1, *counts) if counts else 1
+    return max([1, *(device_count(name, limits[name]) for name in names)])
 
 
 def _prefix(command: list[str]) -> str:

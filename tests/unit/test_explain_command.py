@@ -159,6 +159,7 @@ def test_unknown_key_names_nearest_key(small: Path, capsys: pytest.CaptureFixtur
     ("arguments", "rule"),
     [
         (("--scale", "0"), "expected numbers of nodes, such as 8,64,512"),
+        (("--scale", "9" * 5000), "expected numbers of nodes, such as 8,64,512"),
         (("--tokens", "nan"), "expected 1 to 1e+18"),
         (("--tiers", "3"), "--tiers and --sharp are of a network: --network InfiniBand HDR"),
         (("--network", "RoCE", "--sharp"), "--sharp: switches of RoCE do not reduce data"),
