@@ -7,7 +7,7 @@ only by their pods that are bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -144,7 +144,7 @@ def decide_jobs(
     created: Sequence[Manifest], site: SchedulingSite
 ) -> tuple[list[JobFeasibility], bool]:
     """What would become of these jobs, and whether the jobs ahead of them were counted: the work of
-    one scheduling cycle is limited."""
+    one scheduling cycle is limited. Each suspended job is decided as if it alone were resumed."""
     held: dict[str, Reason] = {}
     jobs: dict[str, Job] = {}
     for manifest in created:
@@ -155,14 +155,16 @@ def decide_jobs(
             reason = Unreadable(" ".join(str(error).split()))
         if reason is not None:
             held[uid] = reason
+    suspended = {str(each["metadata"]["uid"]) for each in created if each["spec"].get("suspend")}
     asked = [job for uid, job in jobs.items() if uid not in held]
-    outcomes, is_counted = _decided(asked, site), True
-    if any(isinstance(each, NotEvaluated) for each in outcomes.values()):
-        outcomes, is_counted = _decided(asked, replace(site, ahead=())), False
+    outcomes, is_counted = _decided_apart(asked, suspended, site)
     outcomes |= held
-    return [
-        _described(outcomes[str(each["metadata"]["uid"])], site.levels) for each in created
-    ], is_counted
+    found = []
+    for uid in (str(each["metadata"]["uid"]) for each in created):
+        its = _described(outcomes[uid], site.levels)
+        text = f"is suspended; when resumed: {its.text}" if uid in suspended else its.text
+        found.append(replace(its, text=text))
+    return found, is_counted
 
 
 def convert(manifest: Manifest, site: SchedulingSite) -> tuple[Job, Reason | None]:
@@ -224,13 +226,28 @@ def _waiting(stored: Iterable[StoredJob], site: SchedulingSite) -> Iterable[Job]
             yield job
 
 
-def _decided(asked: Sequence[Job], site: SchedulingSite) -> dict[str, Admit | Reason]:
-    """The decision about each of these jobs, beside those ahead of them."""
+def _decided_apart(
+    asked: Sequence[Job], suspended: Collection[str], site: SchedulingSite
+) -> tuple[dict[str, Admit | Reason], bool]:
+    """The same as ``_decided``, with each suspended job alone."""
+    outcomes, is_counted = _decided([job for job in asked if job.uid not in suspended], site)
+    for job in asked:
+        if job.uid in suspended:
+            decided, is_its_counted = _decided([job], site)
+            outcomes, is_counted = outcomes | decided, is_counted and is_its_counted
+    return outcomes, is_counted
+
+
+def _decided(asked: Sequence[Job], site: SchedulingSite) -> tuple[dict[str, Admit | Reason], bool]:
+    """The decision about each of these jobs, and whether those ahead of them were counted."""
     snapshot = Snapshot(site.levels, site.nodes, site.queues, (*site.ahead, *asked))
     decisions = decide(snapshot)
     outcomes: dict[str, Admit | Reason] = {each.job_uid: each for each in decisions.admitted}
     outcomes |= {each.job_uid: each.reason for each in decisions.waiting}
-    return {job.uid: outcomes[job.uid] for job in asked}
+    found = {job.uid: outcomes[job.uid] for job in asked}
+    if any(isinstance(each, NotEvaluated) for each in found.values()) and site.ahead:
+        return _decided(asked, replace(site, ahead=()))[0], False
+    return found, True
 
 
 def _described(outcome: Admit | Reason, levels: Sequence[str]) -> JobFeasibility:

@@ -87,6 +87,20 @@ def test_jobs_of_a_file_are_decided_one_after_the_other() -> None:
     assert never.startswith("can never start as it is: NeverFits: needs 5 nodes with 8 ")
 
 
+def test_suspended_jobs_take_nodes_from_no_other() -> None:
+    """Each is decided as if it alone were resumed, behind the jobs that wait."""
+    jobs = (_job("a", 3, suspend=True), _job("b", 2), _job("c", 2, suspend=True))
+    resumed = "is suspended; when resumed: "
+    assert _texts(_site(), *jobs) == [
+        f"{resumed}fits now: 3 nodes, 1 block, 2 racks",
+        "fits now: 2 nodes, 1 block, 1 rack",
+        f"{resumed}fits now: 2 nodes, 1 block, 1 rack",
+    ]
+    (found,), _ = decide_jobs([_job("d", 5, suspend=True)], _site())
+    assert found.is_never
+    assert found.text.startswith(f"{resumed}can never start as it is: NeverFits: ")
+
+
 def test_jobs_that_wait_ahead_take_nodes_first() -> None:
     ahead, reason = convert(_job("ahead", 4), _site())
     assert reason is None
