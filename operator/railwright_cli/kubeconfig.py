@@ -139,7 +139,11 @@ def _file(path: Path) -> Config:
         raise config.ConfigException(f"{path} is no kubeconfig")
     for each in [*(found.get("clusters") or ()), *(found.get("users") or ())]:
         its = each.get("cluster") or each.get("user") or {}
-        its |= {key: str(path.parent.absolute() / its[key]) for key in PATHS if its.get(key)}
+        folder, exec_plugin = path.parent.absolute(), its.get("exec") or {}
+        its |= {key: str(folder / its[key]) for key in PATHS if its.get(key)}
+        # A command without a slash is found by PATH.
+        if "/" in (command := str(exec_plugin.get("command"))):
+            exec_plugin["command"] = str(folder / command)
     return found
 
 

@@ -84,3 +84,23 @@ def test_proxy_of_a_cluster_gets_its_credentials(
     configuration = kubeconfig.read("").client.configuration
     assert configuration.proxy_headers == {"proxy-authorization": "Basic dXNlcjpwQHNz"}
     assert not configuration.no_proxy
+
+
+def test_plugin_is_relative_to_its_kubeconfig(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in kubectl, if its command has a slash."""
+    server = serve(in_turn(RUNNING))
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "secret"}}
+    program = tmp_path / "bin/plugin"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(program.parent)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    for command in ("bin/plugin", "./bin/plugin", "plugin", str(program)):
+        exec_plugin = {"apiVersion": version, "command": command, "interactiveMode": "Never"}
+        server.kubeconfig(tmp_path, exec=exec_plugin)
+        found = kubeconfig.read("").client.configuration
+        assert found.auth_settings()["BearerToken"]["value"] == "Bearer secret"
