@@ -18,10 +18,12 @@ OF_NO_JOB = "pods of no job"
 
 
 def read_device_rows(server: ApiServer, path: str) -> list[Row]:
-    """A row for each device of the job with this path; none if the operator cannot read the job
-    either. Raises RequestError if the user may not list what it takes."""
+    """A row for each device of the job with this path; none if it was deleted, or if the operator
+    cannot read it either. Raises RequestError if the user may not list what it takes."""
     site, inventory, _ = read_site(server)
-    manifest = server.get(path, dict[str, Any])
+    manifest = server.find(path, dict[str, Any])
+    if manifest is None:
+        return []
     try:
         job, _ = convert(manifest, site)
     except ValueError:

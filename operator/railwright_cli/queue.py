@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -36,15 +37,20 @@ def queue(
     """
     server = ApiServer(context, namespace)
     placed = {} if output == "table" else _nodes(server, everywhere=everywhere)
+    found = _visible(server, everywhere=everywhere)
     rows = [
         row(each, placed)
-        for each in _visible(server, everywhere=everywhere)
+        for each in found
         if (everywhere or each.job.metadata.namespace == server.namespace)
         and name in ("", each.job.spec.queue)
     ]
     place = "any namespace" if everywhere else f"namespace {server.namespace}"
     hidden = () if everywhere else ("namespace",)
     none = f"no job runs or waits in {place}"
+    if name:
+        queues = {each.job.spec.queue for each in found}
+        nearest = [] if name in queues else difflib.get_close_matches(name, queues, n=1)
+        none += f" in queue {name}" + "".join(f"; the nearest is {each!r}" for each in nearest)
     show_rows(rows, output, none, hidden=hidden, wide=("nodeList", "message"))
 
 

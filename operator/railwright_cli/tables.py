@@ -30,6 +30,9 @@ GAP = "   "
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 """Control characters, also of terminals: messages may hold what a user's program printed."""
 
+UNESCAPED = re.compile(r"[\x7f-\x9f]")
+"""Of these, those that JSON may hold as they are."""
+
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 """With their seconds, the longest first."""
 
@@ -70,6 +73,7 @@ def show_result(line: str, name: str, document: Any, output: ResultOutput) -> No
 def show_document(document: Any, output: str) -> None:
     """Print a value as JSON, or else as YAML. Times are in ISO 8601."""
     text = json.dumps(document, default=_plain, indent=1, ensure_ascii=False)
+    text = UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     if output != "json":
         text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
     typer.echo(text)

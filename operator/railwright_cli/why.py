@@ -59,12 +59,19 @@ def why(
             queued = queue_order(its.server)
         except AccessDeniedError as error:
             note_unknown(error)
+        # It may have started since it was read.
+        job = next((each.job for each in queued if _is_same(each.job, job)), job)
+    if job.is_waiting:
         devices = _devices(its)
     if output in ("json", "yaml"):
         show_document(_document(job, queued) | {"devices": devices}, output)
         return
     for line in lines(job, queued, datetime.now(UTC), devices):
         typer.echo(line)
+
+
+def _is_same(job: JobView, other: JobView) -> bool:
+    return job.metadata.uid == other.metadata.uid
 
 
 def _devices(its: JobReference) -> list[Row]:
@@ -141,7 +148,7 @@ def _advice(job: JobView) -> str | None:
 
 
 def _queue_lines(job: JobView, queued: list[Queued], now: datetime) -> Iterator[str]:
-    own = next((each for each in queued if each.job.metadata.uid == job.metadata.uid), None)
+    own = next((each for each in queued if _is_same(each.job, job)), None)
     if own is None or own.position is None:
         is_refused = queued and job.status.reason in UNSCHEDULABLE
         because = "it cannot get nodes as it is" if is_refused else "positions are unknown"
@@ -185,7 +192,7 @@ def _termination_lines(ended: LastTermination, now: datetime) -> Iterator[str]:
 def _document(job: JobView, queued: list[Queued]) -> dict[str, Any]:
     status = job.status
     waiting = [each for each in queued if each.position is not None]
-    own = next((each for each in waiting if each.job.metadata.uid == job.metadata.uid), None)
+    own = next((each for each in waiting if _is_same(each.job, job)), None)
     position = own.position if own else None
     ahead = waiting[: position - 1] if position else []
     return {

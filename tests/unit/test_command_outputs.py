@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
+from fixtures.command import run
+from fixtures.scripted_server import NAMESPACED, Request, Response, Serve, in_turn, job, status
 from railwright_cli import queue, why
 from railwright_cli.api_objects import (
     ConditionView,
@@ -18,7 +20,7 @@ from railwright_cli.api_objects import (
     PlacementView,
 )
 from railwright_cli.jobs import Queued
-from railwright_cli.tables import show_result, show_rows
+from railwright_cli.tables import show_document, show_result, show_rows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DOCUMENT = {"namespace": "team", "name": "a", "result": "deleted"}
@@ -69,3 +71,59 @@ def test_waiting_job_has_a_table_of_its_devices() -> None:
         "DEVICE           REQUESTED   FREE   AVAILABLE   IN USE   UNUSABLE   HELD BY",
         "nvidia.com/gpu   16          9      4           16       7          8 t/a,2 others",
     ]
+
+
+@pytest.mark.parametrize(
+    ("queue_name", "message"),
+    [
+        ("trainig", " in queue trainig; the nearest is 'training'"),
+        ("training", " in queue training"),
+        ("xyz", " in queue xyz"),
+    ],
+)
+def test_queue_without_jobs_is_named(
+    serve: Serve, queue_name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A queue of the name may have jobs of other namespaces."""
+    found = job("a", phase="Queued")
+    found["metadata"]["namespace"] = "other"
+    found["spec"]["queue"] = "training"
+    serve(
+        lambda request: Response(
+            {"metadata": {}, "items": [] if "priority" in request.path else [found]}
+        )
+    )
+    assert run("queue", "--queue", queue_name) == 0
+    assert capsys.readouterr().err == f"no job runs or waits in namespace default{message}\n"
+
+
+@pytest.mark.parametrize(
+    ("then", "line"),
+    [("Running", "default/a is Running"), ("Queued", "Queue: position 1 of 1, in queue default")],
+)
+def test_job_may_start_or_end_between_requests(
+    serve: Serve, then: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is read first, then the queue, then the job once more for its devices."""
+    reads = in_turn(Response(job("a", phase="Queued")), status(404, "NotFound", "a"))
+
+    def respond(request: Request) -> Response:
+        if request.path == f"{NAMESPACED}/a":
+            return reads(request)
+        is_list = request.path.endswith("/trainingjobs")
+        return Response({"metadata": {}, "items": [job("a", phase=then)] if is_list else []})
+
+    serve(respond)
+    assert run("why", "a") == 0
+    printed = capsys.readouterr().out
+    assert line in printed
+    assert "positions are unknown" not in printed
+
+
+def test_json_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Terminals act on some of them. Other characters are as they are."""
+    document = {"message": "\x1b\x7f\x85\x9b31m é\\"}
+    show_document(document, "json")
+    printed = capsys.readouterr().out
+    assert "\\u001b\\u007f\\u0085\\u009b31m é" in printed
+    assert json.loads(printed) == document
