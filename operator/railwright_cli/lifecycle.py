@@ -66,7 +66,10 @@ def _set_suspend(value: bool, done: str) -> Act:
             return f"has ended already: it is {job.status.phase}"
         if job.spec.suspend == value:
             return f"was {done} already"
-        its.server.merge(its.path, {"spec": {"suspend": value}})
+        # Of another job of its name the API server refuses the UID.
+        its.server.merge(
+            its.path, {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": value}}
+        )
         return done
 
     return change

@@ -324,3 +324,24 @@ def test_object_of_another_form_ends_a_watch(
     printed = capsys.readouterr().err
     assert "Expected `object`, got `int`" in printed
     assert printed.count("trying again") == 1
+
+
+@pytest.mark.parametrize(("command", "is_suspended"), [("suspend", False), ("resume", True)])
+def test_another_job_of_the_name_is_not_changed(
+    serve: Serve, command: str, is_suspended: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was created after the job was read: the API server compares the UID."""
+    found = job("a")
+    found["spec"]["suspend"] = is_suspended
+
+    def respond(request: Request) -> Response:
+        if request.method != "PATCH":
+            return Response(found)
+        uid = json.loads(request.body).get("metadata", {}).get("uid")
+        return Response(found) if uid == "another" else status(422, "Invalid", "a")
+
+    server = serve(respond)
+    assert run(command, "a") == 2
+    assert "default/a: Invalid" in capsys.readouterr().err
+    (patch,) = [json.loads(each.body) for each in server.requests if each.method == "PATCH"]
+    assert patch == {"metadata": {"uid": "uid-a"}, "spec": {"suspend": not is_suspended}}
