@@ -3,7 +3,7 @@
     the ledger       every 10 s, to find out that another leader has written it
     signing keys     every 30 s
     each watch       opened again when it has ended, after at least 5 minutes; those of events are
-                     four, and end after half a minute at the earliest
+                     one for each reason, and end after half a minute at the earliest
     each list        after 30 minutes of watching; those of nodes and pods also every 10 minutes, to
                      compare them with the caches, and once a minute after its begin
 
@@ -18,6 +18,7 @@ from collections import Counter
 from history.invariants import ViolationError
 from railwright_api import names, routes
 from railwright_kube import paths
+from railwright_operator.watch.start_events import REASONS
 from simulator.api_server import ApiRequest
 
 LEDGER = f"{routes.kind(names.LEDGERS)}/default"
@@ -26,9 +27,6 @@ EVENTS = "/api/v1/events"
 CONFIRMED_S, KEYS_S, WATCHED_S, EVENTS_S, LISTED_S, VERIFIED_S = 10, 30, 300, 30, 1800, 600
 """The shortest time between two reads of the ledger, of signing keys, between two begins of a
 watch, of one of events, two lists, and two lists of what is compared."""
-
-EVENT_WATCHES = 4
-"""One for each reason, two of images and two of volumes."""
 
 WATCHED = (
     *(paths.NODES, paths.PODS, EVENTS),
@@ -77,7 +75,7 @@ def _most(path: str, *, is_watch: bool, seconds: float) -> int:
         return 1 + int(seconds / KEYS_S)
     if path not in WATCHED:
         return 0
-    streams = EVENT_WATCHES if path == EVENTS else 1
+    streams = len(REASONS) if path == EVENTS else 1
     if is_watch:
         return streams * (1 + int(seconds / (EVENTS_S if path == EVENTS else WATCHED_S)))
     lists = streams * (1 + int(seconds / LISTED_S))
