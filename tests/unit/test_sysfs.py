@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from fixtures import machine_files, machines
+from fixtures.machines import LINK_MB_S
 from fixtures.remarks import remarks
 from railwright_agent import kernel
 from railwright_topology import hardware_inventory
@@ -250,3 +251,43 @@ def test_what_amds_driver_never_writes_is_left_out(
     }
     nodes[node][file] = stated
     assert rule in remarks(lambda: kfd.parse(nodes))
+
+
+def partitions(place: int, *, shift: int) -> dict[str, dict[str, str]]:
+    """Two accelerators with two partitions each, as the driver shows all four of them."""
+    places = {number: (place + (number // 2 << 8)) | number % 2 << shift for number in range(4)}
+    nodes = {"0": {"gpu_id": "0", "properties": "cpu_cores_count 64"}}
+    for number, its in places.items():
+        files = {"gpu_id": str(40000 + number), "properties": f"location_id {its}\ndomain 0"}
+        for other in places.keys() - {number}:
+            within = number // 2 == other // 2
+            stated = f"type 11\nnode_from {number + 1}\nnode_to {other + 1}\n"
+            stated += f"max_bandwidth {819200 if within else LINK_MB_S}\n"
+            files[f"io_links/{other}/properties"] = stated
+        nodes[str(number + 1)] = files
+    return nodes
+
+
+@pytest.mark.parametrize("shift", [0, 28])
+def test_partitions_of_an_accelerator_are_one_part(shift: int) -> None:
+    """The driver has the number of a partition in bits 28 to 31, or in place of the function."""
+    report = kfd.parse(partitions(0x0500, shift=shift))
+    assert [part.id for part in report.parts] == ["0000:05:00.0", "0000:06:00.0"]
+    assert not report.remarks
+    (link,) = report.links
+    assert link.ends == ("0000:05:00.0", "0000:06:00.0")
+    assert link.bytes_per_s == LINK_MB_S * 1_000_000
+
+
+def test_lost_partition_loses_neither_part_nor_link() -> None:
+    nodes = partitions(0x0500, shift=28)
+    whole = kfd.parse(nodes)
+    nodes["1"]["properties"] = "location_id many"
+    found = kfd.parse(nodes)
+    assert (found.parts, found.links) == (whole.parts, whole.links)
+
+
+def test_function_of_a_lone_accelerator_is_no_partition() -> None:
+    nodes = {"2": {"gpu_id": "1", "properties": "location_id 1281\ndomain 0"}}
+    (part,) = kfd.parse(nodes).parts
+    assert part.pci == "0000:05:00.1"

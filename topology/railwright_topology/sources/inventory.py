@@ -94,6 +94,12 @@ class LinkEnds:
         before = self._reported.get((end, far), (0, 0))
         self._reported[end, far] = (before[0] + count, before[1] + bytes_per_s)
 
+    def add_shared(self, end: str, far: str, *, bytes_per_s: int) -> None:
+        """Record links of ``end`` that may be recorded already, as each partition of an accelerator
+        reports all links of it: they count once."""
+        before = self._reported.get((end, far), (0, 0))
+        self._reported[end, far] = (before[0], max(before[1], bytes_per_s))
+
     def links(self, technology: Technology, omissions: Omissions, line: int = 0) -> Iterator[Link]:
         """Each link; one of which both ends report something else is left out."""
         switched = {end: its for (end, far), its in self._reported.items() if not far}

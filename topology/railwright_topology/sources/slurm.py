@@ -12,8 +12,14 @@ behind ``#``, and one line for two where the first ends in a backslash. Blocks f
 those that follow in the file: of the sizes 18 and 36, two and two. A block without nodes takes its
 place in that order.
 
-What ``scontrol show topology`` prints is read too. A line that breaks a rule is left out. A file
-that has switches and blocks is two sources.
+What ``scontrol show topology`` and ``scontrol show topoconf`` print is read too. The first has the
+size of the blocks that Slurm plans with in each line of one, and those of the larger ones:
+
+    BlockName=b1 BlockIndex=0 Nodes=gpu[01-18] BlockSize=18
+    AggregatedBlock=b[1-2] BlockIndex=2 Nodes=gpu[01-36] BlockSize=36
+
+The second has every kind of topology in each, and those that it is not empty. A line that breaks a
+rule is left out. A file that has switches and blocks is two sources.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ _SIZE = re.compile(r"\s*[1-9][0-9]{0,8}\s*")
 _FIELDS = {
     "switchname": ("switchname", "switches", "nodes", "linkspeed", "level"),
     "blockname": ("blockname", "nodes", "blockindex", "blocksize"),
+    "aggregatedblock": ("aggregatedblock", "nodes", "blockindex", "blocksize"),
     "blocksizes": ("blocksizes",),
 }
 _KINDS = ("tree", "block", "flat")
@@ -63,6 +70,7 @@ def parse_conf(text: str) -> tuple[SourceReport, ...]:
     sizes = [each["blocksizes"] for each in statements if "blocksizes" in each]
     for value in sizes[1:]:
         omissions.add(value.error("BlockSizes stands twice: the first counts"))
+    sizes = sizes or _printed_sizes(statements, omissions)
     blocks = _block_tiers(_conf_blocks(statements), sizes[:1], omissions)
     found = [SourceReport(CONF, Provenance.IMPORTED, tiers)] if tiers else []
     if blocks:
@@ -80,6 +88,7 @@ def parse_yaml(text: str) -> tuple[SourceReport, ...]:
     default = None
     for entry in documents.read(YAML, text, omissions).each("topologies"):
         with omissions.part():
+            entry = _without_unused_kinds(entry)
             _refuse_unknown_kind(entry)
             record = entry.fields("a topology", _YAML_KEYS)
             name = record["topology"].text("a topology's name")
@@ -149,6 +158,26 @@ def _conf_blocks(statements: Sequence[Fields]) -> list[TreeNode]:
     ]
 
 
+def _printed_sizes(statements: Sequence[Fields], omissions: Omissions) -> list[Value]:
+    """What BlockSizes would be, of lines that Slurm printed; nothing without larger blocks. Those
+    at the end that are no larger than those of a smaller size are not printed."""
+    found: dict[str, dict[int, Value]] = {"blockname": {}, "aggregatedblock": {}}
+    for each in statements:
+        kind = next(iter(each.fields), "")
+        if kind in found and "blocksize" in each:
+            with omissions.part():
+                size = each["blocksize"]
+                found[kind].setdefault(int(size.match(_SIZE, "a number of nodes")), size)
+    larger = found["aggregatedblock"]
+    if larger and not found["blockname"]:
+        rule = "no block has its BlockSize: the larger blocks are left out"
+        omissions.add(next(iter(larger.values())).error(rule))
+        return []
+    base = [*found["blockname"].values()][:1]
+    content = (*base, *(larger[size] for size in sorted(larger)))
+    return [replace(content[1], content=content)] if larger else []
+
+
 def _add_pair(statement: Value, found: dict[str, Value], pair: re.Match[str]) -> None:
     key, name = pair[1].lower(), pair[1][:80]
     allowed = _FIELDS.get(next(iter(found), key))
@@ -166,6 +195,26 @@ def _add_pair(statement: Value, found: dict[str, Value], pair: re.Match[str]) ->
     else:
         rule = f"{name!r} does not belong to {allowed[0]}: it is left out"
         statement.omissions.add(statement.error(rule))
+
+
+def _without_unused_kinds(entry: Value) -> Value:
+    """A topology of some kind without what stands empty in it, and without ``flat: false``."""
+    found = entry.entries("a topology")
+    used = {key: each for key, each in found.items() if not _is_empty(each)}
+    if not {"tree", "block"} & used.keys():
+        return entry if "flat" not in used else replace(entry, content=used)
+    flat = used.get("flat")
+    if flat and isinstance(flat.content, str) and not _is_true(flat):
+        del used["flat"]
+    return replace(entry, content=used)
+
+
+def _is_empty(value: Value) -> bool:
+    """Whether it is a mapping or a list that has nothing but such."""
+    if isinstance(value.content, str):
+        return False
+    entries = value.content if isinstance(value.content, tuple) else value.content.values()
+    return all(map(_is_empty, entries))
 
 
 def _refuse_unknown_kind(entry: Value) -> None:
