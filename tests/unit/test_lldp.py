@@ -222,3 +222,10 @@ def test_a_document_that_cannot_be_used_is_refused_with_its_line(text: str, rule
     with pytest.raises(WiringError) as refused:
         lldp.parse(text)
     assert rule in str(refused.value)
+
+
+@pytest.mark.parametrize("role", ["Bridge", "Router", "CVLAN", "SVLAN"])
+def test_each_role_of_a_switch_makes_one(role: str) -> None:
+    found = parse({"node-1": output(neighbour(roles={role: True, "TPMR": False}))})
+    assert found.switches == (Switch(LEAF_1, "leaf-1"),)
+    assert not parse({"node-1": output(neighbour(roles={role: False, "TPMR": True}))}).switches

@@ -137,3 +137,32 @@ def test_wireless_controller_of_nccl_is_no_adapter() -> None:
     """NCCL's sockets use any interface that is up, so its dumps list that of a wireless card."""
     report = nccl(nic(ADDRESSES[0], "wlp9s0", "0x028000") + nic(ADDRESSES[1], "enp1s0", "0x020000"))
     assert [(part.kind, part.names) for part in report.parts] == [(Kind.ADAPTER, ("enp1s0",))]
+
+
+def test_further_ranks_and_parts_of_a_gpu_are_it() -> None:
+    """NCCL writes a <gpu> for each, and all links of the accelerator in all of them."""
+    link = '<nvlink target="fffffff:ff:ff.0" count="36" tclass="0x068000"/>'
+    ranks = "".join(
+        f'<gpu dev="0" mlopart="{part}" rank="{part}">{link}</gpu>\n' for part in (0, 1)
+    )
+    one, other, *_ = ADDRESSES
+    report = nccl(f'<pci busid="{one}" class="0x030200">{ranks}</pci>' + gpu(other, 1, link))
+    assert [(link.ends, link.count) for link in report.links] == [((one, other), 36)]
+    assert not report.remarks
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_second_way_of_an_adapter_is_the_adapter(both: bool) -> None:
+    """NCCL calls what ConnectX-8 has beside the GPU (Data Direct) by its name and _dma."""
+    one, near, other, _ = ADDRESSES
+    own = nic(other, "mlx5_0") if both else ""
+    report = nccl(switch("0000:15:00.0", gpu(one, 0) + nic(near, "mlx5_0_dma", "0x088000")) + own)
+    adapters = [part for part in report.parts if part.kind == Kind.ADAPTER]
+    assert [(part.pci, part.names) for part in adapters] == [(other if both else "", ("mlx5_0",))]
+    assert both or report.distances[(one, "mlx5_0")] == Distance.SWITCH
+    assert not report.remarks
+
+
+def test_second_ways_used_as_one_are_their_adapters() -> None:
+    report = nccl(nic(ADDRESSES[0], "mlx5_0") + '<nic><net name="mlx5_0_dma+mlx5_1_dma"/></nic>')
+    assert [part.names for part in report.parts] == [("mlx5_0",), ("mlx5_1",)]

@@ -291,3 +291,11 @@ def test_function_of_a_lone_accelerator_is_no_partition() -> None:
     nodes = {"2": {"gpu_id": "1", "properties": "location_id 1281\ndomain 0"}}
     (part,) = kfd.parse(nodes).parts
     assert part.pci == "0000:05:00.1"
+
+
+def test_words_of_later_drivers_are_passed_over() -> None:
+    """Patches of the driver make unique_id hexadecimal, and add the name of a family."""
+    stated = "location_id 1280\ndomain 0\nunique_id 0x1f2e\nisa_family gfx94X"
+    report = kfd.parse({"2": {"gpu_id": "1", "properties": stated}})
+    assert [part.pci for part in report.parts] == ["0000:05:00.0"]
+    assert not report.remarks

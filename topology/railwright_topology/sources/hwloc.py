@@ -12,6 +12,10 @@ A bridge of type 0-1 is the processor's own. Links of accelerators are matrices 
 second between objects, there if hwloc was built with its makers' libraries. Speeds of slots are not
 taken: hwloc shows that of the moment, which sinks where nothing is sent. An object that breaks a
 rule is left out, and what is inside of it is read.
+
+Memory of accelerators that is a NUMA node too (``subtype="GPUMemory"``, on GH200 and GB200) is not
+where a device is. The partitions of an accelerator are several objects at its address. A matrix
+that has them shows no bandwidth between those of two accelerators: its links are not all there are.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ BANDWIDTHS: Mapping[str, Technology] = {
 }
 _MEGABYTES = 1_000_000
 _OBJECTS_MAX = 256
+_NODES_MAX = 4096
+_GPU_MEMORY = "GPUMemory"
 _RDMA, _INTERFACE = 3, 2
 """Types of objects of the operating system, hwloc_obj_osdev_type_e to version 2."""
 _FROM_VERSION_3: Mapping[int, int] = {16: _INTERFACE, 32: _RDMA}
@@ -53,8 +59,12 @@ class _Output:
     """Types of objects of the operating system, where they have other numbers."""
     bridged: bool = False
     """Whether a bridge is above a device, beside the processor's own."""
+    memories: int = 0
+    """NUMA nodes that are memory of accelerators, as a mask."""
     objects: dict[str, str] = field(default_factory=dict)
     """By the number of an object: the part that it is, or empty for a switch of links."""
+    partial: set[Technology] = field(default_factory=set)
+    """Technologies of which a matrix may lack links."""
 
 
 def parse(text: str) -> HardwareReport:
@@ -67,15 +77,17 @@ def parse(text: str) -> HardwareReport:
         found.types = _FROM_VERSION_3
     elif not version.startswith(("1", "2.")):
         omissions.note(topology.line, f"version {version[:16]!r} is read as version 2")
+    found.memories = sum({1 << number for number in _memories(topology, omissions)})
     for machine in topology.each("object"):
         _object(machine, Way(), found)
     by_technology = dict(_links(topology, found))
+    complete = by_technology.keys() - found.partial
     shown = devices.without_virtual_functions(inventory.parts.values())
     inventory.parts = {part.id: part for part in shown}
     return inventory.report(
         Provenance.SEEN,
         itertools.chain.from_iterable(by_technology.values()),
-        complete=by_technology,
+        complete=complete,
         hides_tree=not found.bridged if inventory.parts else None,
     )
 
@@ -87,7 +99,7 @@ def _object(element: Element, way: Way, found: _Output) -> None:
         # What cannot be read leaves its place in the way unknown.
         if nodeset := element.attributes.get("nodeset"):
             way = replace(way, numa=None)
-            way = replace(way, numa=_only(element, nodeset))
+            way = replace(way, numa=_only(element, nodeset, found.memories))
         if kind == "Bridge" and element.required("bridge_type").startswith("0"):
             way = replace(way, bridge=f"line {element.line}")
             way = replace(way, bridge=element.required("bridge_pci"))
@@ -102,13 +114,26 @@ def _object(element: Element, way: Way, found: _Output) -> None:
         _object(below, way, found)
 
 
-def _only(element: Element, nodeset: str) -> int | None:
-    """The NUMA node of a set of one."""
+def _memories(element: Element, omissions: Omissions) -> Iterator[int]:
+    """The numbers of NUMA nodes that are memory of accelerators."""
+    if element.attributes.get("subtype") == _GPU_MEMORY:
+        with omissions.part():
+            number = element.number("os_index")
+            if not 0 <= number < _NODES_MAX:
+                raise element.unexpected("os_index", f"a NUMA node below {_NODES_MAX}")
+            yield number
+    for below in element.each("object"):
+        yield from _memories(below, omissions)
+
+
+def _only(element: Element, nodeset: str, memories: int) -> int | None:
+    """The NUMA node of a set of one, beside memory of accelerators."""
     if not _NODESET.fullmatch(nodeset) or len(nodeset) > 4096:
         raise element.unexpected("nodeset", "a set of NUMA nodes such as 0x00000001")
     mask = 0
     for word in nodeset.split(","):
         mask = mask << 32 | int(word or "0", 16)
+    mask &= ~memories
     return mask.bit_length() - 1 if mask.bit_count() == 1 else None
 
 
@@ -165,21 +190,28 @@ def _links(topology: Element, found: _Output) -> Iterator[tuple[Technology, list
             with omissions.part():
                 if technology in shown:
                     raise matrix.error(f"{technology} has a second matrix")
-                ends = _ends(matrix, found.objects)
+                ends, partitioned = _ends(matrix, found.objects)
+                if partitioned:
+                    found.partial.add(technology)
                 yield technology, [*ends.links(technology, omissions, matrix.line)]
                 shown.add(technology)
 
 
-def _ends(matrix: Element, objects: Mapping[str, str]) -> LinkEnds:
-    """What the accelerators of a matrix say of their links. What else is linked (a processor) is
-    none."""
+def _ends(matrix: Element, objects: Mapping[str, str]) -> tuple[LinkEnds, bool]:
+    """What the accelerators of a matrix say of their links, and whether some are in partitions.
+    What else is linked (a processor) is none."""
     names, bandwidths = _matrix(matrix)
-    ends = LinkEnds({objects[name] for name in names if objects.get(name)})
+    parts = [objects[name] for name in dict.fromkeys(names) if objects.get(name)]
+    ends = LinkEnds({*parts})
     for (one, other), bandwidth in zip(itertools.product(names, names), bandwidths, strict=True):
         end, far = objects.get(one), objects.get(other)
-        if one != other and bandwidth and end and far is not None:
+        if not bandwidth or not end or far is None or far == end:
+            continue
+        if far:
+            ends.add_shared(end, far, bytes_per_s=bandwidth * _MEGABYTES)
+        else:
             ends.add(end, far, bytes_per_s=bandwidth * _MEGABYTES)
-    return ends
+    return ends, len(parts) > len({*parts})
 
 
 def _matrix(matrix: Element) -> tuple[list[str], list[int]]:

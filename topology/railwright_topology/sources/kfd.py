@@ -7,9 +7,9 @@ folder with a file of words and numbers:
     nodes/2/properties              location_id 50432, domain 0, vendor_id 4098 …
     nodes/2/io_links/1/properties   type 11, node_from 2, node_to 3, max_bandwidth 50000 …
 
-It is given as it was read, by node and file. Megabytes a second are those of all links between two,
-one way; how many there are is not shown. The kernel calls links of type 11 XGMI (Linux's
-``kfd_crat.h``).
+It is given as it was read, by node and file. Words that are not read here may be no numbers.
+Megabytes a second are those of all links between two, one way; how many there are is not shown. The
+kernel calls links of type 11 XGMI (Linux's ``kfd_crat.h``).
 
 An accelerator in partition mode (CPX, DPX) is a node for each of its partitions, and here one part.
 All of them have its address, with their number in the upper four bits of ``location_id``, or, in
@@ -36,6 +36,7 @@ _XGMI = 11
 _MEGABYTES = 1_000_000
 _ADDRESS, _FUNCTION, _PARTITION = 0xFFFF, 0x7, 0xF << 28
 """Bits of ``location_id``."""
+_READ = frozenset({"location_id", "domain", "type", "node_from", "node_to", "max_bandwidth"})
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 Files = Mapping[str, str]
@@ -109,7 +110,8 @@ def _numbers(node: str, files: Files, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in files.get(name, "").splitlines():
         word, _, number = line.strip().partition(" ")
-        found[word] = _number(f"{node}/{name}", word, number)
+        if word in _READ:
+            found[word] = _number(f"{node}/{name}", word, number)
     return found
 
 

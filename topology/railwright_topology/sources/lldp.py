@@ -29,7 +29,8 @@ from railwright_topology.wiring import Uplink, Wiring, WiringError, name_switche
 
 SOURCE = "LLDP"
 
-SWITCHING = frozenset({"Bridge", "Router"})
+SWITCHING = frozenset({"Bridge", "Router", "CVLAN", "SVLAN"})
+"""What a switch is; the last two are the components of a VLAN bridge (IEEE 802.1AB-2016)."""
 HOSTING = frozenset({"Station", "Wlan", "Tel", "Docsis"})
 """What no switch of a fabric is: a host, an access point, a telephone, a cable modem."""
 UNIQUE = frozenset({"mac", "ip"})

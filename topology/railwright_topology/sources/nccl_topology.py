@@ -18,11 +18,16 @@
 A bridge stands for a whole switch, and two of one address for one switch. An adapter of its own
 (``<nic>`` below ``<cpu>`` or a bridge) is on no PCI.
 A file that a cloud gives has the tree that its virtual machines do not show. Whose links go to a
-switch reaches every other one that is on a switch too. AMD's RCCL writes ``<xgmi>`` for
-``<nvlink>``, and version 2. Elements and attributes that are not read are passed over: each version
-writes more of them; so are adapters that are used as one (``mlx5_0+mlx5_1``) beside each of them:
-where they are not shown, they are known by name alone. A file without any link does not say that
-there is none, as the library looks for them itself.
+switch reaches every other one that is on a switch too. An accelerator with several ranks or parts
+(``mlopart``) stands once for each, with all of its links: the first counts. AMD's RCCL writes
+``<xgmi>`` for ``<nvlink>``, and version 2. Elements and attributes that are not read are passed
+over: each version writes more of them; so are adapters that are used as one (``mlx5_0+mlx5_1``)
+beside each of them: where they are not shown, they are known by name alone. A file without any link
+does not say that there is none, as the library looks for them itself.
+
+A second way of an adapter to PCI (Data Direct of ConnectX-8) is shown as ``mlx5_0_dma`` at an
+address of its own, with or without ``mlx5_0``: it is that adapter, whose address is not known from
+it.
 
 NCCL counts the functions of one card as ports of the first (``mlx5_1`` has ``port="2"`` at the
 address of ``mlx5_0``): an adapter is known by its name, and only that of the first port has the
@@ -56,6 +61,7 @@ _MEGABITS_BYTES = 1_000_000 // 8
 _SPEED_MAX = 10_000_000
 """Mb/s; what is beyond it was written in another unit."""
 _PORT_MAX = 64
+_SECOND_WAY = "_dma"
 _INDEX_MAX = 1024
 
 
@@ -69,6 +75,7 @@ class _Dump:
     unread: set[Technology] = field(default_factory=set)
     """Technologies with a link that is left out: that none is shown says nothing."""
     used_as_one: list[tuple[Element, str, Way]] = field(default_factory=list)
+    second_ways: list[tuple[Element, Part, Way]] = field(default_factory=list)
 
     @property
     def omissions(self) -> Omissions:
@@ -107,6 +114,7 @@ def parse(text: str) -> HardwareReport:
                     _function(below, way, found)
                 elif below.name == "nic":
                     _nets([below], Part("", Kind.ADAPTER, numa=way.numa), way, found)
+    _second_ways(found)
     _used_as_one(found)
     links, complete = tuple(_links(found)), found.ends.keys() - found.unread
     if not found.inventory.parts:
@@ -170,10 +178,7 @@ def _hexadecimal(element: Element, attribute: str, found: _Dump) -> str:
 
 
 def _gpus(element: Element, part: Part, way: Way, found: _Dump) -> None:
-    gpus = [*element.each("gpu")]
-    for gpu in gpus[1:]:
-        found.omissions.add(gpu.error("a second <gpu> at one PCI address"))
-    for gpu in gpus[:1]:
+    for gpu in itertools.islice(element.each("gpu"), 1):
         part = replace(part, number=found.index(gpu, "dev"))
         found.seen.add(part.id)
         for link in gpu.children:
@@ -225,6 +230,9 @@ def _nets(nics: Iterable[Element], part: Part, way: Way, found: _Dump) -> int:
         if "+" in name:
             found.used_as_one.append((net, name, way))
             continue
+        if name.endswith(_SECOND_WAY):
+            found.second_ways.append((net, part, way))
+            continue
         if devices.is_by_software(name):
             found.omissions.note(net.line, f"{name} is made by software: it is no adapter")
             continue
@@ -241,14 +249,26 @@ def _nets(nics: Iterable[Element], part: Part, way: Way, found: _Dump) -> int:
         )
         with found.omissions.part():
             found.inventory.add(own, net.error, way)
-    return sum(ports.values())
+    return sum(ports.values()) + sum(name.endswith(_SECOND_WAY) for _, name, _ in nets)
+
+
+def _second_ways(found: _Dump) -> None:
+    """Add the adapters that are shown by their second way to PCI alone."""
+    for net, part, way in found.second_ways:
+        name = _name(net).removesuffix(_SECOND_WAY)
+        if all(name not in each.names for each in found.inventory.parts.values()):
+            own = Part(name, Kind.ADAPTER, numa=part.numa, names=(name,), layer=part.layer)
+            own = replace(own, bytes_per_s=_speed(net, found), rail=found.index(net, "railId"))
+            with found.omissions.part():
+                found.inventory.add(own, net.error, way)
 
 
 def _used_as_one(found: _Dump) -> None:
     """Add the adapters that are shown as a part of others alone."""
     for net, name, way in found.used_as_one:
         shown = {name for part in found.inventory.parts.values() for name in part.names}
-        hidden = [each for each in dict.fromkeys(name.split("+")) if each not in shown]
+        members = [each.removesuffix(_SECOND_WAY) for each in name.split("+")]
+        hidden = [each for each in dict.fromkeys(members) if each not in shown]
         rule = "is on an adapter that is there already"
         if hidden:
             rule = f"stands for {', '.join(hidden)}, known by name alone"
