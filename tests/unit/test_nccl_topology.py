@@ -166,3 +166,36 @@ def test_second_way_of_an_adapter_is_the_adapter(both: bool) -> None:
 def test_second_ways_used_as_one_are_their_adapters() -> None:
     report = nccl(nic(ADDRESSES[0], "mlx5_0") + '<nic><net name="mlx5_0_dma+mlx5_1_dma"/></nic>')
     assert [part.names for part in report.parts] == [("mlx5_0",), ("mlx5_1",)]
+
+
+def test_partitions_of_rccl_are_their_accelerator() -> None:
+    """They are functions that PCI does not have, so RCCL knows no processor of them; what PCI has
+    at such an address may be an adapter."""
+
+    def partition(bus: int, function: int, more: str = "") -> str:
+        links = "".join(
+            f'<xgmi target="0000:{other:02x}:00.{each}" count="4" tclass="0x120000"/>'
+            for other in (3, 4)
+            for each in (0, 1)
+            if (other, each) != (bus, function)
+        )
+        inner = f'<gpu dev="{2 * bus + function}" gcn="gfx942">{links}</gpu>{more}'
+        return f'<pci busid="0000:{bus:02x}:00.{function}" class="0x120000">{inner}</pci>'
+
+    net = '<nic><net name="mlx5_0"/></nic>'
+    unknown = f'</cpu><cpu numaid="-1">{partition(3, 1, net)}{partition(4, 1)}'
+    report = nccl(partition(3, 0) + partition(4, 0) + unknown, "2")
+    assert [(part.id, part.kind) for part in report.parts] == [
+        ("0000:03:00.0", Kind.ACCELERATOR),
+        ("0000:03:00.1", Kind.ADAPTER),
+        ("0000:04:00.0", Kind.ACCELERATOR),
+    ]
+    assert [(link.ends, link.count) for link in report.links] == [
+        (("0000:03:00.0", "0000:04:00.0"), 4)
+    ]
+    assert not report.remarks
+
+
+def test_functions_of_other_makers_are_accelerators() -> None:
+    report = nccl(gpu("0000:03:00.0", 0) + gpu("0000:03:00.1", 1))
+    assert [part.id for part in report.parts] == ["0000:03:00.0", "0000:03:00.1"]

@@ -158,6 +158,13 @@ ANSWER = graph(
 )
 
 
+def test_scale_up_domain_beside_the_attributes_is_read() -> None:
+    """The graph engine had it there for some time, and its devices among the attributes."""
+    devices = {"gpu": {"status": "ok", "gpus": []}}
+    text = graph(instance("a", "leaf", nvlink_domain="nvl-1", attributes=devices))
+    assert topograph.parse_graph(text).scale_up_domains == {"a": "nvl-1"}
+
+
 def test_an_answer_is_read_the_closest_switch_first() -> None:
     assert topograph.parse_graph(ANSWER) == SourceReport(
         "topograph graph",

@@ -25,6 +25,9 @@ over: each version writes more of them; so are adapters that are used as one (``
 beside each of them: where they are not shown, they are known by name alone. A file without any link
 does not say that there is none, as the library looks for them itself.
 
+RCCL shows the partitions of an accelerator (CPX, DPX) as further functions of it, which PCI does
+not have: they are passed over, and the first partition stands for all.
+
 A second way of an adapter to PCI (Data Direct of ConnectX-8) is shown as ``mlx5_0_dma`` at an
 address of its own, with or without ``mlx5_0``: it is that adapter, whose address is not known from
 it.
@@ -74,6 +77,8 @@ class _Dump:
     """Accelerators whose links are shown."""
     unread: set[Technology] = field(default_factory=set)
     """Technologies with a link that is left out: that none is shown says nothing."""
+    partitions: frozenset[str] = frozenset()
+    """Addresses of partitions but the first of their accelerator."""
     used_as_one: list[tuple[Element, str, Way]] = field(default_factory=list)
     second_ways: list[tuple[Element, Part, Way]] = field(default_factory=list)
 
@@ -106,6 +111,7 @@ def parse(text: str) -> HardwareReport:
     hosts = {cpu.attributes.get("host_hash", "") for cpu in cpus}
     if (count := sum(1 for host in hosts if _HOST.fullmatch(host))) > 1:
         raise system.error(f"{count} nodes are in it: one is read")
+    found.partitions = _without_partitions(system)
     for cpu in cpus:
         way = Way(found.index(cpu, "numaid"))
         for below in cpu.children:
@@ -177,6 +183,32 @@ def _hexadecimal(element: Element, attribute: str, found: _Dump) -> str:
     return ""
 
 
+def _without_partitions(system: Element) -> frozenset[str]:
+    """Drop the partitions whose accelerator, function 0 of the slot, is there too; return their
+    addresses. An adapter that PCI has at such an address stays."""
+    functions = [*_functions(system)]
+    amd = {
+        address
+        for address, each in functions
+        if any("gcn" in gpu.attributes for gpu in each.each("gpu"))
+    }
+    found = frozenset(each for each in amd if each[-1] != "0" and f"{each[:-1]}0" in amd)
+    for address, each in functions:
+        if address in found:
+            each.children = [child for child in each.children if child.name != "gpu"]
+            # Without a name it is no <pci>.
+            each.name = each.name if each.children else ""
+    return found
+
+
+def _functions(element: Element) -> Iterator[tuple[str, Element]]:
+    """Each PCI function below an element, by its address; empty where it has none."""
+    for below in element.children:
+        if below.name == "pci":
+            yield pci.address(below.attributes.get("busid", "")), below
+        yield from _functions(below)
+
+
 def _gpus(element: Element, part: Part, way: Way, found: _Dump) -> None:
     for gpu in itertools.islice(element.each("gpu"), 1):
         part = replace(part, number=found.index(gpu, "dev"))
@@ -185,14 +217,14 @@ def _gpus(element: Element, part: Part, way: Way, found: _Dump) -> None:
             if technology := LINKS.get(link.name):
                 ends = found.ends.setdefault(technology, LinkEnds(found.seen))
                 try:
-                    _link(link, part.id, ends)
+                    _link(link, part.id, ends, found.partitions)
                 except WiringError as error:
                     found.omissions.add(error)
                     found.unread.add(technology)
     found.inventory.add(part, element.error, way)
 
 
-def _link(element: Element, end: str, ends: LinkEnds) -> None:
+def _link(element: Element, end: str, ends: LinkEnds, partitions: frozenset[str]) -> None:
     target, count = element.required("target"), element.number("count")
     class_code = element.attributes.get("tclass", "").removeprefix("0x")
     if not 0 < count <= LINKS_OF_ONE_MAX:
@@ -202,7 +234,7 @@ def _link(element: Element, end: str, ends: LinkEnds) -> None:
         ends.add(end, "", count=count)
     elif (address := element.address("target")) == end:
         raise element.error(f"{end} is linked to itself: the link is left out")
-    else:
+    elif address not in partitions:
         ends.add(end, address, count=count)
 
 

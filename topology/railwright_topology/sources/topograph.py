@@ -275,7 +275,8 @@ def _instance(lines: Mapping[str, int], number: int, entry: object) -> _Instance
     attributes: Any = entry.get("attributes") or {}
     if rule := _broken_rule(layers, labels, attributes):
         raise WiringError(GRAPH, line, f"instance {name!r} {rule}")
-    domains = [*(labels.get(key) for key in SCALE_UP_KEYS), attributes.get("nvlink")]
+    older = attributes.get("nvlink"), entry.get("nvlink_domain")
+    domains = [*(labels.get(key) for key in SCALE_UP_KEYS), *older]
     scale_up = next((each for each in domains if isinstance(each, str) and each), "")
     layers_above = itertools.takewhile(lambda layer: not trees.is_placeholder(layer), layers)
     return _Instance(line, name, tuple(layers_above), scale_up)
