@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import os
-import signal
 import sys
 
 from prometheus_client import CollectorRegistry
@@ -14,63 +11,30 @@ from prometheus_client import CollectorRegistry
 from railwright_controllers import metrics, settings
 from railwright_controllers.handlers import KopfThread
 from railwright_controllers.report.fabric_metrics import FabricMetrics
-from railwright_controllers.wiring import ControllerParts, ControllerRuntime
-from railwright_kube.client import Api
+from railwright_controllers.wiring import ControllerParts
 from railwright_kube.leadership import Leadership
-from railwright_kube.transport import HttpTransport
-from railwright_process import garbage, json_log, lifecycle
-from railwright_process.endpoints import Endpoints
-from railwright_process.environment import ReplicaSettings, SettingsError
-from railwright_process.process_metrics import ProcessMetrics
+from railwright_process import replica
+from railwright_process.environment import ReplicaSettings
+from railwright_process.replica import Replica
 
 LEASE = "railwright-controllers"
 STUCK_S = 120.0
 """A holder of the Lease that completes no report of the Fabric for this long reports itself as not
 alive, to be restarted."""
 
-RELEASE_S = 20.0
-"""How long the release of the Lease may take."""
-
 
 def main() -> int:
     """Run until a signal or until leadership is lost. Returns the exit code."""
-    json_log.start()
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    garbage.collect_rarely()
-    try:
-        chosen = settings.from_environment(os.environ)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return lifecycle.EXIT_BAD_OPTION
-    return asyncio.run(_run(chosen))
+    return replica.main(settings.from_environment, _run)
 
 
 async def _run(chosen: ReplicaSettings) -> int:
-    kubeconfig = os.environ.get("KUBECONFIG") or None
-    runtime, registry, loop = ControllerRuntime(), CollectorRegistry(), asyncio.get_running_loop()
+    registry, loop = CollectorRegistry(), asyncio.get_running_loop()
     series = metrics.ControllerMetrics(registry)
-    stop, leading, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    leadership = Leadership(
-        kubeconfig,
-        namespace=chosen.namespace,
-        name=LEASE,
-        identity=chosen.identity,
-        address=chosen.reached_at,
-        on_gained=functools.partial(loop.call_soon_threadsafe, leading.set),
-        on_lost=functools.partial(loop.call_soon_threadsafe, lost.set),
-        clock=runtime.clock,
-        rng=runtime.rng(),
-    )
-    ProcessMetrics(registry, deployment=LEASE, is_leader=leadership.held)
-    async with Api(
-        HttpTransport(kubeconfig),
-        may_write=leadership.held,
-        metrics=series.api,
-        clock=runtime.clock,
-        rng=runtime.rng(),
-    ) as api:
+    process = Replica(chosen, LEASE, registry, series.api)
+    leadership, runtime = process.leadership, process.runtime
+    async with process.api as api:
         parts = ControllerParts(
             api,
             runtime,
@@ -84,26 +48,19 @@ async def _run(chosen: ReplicaSettings) -> int:
             registry, cache=informers.fabric, healths=lambda: informers.healths.records.values()
         )
         kopf = KopfThread(
-            kubeconfig,
+            process.kubeconfig,
             lambda *news: loop.call_soon_threadsafe(informers.fabrics.seen, *news),
             clock=runtime.clock,
             rng=runtime.rng(),
         )
-        probes = Endpoints(
-            alive=lambda: _stuck(parts, leadership),
-            ready=lambda: _unready(parts),
-            registry=registry,
-        )
-        await probes.start(*chosen.probe_address)
-        await parts.server.start(*chosen.address)
-        leadership.start()
         try:
-            return await lifecycle.until_ended(stop, lost, parts.run(leading, kopf.start))
+            return await process.run(
+                parts.server,
+                lambda leading: parts.run(leading, kopf.start),
+                alive=lambda: _stuck(parts, leadership),
+                ready=parts.unready,
+            )
         finally:
-            lifecycle.end_in_time()
-            await parts.server.stop()
-            await probes.stop()
-            await asyncio.to_thread(leadership.stop, deadline_s=RELEASE_S)
             await asyncio.to_thread(kopf.stop, deadline_s=5.0)
 
 
@@ -112,15 +69,6 @@ def _stuck(parts: ControllerParts, leadership: Leadership) -> list[str]:
     if leadership.held() and not parts.unsynced() and age_s > STUCK_S:
         return [f"no report of the Fabric was completed for {age_s:.0f} s"]
     return []
-
-
-def _unready(parts: ControllerParts) -> list[str]:
-    missing = [f"{informer} has no whole list yet" for informer in parts.unsynced()]
-    if not parts.keys.available:
-        missing.append("the signing keys of tokens have not been read yet")
-    if parts.certificates.missing:
-        missing.append(parts.certificates.missing)
-    return missing
 
 
 if __name__ == "__main__":

@@ -19,18 +19,12 @@ state in memory is void.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from railwright_kube.client import Api
-from railwright_kube.signing_keys import PublishedKeys
-from railwright_kube.tokens import Tokens
 from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
@@ -59,11 +53,8 @@ from railwright_operator.write import defaults, profiles, rendering
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
 from railwright_operator.write.rendering import Rendering
-from railwright_process import garbage, lifecycle
-from railwright_process.server import MessageServer
-from railwright_process.tls import Certificates
-
-Run = Callable[[], Coroutine[Any, Any, None]]
+from railwright_process import lifecycle
+from railwright_process.wiring import ReplicaParts, Run
 
 AUTHORITY = "railwright-operator-tls"
 """The Secret with the authority of the heartbeat server."""
@@ -72,44 +63,27 @@ FIRST_TOPOLOGY_S = 10.0
 """How long jobs of a new installation wait until the Fabric has a topology to place them by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What the operator takes from its machine: monotonic seconds, seconds since the epoch, random
-    sources for the jitter of retries, and processes of the mapper. ``keep_objects`` is called once
-    all lists were read."""
-
-    clock: Callable[[], float] = time.monotonic
-    wall_clock: Callable[[], float] = time.time
-    rng: Callable[[], Random] = Random
-    start_mapper: Start = mapper_process.started
-    keep_objects: Callable[[], None] = garbage.keep_for_good
-
-
 @dataclass(eq=False)
-class OperatorParts:
+class OperatorParts(ReplicaParts):
     """All parts, constructed in order; nothing runs yet. ``tasks`` run from the start, and
-    ``leading`` only in a leader."""
+    ``leading`` only in a leader. ``start_mapper`` starts a process of the mapper."""
 
-    api: Api
-    runtime: Runtime
     settings: Settings
     registry: CollectorRegistry
     series: metrics.Metrics
-    is_leader: Callable[[], bool]
-    leader_address: Callable[[], str]
     mark_hung: WriteMark
     give_up_lease: Callable[[], None]
+    start_mapper: Start = mapper_process.started
 
     def __post_init__(self) -> None:
         self._construct_inputs()
         self._construct_state()
         self._construct_cycle()
         self._construct_server()
-        lag = partial(measure_lag, self.series.loop_lag_s, self.runtime.clock, self.listening)
-        warm = (informer.run for informer in self.informers.warm)
-        self.tasks: tuple[Run, ...] = (*warm, self.keys.run, lag)
-        if self.certificates.encrypts:
-            self.tasks += (self.certificates.run,)
+        self.construct_tasks(*self.informers.warm)
+        self.tasks += (
+            partial(measure_lag, self.series.loop_lag_s, self.runtime.clock, self.listening),
+        )
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
@@ -122,23 +96,13 @@ class OperatorParts:
         self.awake = asyncio.Event()
         clock, rng = self.runtime.clock, self.runtime.rng
         self.listening = ListeningClock(clock)
-        self.certificates = Certificates(
-            self.api,
-            self.settings.url,
-            namespace=self.settings.namespace,
-            name=AUTHORITY,
-            may_write=self.is_leader,
-            clock=clock,
-            wall_clock=self.runtime.wall_clock,
-            rng=rng,
-        )
+        self.construct_credentials(AUTHORITY)
         self.launcher = rendering.Launcher(
             self.settings.launcher_image,
             self.settings.url,
             authorities=self.certificates.authorities,
         )
         self.reception_clock = ReceptionClock(clock)
-        self.keys = PublishedKeys(self.api, clock=clock, rng=rng())
         self.sessions = Sessions(clock=self.reception_clock, wake=self.awake.set)
         self.commits = Commits(self.awake.set)
         self.informers = Informers(
@@ -179,7 +143,7 @@ class OperatorParts:
             clock=clock,
             wake=wake,
             rng=rng(),
-            start=self.runtime.start_mapper,
+            start=self.start_mapper,
         )
         self.state_builder = StateBuilder(
             jobs=jobs,
@@ -259,36 +223,23 @@ class OperatorParts:
         self.informers.profiles.absorb(stored)
 
     def _construct_server(self) -> None:
-        series, runtime = self.series.heartbeats, self.runtime
         launchers = Launchers(
             sessions=self.sessions,
             audience_of=rendering.audience,
             pod_uid_of=self.informers.pod_index.uid_of,
             on_commit=self.commits.ask,
         )
-        self.server = MessageServer(
+        self.construct_server(
             launchers.routes(),
-            Tokens(
-                self.keys,
-                node_of=self._node_of,
-                checks=series.token_checks,
-                clock=runtime.wall_clock,
-            ),
+            self.informers.pods.records,
+            self.series.heartbeats,
             is_ready=self._is_ready,
-            leader_address=self.leader_address,
-            tls=self.certificates.context if self.certificates.encrypts else None,
-            metrics=series,
-            clock=runtime.clock,
             on_tick=self.reception_clock.tick,
         )
 
     def _is_ready(self) -> bool:
         """Whether messages of launchers are accepted."""
         return self.is_leader() and self.informers.pods.synced and self.keys.available
-
-    def _node_of(self, pod_uid: str) -> str | None:
-        pod = self.informers.pods.records.get(pod_uid)
-        return None if pod is None or pod.terminal else pod.node
 
     async def run(self, leading: asyncio.Event) -> None:
         """Watch nodes, NodeHealths and the Fabric from the start. Watch everything else, and run

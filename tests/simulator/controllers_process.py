@@ -17,9 +17,10 @@ from prometheus_client import CollectorRegistry
 from railwright_api import names, routes
 from railwright_controllers import metrics
 from railwright_controllers.handlers import BACKOFF_S, Seen
-from railwright_controllers.wiring import ControllerParts, ControllerRuntime
+from railwright_controllers.wiring import ControllerParts
 from railwright_kube.transport import HttpRequest, NoAnswerError
 from railwright_process.environment import ReplicaSettings
+from railwright_process.replica import Runtime
 from railwright_process.server import MessageServer
 from simulator.links import ApiLink
 from simulator.processes import NAMESPACE, Process
@@ -101,7 +102,7 @@ class ControllersProcess(Process):
     def __init__(self, name: str, loop: VirtualLoop, link: ApiLink, *, rng: Random) -> None:
         series = metrics.ControllerMetrics(CollectorRegistry())
         super().__init__(name, loop, link, series.api, rng=rng)
-        runtime = ControllerRuntime(
+        runtime = Runtime(
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,

@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from railwright_operator import metrics
 from railwright_operator.mapper_process import MapperProcess
 from railwright_operator.settings import Settings
-from railwright_operator.wiring import OperatorParts, Runtime
+from railwright_operator.wiring import OperatorParts
+from railwright_process.replica import Runtime
 from railwright_process.server import TICK_S, MessageServer
 from railwright_scheduler.mapping import gang_mapping
 from railwright_scheduler.mapping.gang_mapping import MappingRequest, MappingResult
@@ -59,7 +60,6 @@ class Replica(Process):
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
-            start_mapper=_started,
             keep_objects=lambda: None,
         )
         self.parts = OperatorParts(
@@ -79,6 +79,7 @@ class Replica(Process):
             leader_address=str,
             mark_hung=lambda *_: None,
             give_up_lease=lambda: None,
+            start_mapper=_started,
         )
         self._start()
 

@@ -14,7 +14,8 @@ from fixtures.shell import until
 from railwright_controllers import __main__ as controllers
 from railwright_controllers import settings
 from railwright_controllers.wiring import ControllerParts
-from railwright_process import lifecycle
+from railwright_process import lifecycle, replica
+from railwright_process.wiring import ReplicaParts
 
 ADDRESSES = ("RAILWRIGHT_AGENT_ADDRESS", "RAILWRIGHT_PROBE_ADDRESS")
 
@@ -48,7 +49,7 @@ def test_process_is_ready_with_lists_keys_and_certificate(
     keys = SimpleNamespace(available=available)
     certificates = SimpleNamespace(missing=problem)
     parts = SimpleNamespace(unsynced=lambda: unsynced, keys=keys, certificates=certificates)
-    assert len(controllers._unready(cast(Any, parts))) == missing
+    assert len(ReplicaParts.unready(cast(Any, parts))) == missing
 
 
 class Double:
@@ -98,13 +99,14 @@ class Process:
         self.ends_in_time = 0
         doubles = {
             "Leadership": ThreadDouble,
-            "KopfThread": ThreadDouble,
             "Endpoints": EndpointsDouble,
             "HttpTransport": Double,
             "Api": ApiDouble,
         }
         for name, kind in doubles.items():
-            monkeypatch.setattr(controllers, name, self._constructor(name, kind))
+            monkeypatch.setattr(replica, name, self._constructor(name, kind))
+        kopf = self._constructor("KopfThread", ThreadDouble)
+        monkeypatch.setattr(controllers, "KopfThread", kopf)
         monkeypatch.setattr(ControllerParts, "run", self._work)
         monkeypatch.setattr(lifecycle, "end_in_time", self._end_in_time)
         loop = asyncio.get_running_loop()

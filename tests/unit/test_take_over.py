@@ -15,8 +15,9 @@ from railwright_kube.watching import Watching
 from railwright_operator import metrics
 from railwright_operator.informers import Informers
 from railwright_operator.watch.interconnect import InterconnectCache
-from railwright_operator.wiring import OperatorParts, Runtime
+from railwright_operator.wiring import OperatorParts
 from railwright_operator.write import defaults, rendering
+from railwright_process.replica import Runtime
 
 TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
 KEPT, CERTIFICATE = "objects kept", "certificate"

@@ -1,0 +1,113 @@
+"""Start and end a replica of a Deployment: its Lease, its client of the API server, its servers.
+The ``__main__`` of the operator and of the controllers call it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from railwright_kube.client import Api
+from railwright_kube.leadership import Leadership
+from railwright_kube.metrics import ApiMetrics
+from railwright_kube.transport import HttpTransport
+from railwright_process import garbage, json_log, lifecycle
+from railwright_process.endpoints import Endpoints, Problems
+from railwright_process.environment import ReplicaSettings, SettingsError
+from railwright_process.process_metrics import ProcessMetrics
+from railwright_process.server import MessageServer
+
+Chosen = TypeVar("Chosen", bound=ReplicaSettings)
+
+RELEASE_S = 20.0
+"""How long the release of the Lease may take when the process stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a process takes from its machine: monotonic seconds, seconds since the epoch, and random
+    sources for the jitter of retries. ``keep_objects`` is called once all lists were read."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    rng: Callable[[], Random] = Random
+    keep_objects: Callable[[], None] = garbage.keep_for_good
+
+
+def main(
+    read: Callable[[Mapping[str, str]], Chosen], run: Callable[[Chosen], Coroutine[Any, Any, int]]
+) -> int:
+    """Run with the settings of the environment. Returns the exit code."""
+    json_log.start()
+    garbage.collect_rarely()
+    try:
+        chosen = read(os.environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return lifecycle.EXIT_BAD_OPTION
+    return asyncio.run(run(chosen))
+
+
+class Replica:
+    """A replica with the Lease and the client of its process; only the holder of the Lease may
+    write."""
+
+    def __init__(
+        self, chosen: ReplicaSettings, lease: str, registry: CollectorRegistry, metrics: ApiMetrics
+    ) -> None:
+        loop, self.kubeconfig = asyncio.get_running_loop(), os.environ.get("KUBECONFIG") or None
+        self.runtime = runtime = Runtime()
+        self._chosen, self._registry = chosen, registry
+        self._stop, self._leading, self._lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        self.leadership = Leadership(
+            self.kubeconfig,
+            namespace=chosen.namespace,
+            name=lease,
+            identity=chosen.identity,
+            address=chosen.reached_at,
+            on_gained=functools.partial(loop.call_soon_threadsafe, self._leading.set),
+            on_lost=functools.partial(loop.call_soon_threadsafe, self._lost.set),
+            clock=runtime.clock,
+            rng=runtime.rng(),
+        )
+        ProcessMetrics(registry, deployment=lease, is_leader=self.leadership.held)
+        self.api = Api(
+            HttpTransport(self.kubeconfig),
+            may_write=self.leadership.held,
+            metrics=metrics,
+            clock=runtime.clock,
+            rng=runtime.rng(),
+        )
+
+    async def run(
+        self,
+        server: MessageServer,
+        work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+        *,
+        alive: Problems,
+        ready: Problems,
+    ) -> int:
+        """Serve and work until a signal or until leadership is lost; ``work`` gets an event that is
+        set once this process leads. Returns the exit code."""
+        probes = Endpoints(alive=alive, ready=ready, registry=self._registry)
+        await probes.start(*self._chosen.probe_address)
+        await server.start(*self._chosen.address)
+        self.leadership.start()
+        try:
+            return await lifecycle.until_ended(self._stop, self._lost, work(self._leading))
+        finally:
+            lifecycle.end_in_time()
+            await server.stop()
+            await probes.stop()
+            await asyncio.to_thread(self.leadership.stop, deadline_s=RELEASE_S)
