@@ -36,7 +36,7 @@ class ControllerInformers:
             watching.api,
             routes.kind(names.FABRICS),
             projection=cluster_objects.FABRICS,
-            parse=cluster_objects.site_object,
+            parse=lambda found: found,
             on_change=self.fabric.change,
             metrics=watching.series,
             clock=watching.clock,

@@ -19,7 +19,7 @@ from railwright_operator.watch.site import Site
 from railwright_operator.watch.start_events import EVENTS, PATH, REASONS, WATCH_S, StartEvents
 from railwright_operator.write.rendering import Launcher, sample_pod
 from railwright_watch import cluster_objects, node_healths, nodes
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 from railwright_watch.node_healths import NodeHealths
 
 
@@ -87,11 +87,11 @@ class Informers:
         )
 
     def _watch_site(self, watching: Watching) -> None:
-        def watch(plural: str) -> Reflector[SiteObject]:
+        def watch(plural: str) -> Reflector[ClusterObject]:
             return watching.reflect(
                 site.PATHS[plural],
                 site.PROJECTIONS[plural],
-                cluster_objects.site_object,
+                lambda found: found,
                 partial(self.site.change, plural),
                 wakes=site.is_decisive,
             )
@@ -100,7 +100,7 @@ class Informers:
         self.fabrics = watching.reflect(
             routes.kind(names.FABRICS),
             cluster_objects.FABRICS,
-            cluster_objects.site_object,
+            lambda found: found,
             self.interconnect.fabric_changed,
             wakes=self.interconnect.is_news,
         )

@@ -48,7 +48,7 @@ from railwright_scheduler.model.evidence import ObservedRank
 from railwright_scheduler.model.reasons import PodNamesTaken, RuntimeClassRefused, Unreadable
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Job, Node, Unavailable
 from railwright_scheduler.plan import Plan
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 from railwright_watch.node_healths import NodeHealths
 
 FORGET_S = 60.0
@@ -349,7 +349,7 @@ class _CoreJob:
     next pods can be created with its runtime classes; the pods that run were created before."""
 
     converted: CachedJob
-    classes: tuple[SiteObject | None, ...]
+    classes: tuple[ClusterObject | None, ...]
     job: Job
     refused: RuntimeClassRefused | None
 

@@ -10,10 +10,10 @@ from fixtures.reporting import Raw
 from railwright_api.fabric import Probing
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_watch import cluster_objects
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 
-def record(level: str, *, uid: str = "first", name: str = "default") -> SiteObject:
+def record(level: str, *, uid: str = "first", name: str = "default") -> ClusterObject:
     raw = reporting.raw_object(name, spec={"levels": [level]}, metadata={"uid": uid})
     return cluster_objects.answered(raw)
 

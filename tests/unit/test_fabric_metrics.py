@@ -12,8 +12,9 @@ from railwright_api import names
 from railwright_controllers.report import fabric_metrics
 from railwright_controllers.report.fabric_metrics import FabricMetrics
 from railwright_controllers.watch.fabric import FabricCache
+from railwright_kube.projections import Identity
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 from railwright_watch.node_healths import HealthRecord
 
 STATUS = {
@@ -52,7 +53,7 @@ def registry_of(
 ) -> CollectorRegistry:
     cache, registry = FabricCache(), CollectorRegistry()
     if status is not None:
-        cache.change(None, SiteObject("uid", names.SINGLETON, 1, {}, status))
+        cache.change(None, ClusterObject(Identity("uid", names.SINGLETON, "1"), status=status))
     FabricMetrics(registry, cache=cache, healths=lambda: healths)
     return registry
 

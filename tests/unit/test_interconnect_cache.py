@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fixtures import reporting
 from fixtures.observing import Watched
@@ -18,7 +18,7 @@ from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import RelativeSpeed
 from railwright_watch import cluster_objects
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 NARROW = Links(2.0, {"r0": 1.5}, frozenset({"r1"}))
 PLACES = {"n0": ("r0",), "n1": ("r0",), "n2": ("r1",)}
@@ -32,7 +32,7 @@ def topology(*, nodes: str = "n[0-1]") -> dict[str, Any]:
     }
 
 
-def fabric(*, name: str = "default", **status: Any) -> SiteObject:
+def fabric(*, name: str = "default", **status: Any) -> ClusterObject:
     return cluster_objects.answered(reporting.raw_object(name, status=status))
 
 
@@ -91,7 +91,7 @@ def test_only_a_changed_topology_is_news() -> None:
     assert cache.is_news(held, fabric(topology=topology(nodes="n0"), nodes=3))
     freshness = {"checked": "2026-01-02T03:04:05Z"}
     assert not cache.is_news(held, fabric(topology=topology(), nodes=4, freshness=freshness))
-    assert not cache.is_news(held, replace(held, spec={"levels": ["rack"]}))
+    assert not cache.is_news(held, structs.replace(held, spec={"levels": ["rack"]}))
     assert not cache.is_news(held, fabric(nodes=3))
     assert not cache.is_news(held, None)
     assert not cache.is_news(None, fabric(name="other", topology=topology()))

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fixtures import observing
 from fixtures.observing import JOB, Watched
 from railwright_api import names
+from railwright_kube.projections import Identity
 from railwright_operator.suspected_nodes import UNREPORTED_S
 from railwright_operator.watch.site import (
     PRIORITY_CLASSES,
@@ -29,7 +31,7 @@ from railwright_scheduler.model.reasons import (
     RuntimeClassRefused,
 )
 from railwright_scheduler.model.snapshot import QueueRound, Toleration
-from railwright_watch.cluster_objects import SiteObject, answered
+from railwright_watch.cluster_objects import ClusterObject, answered
 
 Suspected = tuple[set[str], set[str], set[str]]
 WAIT = QueueNotFound(queue="none", existing=())
@@ -98,7 +100,8 @@ def test_job_has_the_priority_of_a_class_made_later() -> None:
     raw["spec"]["priorityClassName"] = "high"
     seen.jobs.absorb(raw)
     assert isinstance(_job(seen, "high").held, PriorityClassNotFound)
-    seen.site.change(PRIORITY_CLASSES, None, SiteObject("uid", "high", 1, value=1_000))
+    found = ClusterObject(Identity("high", "high", "1"), value=1_000)
+    seen.site.change(PRIORITY_CLASSES, None, found)
     assert _job(seen, "high").held is None
     assert _job(seen, "high").job.priority == 1_000
 
@@ -125,10 +128,10 @@ def test_job_without_a_class_has_the_default_priority() -> None:
         found = answered({"metadata": metadata, "value": value, "globalDefault": is_default})
         seen.site.change(PRIORITY_CLASSES, None, found)
     assert _job(seen, JOB).job.priority == 500
-    assert is_decisive(found, replace(found, is_default=True))
+    assert is_decisive(found, structs.replace(found, is_default=True))
 
 
-def _runtime_class(version: int, fixed: dict[str, str], **scheduling: Any) -> SiteObject:
+def _runtime_class(version: int, fixed: dict[str, str], **scheduling: Any) -> ClusterObject:
     """A RuntimeClass as the watch brings it."""
     raw = {
         "metadata": {"uid": "uid", "name": "kata", "resourceVersion": str(version)},

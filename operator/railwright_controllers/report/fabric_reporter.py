@@ -21,7 +21,7 @@ from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.reflector import Reflector
 from railwright_watch import cluster_objects
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 from railwright_watch.nodes import NodeRecord
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class FabricReporter:
     api: Api
     _: KW_ONLY
     cache: FabricCache
-    fabrics: Reflector[SiteObject]
+    fabrics: Reflector[ClusterObject]
     discovery: Discovery
     unsurveyed: Callable[[], Iterable[str]]
     late: Callable[[], Iterable[str]]
@@ -179,7 +179,7 @@ class FabricReporter:
             return {"topology": published}
         return {"topology": self._summary.topology or published}
 
-    async def _write(self, held: SiteObject, status: Status) -> None:
+    async def _write(self, held: ClusterObject, status: Status) -> None:
         """Replace the stored status by this one, unless it is empty."""
         if not status:
             return

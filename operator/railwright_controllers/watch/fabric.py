@@ -7,7 +7,7 @@ from typing import Any
 
 from railwright_api import names, schema
 from railwright_api.fabric import Probing
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 
 class FabricCache:
@@ -15,14 +15,14 @@ class FabricCache:
     its status. Both stay if it is deleted: the new one gets them."""
 
     def __init__(self) -> None:
-        self.held: SiteObject | None = None
+        self.held: ClusterObject | None = None
         self.spec: Mapping[str, Any] = {}
         self.published: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"<FabricCache levels={self.levels}>"
 
-    def change(self, old: SiteObject | None, new: SiteObject | None) -> None:
+    def change(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """Take in a change; None means absent. A Fabric that is created again may arrive before the
         deletion of the old one."""
         if new is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from railwright_kube import errors, projections
 from railwright_kube.backoff import Backoff
 from railwright_kube.reflector import Reflector
-from railwright_watch.cluster_objects import ClusterObject, SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ RELISTED_S = 1.0
 """The pause before a list that kopf caused: one list for all objects of kopf's list."""
 
 
-class KopfInformer(Reflector[SiteObject]):
+class KopfInformer(Reflector[ClusterObject]):
     """An informer of cluster-scoped objects of the site with events from kopf."""
 
     def __post_init__(self) -> None:

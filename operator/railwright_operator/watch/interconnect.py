@@ -12,7 +12,7 @@ import logging
 from railwright_api import names
 from railwright_conversion import interconnects
 from railwright_topology.interconnect import Interconnect
-from railwright_watch.cluster_objects import SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class InterconnectCache:
     def __repr__(self) -> str:
         return f"<InterconnectCache levels={self.interconnect.levels}>"
 
-    def fabric_changed(self, old: SiteObject | None, new: SiteObject | None) -> None:
+    def fabric_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """Take in a change of a Fabric; None means absent."""
         if new is None or not self.is_news(old, new):
             return
@@ -37,7 +37,7 @@ class InterconnectCache:
             logger.exception("topology of fabric not read", extra={"error": str(error)})
         self._first.set()
 
-    def is_news(self, old: SiteObject | None, new: SiteObject | None) -> bool:
+    def is_news(self, old: ClusterObject | None, new: ClusterObject | None) -> bool:
         """Whether the Fabric now has another topology than before."""
         if new is None or new.name != names.SINGLETON:
             return False

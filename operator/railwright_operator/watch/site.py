@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from railwright_api import names, routes
 from railwright_kube import projections
 from railwright_scheduler.model.reasons import PriorityClassNotFound, RuntimeClassNotFound
-from railwright_watch.cluster_objects import ClusterObject, SiteObject
+from railwright_watch.cluster_objects import ClusterObject
 
 PRIORITY_CLASSES = "priorityclasses"
 RUNTIME_CLASSES = "runtimeclasses"
@@ -25,16 +26,18 @@ PROJECTIONS = {
 }
 
 
-def is_decisive(old: SiteObject | None, new: SiteObject | None) -> bool:
+def is_decisive(old: ClusterObject | None, new: ClusterObject | None) -> bool:
     """Whether a change affects decisions: one of a status alone does not."""
-    return old is None or new is None or replace(old, rv=new.rv, status=new.status) != new
+    if old is None or new is None:
+        return True
+    return replace(old, metadata=new.metadata, status=new.status) != new
 
 
 class Site:
     """The queues and the classes, by name."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, dict[str, SiteObject]] = {plural: {} for plural in PATHS}
+        self._objects: dict[str, dict[str, ClusterObject]] = {plural: {} for plural in PATHS}
 
     def __repr__(self) -> str:
         return f"<Site queues={self.queues}>"
@@ -44,11 +47,11 @@ class Site:
         """The names of all queues, sorted."""
         return tuple(sorted(self._objects[names.QUEUES]))
 
-    def queue(self, name: str) -> SiteObject | None:
+    def queue(self, name: str) -> ClusterObject | None:
         """The queue of this name."""
         return self._objects[names.QUEUES].get(name)
 
-    def change(self, plural: str, old: SiteObject | None, new: SiteObject | None) -> None:
+    def change(self, plural: str, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """Take in a change; None means absent.
 
         An object that is created again may arrive before the deletion of the old one.
@@ -73,7 +76,7 @@ class Site:
             return None
         return PriorityClassNotFound(name, tuple(sorted(self._objects[PRIORITY_CLASSES])))
 
-    def runtime_class(self, name: str | None) -> SiteObject | None:
+    def runtime_class(self, name: str | None) -> ClusterObject | None:
         """The RuntimeClass of this name; None without a name, and for one that does not exist."""
         return self._objects[RUNTIME_CLASSES].get(name or "")
 
