@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from railwright_kube.metrics import ApiMetrics, WatchMetrics, begin
+from railwright_kube.metrics import ApiMetrics, Sample, ScrapedMetrics, WatchMetrics, begin
 from railwright_process.server_metrics import ServerMetrics
 
 SURVEY_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -24,6 +22,16 @@ NODES_MAX = 5_000
 
 RECENT_S = 300.0
 """How long a reported utilization is shown. Agents report it about every minute."""
+
+
+GPU_GAUGES = {
+    "node_gpu_utilization_ratio": (
+        "Share of time in which a GPU runs a kernel, mean over the GPUs of a node and ten seconds "
+        "of the last minute. Only nodes whose agent can read it, and reported it in the last five "
+        f"minutes, have it, at most {NODES_MAX}.",
+        "node_name",
+    )
+}
 
 
 class SurveyMetrics:
@@ -62,8 +70,10 @@ class SurveyMetrics:
         begin(self.probes, OUTCOMES)
 
 
-class GpuUtilization(Collector):
+class GpuUtilization(ScrapedMetrics):
     """Collects the series of GPUs, as agents report them."""
+
+    gauges = GPU_GAUGES
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -74,29 +84,14 @@ class GpuUtilization(Collector):
         """Take in the utilization of each GPU of a node."""
         self._nodes[node] = self._clock(), statistics.fmean(gpus)
 
-    def describe(self) -> Iterable[Metric]:
-        """The name of the series, which the registry checks for duplicates."""
-        return [self._family()]
-
-    def collect(self) -> Iterable[Metric]:
-        """The series. May be called in another thread than the event loop's."""
-        family, oldest_s = self._family(), self._clock() - RECENT_S
+    def samples(self) -> Iterator[Sample]:
+        """The current values. May be called in another thread than the event loop's."""
+        oldest_s = self._clock() - RECENT_S
         for node, (reported_s, _) in list(self._nodes.items()):
             if reported_s < oldest_s:
                 self._nodes.pop(node, None)
         for node, (_, share) in itertools.islice(list(self._nodes.items()), NODES_MAX):
-            family.add_metric((node,), share)
-        return [family]
-
-    @staticmethod
-    def _family() -> GaugeMetricFamily:
-        return GaugeMetricFamily(
-            "railwright_node_gpu_utilization_ratio",
-            "Share of time in which a GPU runs a kernel, mean over the GPUs of a node and ten "
-            "seconds of the last minute. Only nodes whose agent can read it, and reported it in "
-            f"the last five minutes, have it, at most {NODES_MAX}.",
-            labels=("node_name",),
-        )
+            yield "node_gpu_utilization_ratio", share, (node,)
 
 
 class ControllerMetrics:

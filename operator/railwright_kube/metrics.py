@@ -1,4 +1,5 @@
-"""Prometheus series of the API client and of the informers.
+"""Prometheus series of the API client and of the informers, and the base of those that are computed
+at each scrape.
 
 Label values come from closed sets (verbs, status codes, kinds), so the number of series is bounded.
 """
@@ -6,10 +7,12 @@ Label values come from closed sets (verbs, status codes, kinds), so the number o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from railwright_kube import errors
 
@@ -30,6 +33,41 @@ def begin(metric: Counter | Histogram, *labels: Iterable[str]) -> None:
     event has no increase for that."""
     for values in itertools.product(*labels):
         metric.labels(*values)
+
+
+Sample = tuple[str, float, tuple[str, ...]]
+"""The series without the prefix ``railwright_``, its value, and its labels."""
+
+
+class ScrapedMetrics(Collector):
+    """Series that are computed at each scrape. ``gauges`` and ``counters`` are their names without
+    the prefix; of each what it is, and its labels."""
+
+    gauges: Mapping[str, tuple[str, ...]] = {}
+    counters: Mapping[str, tuple[str, ...]] = {}
+
+    def samples(self) -> Iterator[Sample]:
+        """The current values. May be called in another thread than the event loop's."""
+        raise NotImplementedError
+
+    def describe(self) -> Iterable[Metric]:
+        """The names of the series, which the registry checks for duplicates."""
+        return self._families().values()
+
+    def collect(self) -> Iterable[Metric]:
+        """The series."""
+        families = self._families()
+        for name, value, labels in self.samples():
+            families[name].add_metric(labels, value)
+        return families.values()
+
+    def _families(self) -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
+        kinds = (GaugeMetricFamily, self.gauges), (CounterMetricFamily, self.counters)
+        return {
+            name: kind(f"railwright_{name}", text, labels=labels)
+            for kind, series in kinds
+            for name, (text, *labels) in series.items()
+        }
 
 
 class ApiMetrics:

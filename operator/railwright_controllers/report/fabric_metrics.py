@@ -14,19 +14,15 @@ from operator import itemgetter
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_conversion import times
+from railwright_kube.metrics import Sample, ScrapedMetrics
 from railwright_topology.relative_speed import EVEN
 from railwright_watch.node_healths import HealthRecord
 
 NODES_MAX = 500
 """Slow nodes with series of their own, the slowest first."""
-
-Sample = tuple[str, float, tuple[str, ...]]
-"""The series without the prefix ``railwright_``, its value, and its labels."""
 
 GAUGES: dict[str, tuple[str, ...]] = {
     "fabric_nodes": ("Nodes of the Fabric.",),
@@ -65,7 +61,7 @@ GAUGES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(eq=False)
-class FabricMetrics(Collector):
+class FabricMetrics(ScrapedMetrics):
     """Collects the series. ``healths`` are all NodeHealths as last read."""
 
     registry: CollectorRegistry
@@ -73,31 +69,18 @@ class FabricMetrics(Collector):
     cache: FabricCache
     healths: Callable[[], Iterable[HealthRecord]]
 
+    gauges = GAUGES
+
     def __post_init__(self) -> None:
         self.registry.register(self)
 
     def __repr__(self) -> str:
         return f"<FabricMetrics {self.cache!r}>"
 
-    def describe(self) -> Iterable[Metric]:
-        """The names of the series, which the registry checks for duplicates."""
-        return _families().values()
-
-    def collect(self) -> Iterable[Metric]:
-        """The series. May be called in another thread than the event loop's."""
-        families = _families()
+    def samples(self) -> Iterator[Sample]:
+        """The current values. May be called in another thread than the event loop's."""
         published = self.cache.published
-        samples = [*_fabric(published), *_sources(published), *_slow(list(self.healths()))]
-        for name, value, labels in samples:
-            families[name].add_metric(labels, value)
-        return families.values()
-
-
-def _families() -> dict[str, GaugeMetricFamily]:
-    return {
-        name: GaugeMetricFamily(f"railwright_{name}", text, labels=labels)
-        for name, (text, *labels) in GAUGES.items()
-    }
+        yield from (*_fabric(published), *_sources(published), *_slow(list(self.healths())))
 
 
 def _fabric(status: Mapping[str, Any]) -> Iterator[Sample]:

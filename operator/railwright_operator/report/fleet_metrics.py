@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from railwright_kube.metrics import Sample, ScrapedMetrics
 from railwright_operator.report.job_metrics import LABELS
 from railwright_operator.report.status import LAUNCHER_SILENT
 from railwright_scheduler import assume
@@ -34,8 +33,38 @@ UNAVAILABLE_NODES_MAX = 200
 AVAILABLE, MISSING = "Available", "Missing"
 
 
-class FleetMetrics(Collector):
+GAUGES: dict[str, tuple[str, ...]] = {
+    "nodes": ("Nodes by state: Available, or why no pod is placed on them.", "state"),
+    "devices": ("Devices of all nodes, by resource.", "resource"),
+    "devices_used": ("Devices that pods hold, or are about to, by resource.", "resource"),
+    "devices_unavailable": ("Devices of nodes that are not available.", "resource"),
+    "devices_free": ("Devices of available nodes that no pod holds.", "resource"),
+    "devices_waiting_for": (
+        "Devices that waiting jobs request, by resource, whether or not their jobs could run.",
+        "resource",
+    ),
+    "node_unavailable": (
+        "1 for each node that is not available, with the state as in railwright_nodes. At most "
+        f"{UNAVAILABLE_NODES_MAX} series.",
+        "node_name",
+        "state",
+    ),
+    "job_node": (
+        "1 for each node of the live attempt, with the state of the node: as in "
+        "railwright_nodes, LauncherSilent if only the launcher is silent, or Missing without a "
+        f"Node. At most {JOB_NODES_MAX} series.",
+        *LABELS,
+        "node_name",
+        "state",
+    ),
+}
+"""The gauges without their prefix: what each is, and its labels."""
+
+
+class FleetMetrics(ScrapedMetrics):
     """Collects the series."""
+
+    gauges = GAUGES
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._cycle: tuple[ClusterState, Plan] | None = None
@@ -48,31 +77,25 @@ class FleetMetrics(Collector):
         """Take in a cycle."""
         self._cycle = state, plan
 
-    def describe(self) -> Iterable[Metric]:
-        """The names of the series, which the registry checks for duplicates."""
-        return _families().values()
-
-    def collect(self) -> Iterable[Metric]:
-        """The series. May be called in another thread than the event loop's."""
-        families = _families()
+    def samples(self) -> Iterator[Sample]:
+        """The current values. May be called in another thread than the event loop's."""
         if self._cycle is None:
-            return families.values()
+            return
         state, plan = self._cycle
         # The nodes once the plan of the cycle is carried out.
         double_booked = frozenset(booking.node for booking in plan.double_bookings)
         nodes = assume.subtract_assumed(state, plan.ledger.entries, double_booked)
-        _add_nodes(families, nodes)
-        _add_waiting(families, state, plan)
+        yield from _of_nodes(nodes)
+        yield from _of_waiting(state, plan)
         for labels in itertools.islice(_job_nodes(state, plan, nodes), JOB_NODES_MAX):
-            families["job_node"].add_metric(labels, 1)
-        return families.values()
+            yield "job_node", 1, labels
 
 
-def _add_nodes(families: Mapping[str, GaugeMetricFamily], nodes: Sequence[Node]) -> None:
-    """Add the series of nodes and of their devices."""
+def _of_nodes(nodes: Sequence[Node]) -> Iterator[Sample]:
+    """The samples of nodes and of their devices."""
     states = collections.Counter(node.unavailable for node in nodes)
     for unavailable in (None, *Unavailable) if nodes else ():
-        families["nodes"].add_metric((_state(unavailable),), states[unavailable])
+        yield "nodes", states[unavailable], (_state(unavailable),)
     all_devices = _devices(node.allocatable for node in nodes)
     used = _devices(node.used for node in nodes)
     available = [node for node in nodes if node.unavailable is None]
@@ -80,18 +103,16 @@ def _add_nodes(families: Mapping[str, GaugeMetricFamily], nodes: Sequence[Node])
     lost = _devices(node.allocatable for node in unavailable_nodes)
     free = _devices(_devices([node.allocatable]) - _devices([node.used]) for node in available)
     for resource, count in all_devices.most_common(RESOURCES_MAX):
-        families["devices"].add_metric((resource,), count)
-        families["devices_used"].add_metric((resource,), used[resource])
-        families["devices_unavailable"].add_metric((resource,), lost[resource])
-        families["devices_free"].add_metric((resource,), free[resource])
+        yield "devices", count, (resource,)
+        yield "devices_used", used[resource], (resource,)
+        yield "devices_unavailable", lost[resource], (resource,)
+        yield "devices_free", free[resource], (resource,)
     for node in unavailable_nodes[:UNAVAILABLE_NODES_MAX]:
-        families["node_unavailable"].add_metric((node.name, _state(node.unavailable)), 1)
+        yield "node_unavailable", 1, (node.name, _state(node.unavailable))
 
 
-def _add_waiting(
-    families: Mapping[str, GaugeMetricFamily], state: ClusterState, plan: Plan
-) -> None:
-    """Add the series of the devices that waiting jobs request."""
+def _of_waiting(state: ClusterState, plan: Plan) -> Iterator[Sample]:
+    """The samples of the devices that waiting jobs request."""
     waiting = (each.job for each in state.jobs if each.job.uid in plan.waits)
     roles = [role for job in waiting for role in job.roles]
     requested = _devices(
@@ -100,7 +121,7 @@ def _add_waiting(
     )
     of_nodes = _devices(node.allocatable for node in state.nodes).most_common(RESOURCES_MAX)
     for resource in dict([*of_nodes, *requested.most_common(RESOURCES_MAX)]):
-        families["devices_waiting_for"].add_metric((resource,), requested[resource])
+        yield "devices_waiting_for", requested[resource], (resource,)
 
 
 def _job_nodes(state: ClusterState, plan: Plan, nodes: Iterable[Node]) -> Iterator[tuple[str, ...]]:
@@ -117,38 +138,6 @@ def _job_nodes(state: ClusterState, plan: Plan, nodes: Iterable[Node]) -> Iterat
             if found == AVAILABLE and name in silent:
                 found = LAUNCHER_SILENT
             yield job.namespace, job.name, name, found
-
-
-def _families() -> dict[str, GaugeMetricFamily]:
-    texts: dict[str, tuple[str, ...]] = {
-        "nodes": ("Nodes by state: Available, or why no pod is placed on them.", "state"),
-        "devices": ("Devices of all nodes, by resource.", "resource"),
-        "devices_used": ("Devices that pods hold, or are about to, by resource.", "resource"),
-        "devices_unavailable": ("Devices of nodes that are not available.", "resource"),
-        "devices_free": ("Devices of available nodes that no pod holds.", "resource"),
-        "devices_waiting_for": (
-            "Devices that waiting jobs request, by resource, whether or not their jobs could run.",
-            "resource",
-        ),
-        "node_unavailable": (
-            "1 for each node that is not available, with the state as in railwright_nodes. At most "
-            f"{UNAVAILABLE_NODES_MAX} series.",
-            "node_name",
-            "state",
-        ),
-        "job_node": (
-            "1 for each node of the live attempt, with the state of the node: as in "
-            "railwright_nodes, LauncherSilent if only the launcher is silent, or Missing without a "
-            f"Node. At most {JOB_NODES_MAX} series.",
-            *LABELS,
-            "node_name",
-            "state",
-        ),
-    }
-    return {
-        name: GaugeMetricFamily(f"railwright_{name}", text, labels=labels)
-        for name, (text, *labels) in texts.items()
-    }
 
 
 def _state(unavailable: Unavailable | None) -> str:

@@ -15,9 +15,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from railwright_kube.metrics import Sample, ScrapedMetrics
 from railwright_operator.heartbeats.views import LauncherView, SessionView
 from railwright_operator.report.attempt_metrics import cause_label, queued_since_s
 from railwright_operator.report.status import StatusInput
@@ -49,8 +48,78 @@ STEP_WINDOW_S = 10.0
 LABELS = ("job_namespace", "job_name")
 """A target of Prometheus has the labels ``namespace`` and ``job`` itself."""
 
-Sample = tuple[str, float, tuple[str, ...]]
-"""A series without the prefix ``railwright_job_``, its value, and its labels beside the job's."""
+
+OF_ENDED_JOBS = (
+    f"It stays for {ENDED_S / 60:.0f} minutes after the job ended, for the {ENDED_MAX} newest "
+    "such jobs, unless the job is deleted or another operator leads."
+)
+
+GAUGES: dict[str, tuple[str, ...]] = {
+    "phase": (f"1 for the current phase of the job. {OF_ENDED_JOBS}", "phase"),
+    "waiting_since_timestamp_seconds": (
+        "Unix time since which the job waits in its queue, by the reason why.",
+        "reason",
+    ),
+    "attempt": ("Number of the newest attempt.",),
+    "nodes": ("Nodes of the live attempt.",),
+    "racks": ("Domains of the finest level of the fabric, commonly racks, that the nodes span.",),
+    "step": ("Optimizer steps that are done, as reported by the group that trains.",),
+    "total_steps": ("Optimizer steps of the whole run, if the script reports them.",),
+    "samples_per_second": ("Samples trained per second over all ranks, if the script reports it.",),
+    "step_seconds": (
+        f"Mean time of a step, measured over {STEP_WINDOW_S:.0f} s or more; the time since the "
+        "newest step if that is longer.",
+    ),
+    "predicted_step_seconds": (
+        "Time of a step that the cost model predicted for the live attempt.",
+    ),
+    "predicted_exposed_communication_seconds": (
+        "How much of that time is communication that no computation overlaps.",
+    ),
+    "heartbeat_age_seconds": (
+        "Time since the last heartbeat of the launcher that has been silent for the longest time, "
+        "of those with a running rank.",
+    ),
+    "checkpoint_step": ("Step of the newest committed checkpoint of the group that trains.",),
+    "checkpoint_timestamp_seconds": (
+        "Unix time of that commit. No value until an operator, once it leads, has seen one, nor "
+        "after a newer checkpoint was lost.",
+    ),
+    "checkpoint_size_bytes": ("Size of the files of that checkpoint, as its rank 0 reported it.",),
+    "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
+    "last_termination_timestamp_seconds": (
+        "Unix time at which the last attempt ended that did not succeed, by cause, with the node "
+        f"if it is of one. {OF_ENDED_JOBS}",
+        "cause",
+        "node_name",
+    ),
+    "last_detection_seconds": (
+        "How long the last detection of a failure took, as in railwright_detection_seconds. No "
+        "value until an operator, once it leads, has seen one.",
+    ),
+    "last_recovery_seconds": (
+        "How long the last recovery took, as in railwright_recovery_seconds. No value until an "
+        "operator, once it leads, has seen one.",
+    ),
+}
+"""The gauges of a job, without their prefix: what each is, and its labels besides the job's."""
+
+JOBS_GAUGES = {f"job_{name}": (text, *LABELS, *more) for name, (text, *more) in GAUGES.items()}
+JOBS_GAUGES["jobs_without_series"] = (
+    f"Jobs that have no series of their own, as more than {JOBS_MAX} have not ended.",
+)
+COUNTERS = {
+    "job_restarts": (
+        "Attempts that ended after their pods were bound and that another attempt followed.",
+        *LABELS,
+    ),
+    "job_attempts_ended": (
+        "Attempts that ended, by cause, since an operator, once it leads, has seen the job: "
+        f"{CAUSES_MAX} causes, and the others together as {OTHER_CAUSES}.",
+        *LABELS,
+        "cause",
+    ),
+}
 
 
 @dataclass(slots=True)
@@ -121,7 +190,7 @@ class _EndedJob:
 
 
 @dataclass(eq=False)
-class JobMetrics(Collector):
+class JobMetrics(ScrapedMetrics):
     """Collects the series of all jobs. ``clock`` is monotonic seconds, ``reception_clock`` that of
     the times of heartbeats, ``wall_clock`` Unix time."""
 
@@ -130,6 +199,8 @@ class JobMetrics(Collector):
     clock: Callable[[], float]
     reception_clock: Callable[[], float]
     wall_clock: Callable[[], float]
+
+    gauges, counters = JOBS_GAUGES, COUNTERS
 
     def __post_init__(self) -> None:
         self._jobs: dict[str, _JobSeries] = {}
@@ -187,103 +258,28 @@ class JobMetrics(Collector):
         self._jobs = {uid: series for uid, series in self._jobs.items() if uid in uids}
         self._ended = {uid: ended for uid, ended in self._ended.items() if uid in uids}
 
-    def describe(self) -> Iterable[Metric]:
-        """The names of the series, which the registry checks for duplicates."""
-        return self._families().values()
-
-    def collect(self) -> Iterable[Metric]:
-        """The series. May be called in another thread than the event loop's."""
-        families, now_s = self._families(), self.clock()
+    def samples(self) -> Iterator[Sample]:
+        """The current values. May be called in another thread than the event loop's."""
+        now_s = self.clock()
         # Before the others: a job that ends meanwhile must not be in both.
         for ended in list(self._ended.values()):
             if ended.until_s is None:
                 ended.until_s = now_s + ENDED_S
-            for name, value, labels in _end_samples(ended.record) if now_s < ended.until_s else ():
-                families[name].add_metric((*ended.name, *labels), value)
+            if now_s < ended.until_s:
+                yield from _of_job(ended.name, _end_samples(ended.record))
         # All of one moment: a job must not be in both groups.
         jobs = [(each, each.given) for each in list(self._jobs.values())]
         live = (each for each in jobs if each[1].record.live)
         waiting = (each for each in jobs if not each[1].record.live)
         for series, given in itertools.islice(itertools.chain(live, waiting), JOBS_MAX):
-            for name, value, labels in _samples(series, given):
-                families[name].add_metric((*series.name, *labels), value)
-        families["without_series"].add_metric((), max(0, len(jobs) - JOBS_MAX))
-        return families.values()
-
-    @staticmethod
-    def _families() -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
-        gauges: dict[str, GaugeMetricFamily | CounterMetricFamily] = {
-            name: GaugeMetricFamily(f"railwright_job_{name}", text, labels=(*LABELS, *more))
-            for name, (text, *more) in GAUGES.items()
-        }
-        text = "Attempts that ended after their pods were bound and that another attempt followed."
-        gauges["restarts"] = CounterMetricFamily("railwright_job_restarts", text, labels=LABELS)
-        text = (
-            "Attempts that ended, by cause, since an operator, once it leads, has seen the job: "
-            f"{CAUSES_MAX} causes, and the others together as {OTHER_CAUSES}."
-        )
-        gauges["attempts_ended"] = CounterMetricFamily(
-            "railwright_job_attempts_ended", text, labels=(*LABELS, "cause")
-        )
-        text = f"Jobs that have no series of their own, as more than {JOBS_MAX} have not ended."
-        gauges["without_series"] = GaugeMetricFamily("railwright_jobs_without_series", text)
-        return gauges
+            yield from _of_job(series.name, _samples(series, given))
+        yield "jobs_without_series", max(0, len(jobs) - JOBS_MAX), ()
 
 
-OF_ENDED_JOBS = (
-    f"It stays for {ENDED_S / 60:.0f} minutes after the job ended, for the {ENDED_MAX} newest "
-    "such jobs, unless the job is deleted or another operator leads."
-)
-
-GAUGES: dict[str, tuple[str, ...]] = {
-    "phase": (f"1 for the current phase of the job. {OF_ENDED_JOBS}", "phase"),
-    "waiting_since_timestamp_seconds": (
-        "Unix time since which the job waits in its queue, by the reason why.",
-        "reason",
-    ),
-    "attempt": ("Number of the newest attempt.",),
-    "nodes": ("Nodes of the live attempt.",),
-    "racks": ("Domains of the finest level of the fabric, commonly racks, that the nodes span.",),
-    "step": ("Optimizer steps that are done, as reported by the group that trains.",),
-    "total_steps": ("Optimizer steps of the whole run, if the script reports them.",),
-    "samples_per_second": ("Samples trained per second over all ranks, if the script reports it.",),
-    "step_seconds": (
-        f"Mean time of a step, measured over {STEP_WINDOW_S:.0f} s or more; the time since the "
-        "newest step if that is longer.",
-    ),
-    "predicted_step_seconds": (
-        "Time of a step that the cost model predicted for the live attempt.",
-    ),
-    "predicted_exposed_communication_seconds": (
-        "How much of that time is communication that no computation overlaps.",
-    ),
-    "heartbeat_age_seconds": (
-        "Time since the last heartbeat of the launcher that has been silent for the longest time, "
-        "of those with a running rank.",
-    ),
-    "checkpoint_step": ("Step of the newest committed checkpoint of the group that trains.",),
-    "checkpoint_timestamp_seconds": (
-        "Unix time of that commit. No value until an operator, once it leads, has seen one, nor "
-        "after a newer checkpoint was lost.",
-    ),
-    "checkpoint_size_bytes": ("Size of the files of that checkpoint, as its rank 0 reported it.",),
-    "checkpoint_save_seconds": ("Time that saving it took, from its begin to its commit.",),
-    "last_termination_timestamp_seconds": (
-        "Unix time at which the last attempt ended that did not succeed, by cause, with the node "
-        f"if it is of one. {OF_ENDED_JOBS}",
-        "cause",
-        "node_name",
-    ),
-    "last_detection_seconds": (
-        "How long the last detection of a failure took, as in railwright_detection_seconds. No "
-        "value until an operator, once it leads, has seen one.",
-    ),
-    "last_recovery_seconds": (
-        "How long the last recovery took, as in railwright_recovery_seconds. No value until an "
-        "operator, once it leads, has seen one.",
-    ),
-}
-"""The gauges of a job, without their prefix: what each is, and its labels besides the job's."""
+def _of_job(name: tuple[str, str], samples: Iterable[Sample]) -> Iterator[Sample]:
+    """These samples, with the prefix and the labels of the job."""
+    for series, value, labels in samples:
+        yield f"job_{series}", value, (*name, *labels)
 
 
 def _samples(series: _JobSeries, given: StatusInput) -> Iterator[Sample]:
