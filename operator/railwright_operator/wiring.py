@@ -29,7 +29,7 @@ from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
-from railwright_operator.heartbeats.reception import ListeningClock, ReceptionClock, measure_lag
+from railwright_operator.heartbeats.reception import ADVANCE_S_MAX, ReceptionClock, measure_lag
 from railwright_operator.heartbeats.server import Launchers
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.informers import Informers
@@ -95,7 +95,7 @@ class OperatorParts(ReplicaParts):
     def _construct_inputs(self) -> None:
         self.awake = asyncio.Event()
         clock, rng = self.runtime.clock, self.runtime.rng
-        self.listening = ListeningClock(clock)
+        self.listening = ReceptionClock(clock, gap_s=ADVANCE_S_MAX)
         self.construct_credentials(AUTHORITY)
         self.launcher = rendering.Launcher(
             self.settings.launcher_image,

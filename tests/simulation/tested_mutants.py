@@ -230,7 +230,7 @@ TESTED_MUTANTS = (
     Mutant(
         "time in which the loop stood still is silence",
         "heartbeats/reception.py",
-        "min(now_s - self._ticked_s, GAP_S)",
+        "min(now_s - self._ticked_s, self._gap_s)",
         "(now_s - self._ticked_s)",
         "tests/unit/test_reception.py::test_blocked_loop_counts_as_one_gap",
     ),

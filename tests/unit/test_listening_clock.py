@@ -5,7 +5,7 @@ from __future__ import annotations
 from railwright_operator.heartbeats.reception import (
     ADVANCE_S_MAX,
     LAG_INTERVAL_S,
-    ListeningClock,
+    ReceptionClock,
 )
 from railwright_scheduler.model.evidence import SILENT_S
 
@@ -15,7 +15,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.listening = ListeningClock(lambda: self.now_s)
+        self.listening = ReceptionClock(lambda: self.now_s, gap_s=ADVANCE_S_MAX)
 
     def run(self, for_s: float) -> None:
         for _ in range(round(for_s / LAG_INTERVAL_S)):

@@ -33,29 +33,8 @@ ADVANCE_S_MAX = 0.5
 """The largest step of the listening clock between two ticks of the loop."""
 
 
-class ListeningClock:
-    """Seconds in which the event loop could receive messages: those that arrive while it is blocked
-    or the process is paused wait in a socket."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._ticked_s = clock()
-        self._listened_s = 0.0
-
-    def __repr__(self) -> str:
-        return f"<ListeningClock {self():.1f} s>"
-
-    def __call__(self) -> float:
-        """The time on this clock; it never goes back."""
-        return self._listened_s + min(self._clock() - self._ticked_s, ADVANCE_S_MAX)
-
-    def tick(self) -> None:
-        """Advance the clock: the loop runs."""
-        self._listened_s, self._ticked_s = self(), self._clock()
-
-
 async def measure_lag(
-    lag_s: Histogram, clock: Callable[[], float], listening: ListeningClock
+    lag_s: Histogram, clock: Callable[[], float], listening: ReceptionClock
 ) -> None:
     """Measure the lag of the event loop until cancelled, and advance the listening clock. ``clock``
     is monotonic."""
@@ -67,21 +46,27 @@ async def measure_lag(
 
 
 class ReceptionClock:
-    """Seconds in which messages could be received. ``clock`` is monotonic seconds."""
+    """Seconds in which messages could be received: those that arrive while the event loop is
+    blocked or the process is paused wait in a socket. ``clock`` is monotonic seconds; a longer gap
+    than ``gap_s`` between two ticks counts as that."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, gap_s: float = GAP_S) -> None:
         self._clock = clock
+        self._gap_s = gap_s
         self._at_s = 0.0
         self._ticked_s = clock()
         self._missed_s = -math.inf
-        self._deaf_until_s = 0.0
+        self._deaf_until_s = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<ReceptionClock {self():.1f} s>"
 
     def __call__(self) -> float:
-        """The time on this clock."""
+        """The time on this clock; it never goes back."""
         now_s = self._clock()
         if now_s < self._deaf_until_s:
             return self._at_s
-        return self._at_s + min(now_s - self._ticked_s, GAP_S)
+        return self._at_s + min(now_s - self._ticked_s, self._gap_s)
 
     def tick(self, is_queue_full: bool = False) -> None:
         """The server has accepted and read what arrived; of a full queue messages may be lost."""
