@@ -30,7 +30,6 @@ from railwright_topology.interconnect import UNKNOWN
 from railwright_topology.networks import Network
 from railwright_topology.source_reports import SCALE_UP, SourceReport
 from railwright_topology.sources import probes
-from railwright_topology.topology_merge import LocationConflict
 from railwright_watch.nodes import NodeRecord
 
 Status = dict[str, Any]
@@ -91,10 +90,7 @@ def _summary_status(found: FabricState) -> Status:
             for (node, _), texts in itertools.islice(slow.items(), SLOW_MAX)
         ],
         "slowCount": len(slow),
-        "conflicts": [
-            *(_conflict(its) for its in topology_merge.group_conflicts(conflicts)),
-            *_inner_conflicts(fabric),
-        ][:CONFLICTS_MAX],
+        "conflicts": [*itertools.islice(_conflicts(fabric), CONFLICTS_MAX)],
         "conflictCount": len(conflicts) + sum(1 for _ in fabric.inner_conflicts()),
     }
 
@@ -266,28 +262,20 @@ def _hardware(fabric: Fabric) -> list[Status]:
     ]
 
 
-def _inner_conflicts(fabric: Fabric) -> Iterator[Status]:
-    """The conflicts of hardware reports; equal ones of many nodes once."""
-    equal: dict[hardware_inventory.HardwareConflict, list[str]] = {}
-    for node, conflict in fabric.inner_conflicts():
-        equal.setdefault(conflict, []).append(node)
-    for conflict, nodes in equal.items():
-        yield {
-            "node": nodes[0],
-            "level": bounds.name(conflict.fact),
-            "source": bounds.name(conflict.source),
-            "message": _for_all(hardware_inventory.describe(conflict), len(nodes)),
-        }
+def _conflicts(fabric: Fabric) -> Iterator[Status]:
+    """The conflicts of sources, and those of hardware reports; equal ones of many nodes once."""
+    for first, *others in topology_merge.group_conflicts(fabric.merged_topology.conflicts):
+        message = _for_all(topology_merge.describe(first), 1 + len(others))
+        yield _conflict(first.node, first.level, first.source, message)
+    of_nodes = group((conflict, node) for node, conflict in fabric.inner_conflicts())
+    for conflict, nodes in of_nodes.items():
+        message = _for_all(hardware_inventory.describe(conflict), len(nodes))
+        yield _conflict(nodes[0], conflict.fact, conflict.source, message)
 
 
-def _conflict(equal: Sequence[LocationConflict]) -> Status:
-    first = equal[0]
-    return {
-        "node": first.node,
-        "level": bounds.name(first.level),
-        "source": bounds.name(first.source),
-        "message": _for_all(topology_merge.describe(first), len(equal)),
-    }
+def _conflict(node: str, level: str, source: str, message: str) -> Status:
+    names = {"level": bounds.name(level), "source": bounds.name(source)}
+    return {"node": node, **names, "message": message}
 
 
 def _for_all(message: str, nodes: int) -> str:
@@ -323,11 +311,8 @@ def _of_agents(agents: AgentSummary) -> Iterator[Status]:
 
 def _of_hardware(fabric: Fabric) -> Iterator[Status]:
     """Hardware that cannot be used."""
-    equal: dict[str, list[str]] = {}
-    for node, its in fabric.inventories.items():
-        for remark in its.remarks:
-            equal.setdefault(remark, []).append(node)
-    for remark, nodes in equal.items():
+    remarks = ((text, node) for node, its in fabric.inventories.items() for text in its.remarks)
+    for remark, nodes in group(remarks).items():
         yield _problem("hardware", _for_all(remark, len(nodes)), node=nodes[0])
 
 
