@@ -34,7 +34,7 @@ from railwright_scheduler.model.snapshot import QueueRound, Toleration
 from railwright_watch.cluster_objects import ClusterObject, answered
 
 Suspected = tuple[set[str], set[str], set[str]]
-WAIT = QueueNotFound(queue="none", existing=())
+WAIT = QueueNotFound("none", existing=())
 ROUND = QueueRound((0, 1, "a"), (0, 9, "z"))
 
 

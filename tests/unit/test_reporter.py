@@ -154,7 +154,7 @@ async def test_job_replaced_under_its_name_is_gone() -> None:
 async def test_write_that_succeeds_ends_the_pauses() -> None:
     desk = Desk()
     path = desk.add(reporting.raw_job("job"))
-    reasons: list[Reason] = [short(1), QueueNotFound(queue="none", existing=())]
+    reasons: list[Reason] = [short(1), QueueNotFound("none", existing=())]
     for waits in reasons * 4:
         desk.store.refusals["patch", f"{path}/status"] = FAULTS[1]
         await desk.run_cycle(waits=waits)

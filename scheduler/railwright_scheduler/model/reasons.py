@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 from railwright_scheduler.model import text
 from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
@@ -19,54 +19,49 @@ from railwright_topology.source_reports import SCALE_UP
 
 
 @dataclass(frozen=True, slots=True)
-class QueueNotFound(WaitingReason):
-    """The job names a queue that does not exist; ``existing`` are those that do, sorted."""
+class _NotFound(WaitingReason):
+    """The job names an object of this ``kind`` that does not exist; ``existing`` are those that do,
+    sorted."""
 
+    advice = "Create the class, or use one that the message lists."
+    unschedulable = True
+    held = True
+    kind: ClassVar[str]
+    kinds: ClassVar[str] = "classes"
+
+    name: str
+    existing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The reason for a person, on one line."""
+        names = text.listed(self.existing)
+        found = f"existing {self.kinds}: {names}" if self.existing else "there is none"
+        return f"{self.kind} {self.name!r} does not exist; {found}"
+
+
+class QueueNotFound(_NotFound):
+    """The job names a queue that does not exist."""
+
+    __slots__ = ()
     advice = "Create the queue, or use one that the message lists."
-    unschedulable = True
-
-    queue: str
-    existing: tuple[str, ...]
-
-    def sentence(self) -> str:
-        """The reason for a person, on one line."""
-        return _not_found("queue", "queues", self.queue, self.existing)
+    held = False
+    kind, kinds = "queue", "queues"
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClassNotFound(WaitingReason):
-    """The job names a PriorityClass that does not exist; ``existing`` are those that do, sorted.
+class PriorityClassNotFound(_NotFound):
+    """The job names a PriorityClass that does not exist. A snapshot has priorities as numbers only,
+    so the caller that builds it sets this reason."""
 
-    A snapshot has priorities as numbers only, so the caller that builds it sets this reason.
-    """
-
-    advice = "Create the class, or use one that the message lists."
-    unschedulable = True
-    held = True
-
-    name: str
-    existing: tuple[str, ...]
-
-    def sentence(self) -> str:
-        """The reason for a person, on one line."""
-        return _not_found("PriorityClass", "classes", self.name, self.existing)
+    __slots__ = ()
+    kind = "PriorityClass"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeClassNotFound(WaitingReason):
-    """A role of the job names a RuntimeClass that does not exist; ``existing`` are those that do,
-    sorted. A snapshot has none, so the caller that builds it sets this reason."""
+class RuntimeClassNotFound(_NotFound):
+    """A role of the job names a RuntimeClass that does not exist. A snapshot has none, so the
+    caller that builds it sets this reason."""
 
-    advice = "Create the class, or use one that the message lists."
-    unschedulable = True
-    held = True
-
-    name: str
-    existing: tuple[str, ...]
-
-    def sentence(self) -> str:
-        """The reason for a person, on one line."""
-        return _not_found("RuntimeClass", "classes", self.name, self.existing)
+    __slots__ = ()
+    kind = "RuntimeClass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,8 +348,3 @@ WAITING_REASONS = tuple(each for each in get_args(Reason) if not (each.held or e
 def code(reason: Reason) -> str:
     """The reason's name, one of ``CODES``."""
     return type(reason).__name__
-
-
-def _not_found(kind: str, kinds: str, name: str, existing: tuple[str, ...]) -> str:
-    found = f"existing {kinds}: {text.listed(existing)}" if existing else "there is none"
-    return f"{kind} {name!r} does not exist; {found}"

@@ -19,4 +19,4 @@ class ExistingQueues:
         """The same candidate."""
         if (queue := candidate.job.queue) in self._queues:
             return candidate
-        return candidate.refused(QueueNotFound(queue=queue, existing=self._queues))
+        return candidate.refused(QueueNotFound(queue, self._queues))
