@@ -76,15 +76,6 @@ class Plan:
     double_bookings: tuple[DoubleBooking, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Schedule:
-    """The queue after a cycle: why jobs wait, what they have reserved, and where it stopped."""
-
-    waits: Mapping[str, Reason]
-    reservations: Mapping[str, tuple[str, ...]]
-    queue_round: QueueRound | None = None
-
-
 def plan(state: ClusterState, isolation: Isolation | None = None) -> Plan:
     """Plan one scheduling cycle. Pure, but see ``link_traffic``: the same state gives the same
     plan, in any order of its parts. Total: a job whose handling raises is a fault of
@@ -118,19 +109,14 @@ class _Cycle:
             commits.revoke(jobs[uid], verdict)
             commits.fail_idle(jobs[uid], self.before.get(uid, ()))
         commits.sweep(jobs)
-        schedule = self.schedule()
-        migrations = self.migrate(assessments, schedule)
+        waits, decisions = self.schedule()
+        migrations = self.migrate(assessments, waits)
         for uid, cause in migrations.causes.items():
             commits.end(jobs[uid], cause)
         ledger = state.ledger.with_entries(commits.entries)
         after = ledgers.by_job(ledger.entries)
         records = {
-            uid: self.record(
-                seen,
-                after.get(uid, ()),
-                assessments[uid],
-                waits=uid in schedule.waits,
-            )
+            uid: self.record(seen, after.get(uid, ()), assessments[uid], waits=uid in waits)
             for uid, seen in jobs.items()
         }
         corrects = any(jobs[seen.job.uid].record != seen.record for seen in state.jobs)
@@ -139,11 +125,11 @@ class _Cycle:
             ledger,
             _oldest_first(commits.actions, state.attempts, jobs),
             records,
-            schedule.waits,
+            waits,
             {uid: verdict for uid, verdict in assessments.items() if verdict is not None},
             confirms=corrects or binds,
-            reservations={**schedule.reservations, **migrations.targets},
-            queue_round=schedule.queue_round,
+            reservations={**decisions.reservations, **migrations.targets},
+            queue_round=decisions.queue_round,
             mappings=self.mappings.requested,
             topology_hashes={
                 uid: self.topology_hash(self.jobs[uid], after.get(uid, ()), migrations)
@@ -162,8 +148,9 @@ class _Cycle:
         )
         return self.isolation.run(Stage.ASSESSMENT, uid, work, otherwise=None)
 
-    def schedule(self) -> _Schedule:
-        """Decide about every pending attempt; admitted ones get their entry and first step."""
+    def schedule(self) -> tuple[Mapping[str, Reason], Decisions]:
+        """Decide about every pending attempt; admitted ones get their entry and first step. Returns
+        why jobs wait too."""
         entries = ledgers.by_job(self.commits.entries)
         attempts = [self.pending(uid, seen, entries) for uid, seen in self.jobs.items()]
         reasons = self.raised()
@@ -171,12 +158,12 @@ class _Cycle:
         waiting = [each for each in attempts if each and not each.held]
         reserved = _reserved(waiting, self.state.reservations)
         if all(each.awaits_own_pods for each in waiting):
-            return _Schedule(reasons, {e.job.uid: reserved.get(e.job.uid, ()) for e in waiting})
+            held = {each.job.uid: reserved.get(each.job.uid, ()) for each in waiting}
+            return reasons, Decisions((), (), held)
         decisions = self.decide(waiting, entries, reasons, reserved)
         # A job that was left out for a fault reserves nothing now, and goes on from there later.
         faulty = {uid: reserved[uid] for uid in self.raised() if uid in reserved and uid in reasons}
-        reservations = {**decisions.reservations, **faulty}
-        return _Schedule(reasons, reservations, decisions.queue_round)
+        return reasons, replace(decisions, reservations={**decisions.reservations, **faulty})
 
     def raised(self) -> dict[str, Reason]:
         """The jobs without an attempt whose decision raised."""
@@ -242,14 +229,14 @@ class _Cycle:
         return replace(entry, score=admit.score, topology_hash=self.state.topology_hash)
 
     def migrate(
-        self, assessments: Mapping[str, Assessment | None], schedule: _Schedule
+        self, assessments: Mapping[str, Assessment | None], waits: Mapping[str, Reason]
     ) -> Migrations:
         """Choose the running job that is to end and start again where a step is shorter."""
         return migration.plan_migration(
             self.state,
             self.jobs,
             verdicts=assessments,
-            waits=schedule.waits,
+            waits=waits,
             entries=self.commits.entries,
             double_booked=self.double_booked,
             isolation=self.isolation,
