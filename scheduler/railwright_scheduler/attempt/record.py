@@ -125,14 +125,7 @@ def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
         return record
     if record.ended > before and newest.state is EntryState.ABORTING:
         return record
-    return replace(
-        record,
-        phase=Phase.QUEUED,
-        attempt=before,
-        ended=before,
-        nodes=(),
-        spec_hash="",
-    )
+    return replace(_over(record, before, Phase.QUEUED), attempt=before)
 
 
 def fold(record: JobRecord, entries: Iterable[Entry], policy: FailurePolicy) -> JobRecord:
@@ -165,13 +158,7 @@ def correct_start(record: JobRecord, *, now_s: int) -> JobRecord:
 
 def succeeded(record: JobRecord) -> JobRecord:
     """Every rank of the live attempt ended with 0."""
-    return replace(
-        record,
-        phase=move(record.phase, Phase.SUCCEEDED),
-        ended=record.attempt,
-        nodes=(),
-        spec_hash="",
-    )
+    return _over(record, record.attempt, move(record.phase, Phase.SUCCEEDED))
 
 
 def ending(before: JobRecord, after: JobRecord) -> Cause | None:
@@ -267,12 +254,13 @@ def _profiled(record: JobRecord, attempt: int, cause: Cause) -> JobRecord:
 
 def _ended(record: JobRecord, attempt: int, cause: Cause, phase: Phase) -> JobRecord:
     return replace(
-        record,
-        phase=move(record.phase, phase),
-        ended=attempt,
-        nodes=(),
-        spec_hash="",
+        _over(record, attempt, move(record.phase, phase)),
         last_termination=cause,
         # A leader that cannot read a job ends its attempt as that of a deleted one.
         started_s=None if cause.code is CauseCode.SUSPENDED else record.started_s,
     )
+
+
+def _over(record: JobRecord, ended: int, phase: Phase) -> JobRecord:
+    """The record in this phase, without a live attempt: this one has ended."""
+    return replace(record, phase=phase, ended=ended, nodes=(), spec_hash="")
