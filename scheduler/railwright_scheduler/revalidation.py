@@ -16,7 +16,8 @@ from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, TopologyConstraints
-from railwright_scheduler.placement import ResolvedConstraints, domains
+from railwright_scheduler.placement import domains
+from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.policy import constraints, eligibility
 from railwright_scheduler.usage import add_amounts
 

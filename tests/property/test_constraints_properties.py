@@ -29,7 +29,8 @@ from railwright_scheduler.model.snapshot import (
     TierLimit,
     TopologyConstraints,
 )
-from railwright_scheduler.placement import choose, split
+from railwright_scheduler.placement import split
+from railwright_scheduler.placement.choose import choose
 from railwright_scheduler.placement.constraints import (
     ANYWHERE,
     UNLIMITED,

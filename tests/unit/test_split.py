@@ -15,8 +15,9 @@ from railwright_scheduler.arrays import Ints
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.model.decisions import Decisions
 from railwright_scheduler.model.snapshot import Node, Snapshot, TierLimit, TopologyConstraints
-from railwright_scheduler.placement import caps, choose, split
-from railwright_scheduler.placement.constraints import ANYWHERE
+from railwright_scheduler.placement import split
+from railwright_scheduler.placement.choose import choose
+from railwright_scheduler.placement.constraints import ANYWHERE, caps
 from railwright_scheduler.policy import scheduling_queue
 from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails

@@ -20,7 +20,7 @@ from railwright_scheduler.model.decisions import Admit
 from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.model.shortages import AmountPairs
 from railwright_scheduler.model.snapshot import Job, Role
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.policy.mappings import RequestedMapping
 
 

@@ -11,7 +11,7 @@ from railwright_scheduler.cluster import Cluster
 from railwright_scheduler.model import scale_up_domains
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TIERS, TopologyConstraints
-from railwright_scheduler.placement import ANYWHERE, LevelLimit, ResolvedConstraints
+from railwright_scheduler.placement.constraints import ANYWHERE, LevelLimit, ResolvedConstraints
 from railwright_scheduler.policy.candidate import Candidate
 
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Mask
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Cluster, PodRequest
@@ -31,7 +30,7 @@ from railwright_scheduler.model.snapshot import (
     TopologyConstraints,
     Unavailable,
 )
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints, capacity
 from railwright_scheduler.policy import gang_bound
 from railwright_scheduler.policy.candidate import Candidate, RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.eligibility import Eligibility
@@ -108,15 +107,14 @@ class Feasibility:
 
     def _capacity_of(self, signature: SchedulingSignature, limits: ResolvedConstraints) -> int:
         """The most pods of this signature in one gang, on an empty and healthy cluster."""
-        if limits is placement.ANYWHERE:
+        if limits is ANYWHERE:
             return signature.candidates_count
         key = (signature.index, limits)
-        capacity = self._capacity.get(key)
-        if capacity is None:
+        held = self._capacity.get(key)
+        if held is None:
             meant = self._cluster.meant(signature.candidates, limits)
-            capacity = placement.capacity(self._cluster.domains, meant, limits)
-            self._capacity[key] = capacity
-        return capacity
+            held = self._capacity[key] = capacity(self._cluster.domains, meant, limits)
+        return held
 
     def _never_fits(
         self, role: Role, signature: SchedulingSignature, limits: ResolvedConstraints
@@ -206,10 +204,8 @@ def not_enough_nodes(
     return NotEnoughNodes(
         need=0,
         per_node=signature.per_node,
-        candidates=placement.capacity(
-            cluster.domains, cluster.meant(signature.candidates, largest), largest
-        ),
-        free=placement.capacity(cluster.domains, meant, limits),
+        candidates=capacity(cluster.domains, cluster.meant(signature.candidates, largest), largest),
+        free=capacity(cluster.domains, meant, limits),
         best_level=level,
         best_domain=domain,
         best_free=free,

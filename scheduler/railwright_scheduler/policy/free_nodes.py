@@ -9,14 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import WorkBudget
 from railwright_scheduler.cluster import Capacity, Cluster, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.constraints import ANYWHERE, ResolvedConstraints, capacity
 from railwright_scheduler.policy import feasibility
 from railwright_scheduler.policy.candidate import (
     Candidate,
@@ -141,7 +140,7 @@ class FreeNodes:
             role, freest, lambda way: self.allowed(signature, way), work
         )
         allowed = self.allowed(signature, limits)
-        if placement.capacity(self._cluster.domains, allowed, limits) >= role.replicas:
+        if capacity(self._cluster.domains, allowed, limits) >= role.replicas:
             return limits
         if len(ways) == 1:
             self._refused[signature.index, limits] = role.replicas
@@ -159,7 +158,7 @@ class FreeNodes:
             if free[way.rails] < replicas:
                 return False
             allowed = self.allowed(signature, way)
-            return placement.capacity(self._cluster.domains, allowed, way) >= replicas
+            return capacity(self._cluster.domains, allowed, way) >= replicas
 
         freest = sorted(ways, key=lambda way: -int(free[way.rails]))
         able = filter(has_capacity, freest[:WAYS_CHECKED_MAX])
@@ -238,7 +237,7 @@ class FreeNodes:
         key = (signature.index, limits)
         if key not in self._free:
             available = self.available(signature, limits)
-            self._free[key] = placement.capacity(self._cluster.domains, available, limits)
+            self._free[key] = capacity(self._cluster.domains, available, limits)
         return self._free[key]
 
     def _not_enough(self, demand: RoleDemand, limits: ResolvedConstraints) -> NotEnoughNodes:
@@ -249,7 +248,7 @@ class FreeNodes:
             missing = feasibility.not_enough_nodes(
                 self._cluster,
                 signature,
-                self.available(signature, placement.ANYWHERE),
+                self.available(signature, ANYWHERE),
                 limits,
                 largest=largest,
             )

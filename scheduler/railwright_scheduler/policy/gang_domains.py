@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import CALL, WorkBudget
 from railwright_scheduler.cluster import Cluster, Taken
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.choose import fewest_domains
+from railwright_scheduler.placement.constraints import ResolvedConstraints, level_caps
+from railwright_scheduler.placement.domains import places
 from railwright_scheduler.policy.candidate import RoleDemand
 
 PLACED, LIMITED, SPARED = (20, 50), (25, 65), (15, 40)
@@ -93,7 +94,7 @@ class GangDomains:
         least = self._least(domains.finest)
         # Of equal numbers those of more roles: these are nearer to the truth.
         most = int(np.flatnonzero(least == least.max())[-1])
-        nodes = placement.fewest_domains(
+        nodes = fewest_domains(
             domains,
             tuple(caps[most] for caps in self._caps),
             size,
@@ -161,14 +162,14 @@ class GangDomains:
             limits = self._limits[number]
             count_role(self._work, self._cluster, limits)
             rest = allowed = self._allowed(number, limits, ()) & among
-            left[row] = alone[row] = placement.level_caps(domains, allowed, limits, level)
+            left[row] = alone[row] = level_caps(domains, allowed, limits, level)
             if taken:
                 rest = self._allowed(number, limits, taken) & among
-                left[row] = placement.level_caps(domains, rest, limits, level)
+                left[row] = level_caps(domains, rest, limits, level)
             if number == self._shared[-1]:
                 break
             columns = np.flatnonzero(rest)
             owner = of_node[columns]
-            first = columns[placement.places(owner) < np.minimum(left[row], needed[row])[owner]]
+            first = columns[places(owner) < np.minimum(left[row], needed[row])[owner]]
             taken.append(self._demands[number].taken(first))
         return alone, left

@@ -23,7 +23,7 @@ from railwright_scheduler.model.placement_score import PlacementScore
 from railwright_scheduler.model.reasons import BlockedByReservation, MappingPending
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Node
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.constraints import ResolvedConstraints
 from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.candidate import (
     Candidate,

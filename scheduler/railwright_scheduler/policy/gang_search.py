@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import Cluster, Taken
-from railwright_scheduler.placement import ResolvedConstraints, places
+from railwright_scheduler.placement.constraints import ResolvedConstraints, capacity
+from railwright_scheduler.placement.domains import places
 from railwright_scheduler.policy.candidate import RoleDemand
 from railwright_scheduler.policy.gang_domains import Allowed, GangDomains, count_role
 
@@ -260,7 +260,7 @@ class GangSearch:
                 for nodes in (trial.domain, trial.subset):
                     allowed = allowed if nodes is None else allowed & nodes
                 allowed = self._beside_shared(allowed, limits, gang.shared)
-            free = placement.capacity(self._cluster.domains, allowed, limits)
+            free = capacity(self._cluster.domains, allowed, limits)
             if free < demand.role.replicas:
                 return UnplacedRole(number, free)
             if later:
@@ -359,7 +359,7 @@ class GangSearch:
             lost += (before & ~after)[columns]
         chosen = np.zeros_like(allowed)
         chosen[columns[np.argsort(lost, kind="stable")[: demand.role.replicas]]] = True
-        free = placement.capacity(self._cluster.domains, chosen, limits[number])
+        free = capacity(self._cluster.domains, chosen, limits[number])
         return chosen if free >= demand.role.replicas else allowed
 
     def _nearest(
@@ -373,6 +373,6 @@ class GangSearch:
         nodes = np.concatenate(list(gang.nodes.values()))
         for level in range(domains.finest, 0, -1):
             near = allowed & domains.nodes_in(domains.of_node[level][nodes], level)
-            if placement.capacity(domains, near, limits) >= count:
+            if capacity(domains, near, limits) >= count:
                 return near
         return allowed

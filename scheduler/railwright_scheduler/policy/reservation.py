@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.budget import SEARCH_WORK, WorkBudget
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Taken
 from railwright_scheduler.model.reasons import BlockedByReservation, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Role
-from railwright_scheduler.placement import ResolvedConstraints
+from railwright_scheduler.placement.choose import choose
+from railwright_scheduler.placement.constraints import ResolvedConstraints, capacity, level_caps
 from railwright_scheduler.policy.candidate import RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
@@ -145,8 +145,8 @@ class Reservations:
             return self._choose_under(free, its, near, work)
 
         end = work.searched + SEARCH_WORK
-        for choose in (nearest, to_start, as_if_free):
-            search = GangSearch(self._cluster, demands, allowed, choose, work, is_start=False)
+        for chooser in (nearest, to_start, as_if_free):
+            search = GangSearch(self._cluster, demands, allowed, chooser, work, is_start=False)
             found = search.find(limits)
             if not isinstance(found, UnplacedRole):
                 return found[1]
@@ -163,7 +163,7 @@ class Reservations:
         if replicas >= self._refused.get(key, UNRESERVED):
             return None
         eligible = self._eligible(demand, limits)
-        if placement.capacity(self._cluster.domains, eligible, limits) >= replicas:
+        if capacity(self._cluster.domains, eligible, limits) >= replicas:
             return limits, eligible
         # Earlier reservations only grow in a cycle: no larger role of this kind fits.
         self._refused[key] = replicas
@@ -189,7 +189,7 @@ class Reservations:
         domains, role, prior = self._cluster.domains, target.demand.role, target.prior
         startable = target.startable
         if limits.within:
-            caps = placement.level_caps(domains, eligible, limits, limits.within)
+            caps = level_caps(domains, eligible, limits, limits.within)
             order = self._fullness(limits.within, caps, role.replicas, startable & eligible, prior)
             large = caps >= role.replicas
             best = int(np.argmax(np.where(large, order, -1)))
@@ -204,9 +204,7 @@ class Reservations:
         eligible = self._fullest_domains(role, eligible, limits, startable, prior)
         # Domains of which it has and could take the most are filled first.
         worth = int(rank.max(initial=0)) - rank
-        return placement.choose(
-            domains, eligible, rank, count=count, limits=limits, work=work, worth=worth
-        )
+        return choose(domains, eligible, rank, count=count, limits=limits, work=work, worth=worth)
 
     def add(
         self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
@@ -316,7 +314,7 @@ class Reservations:
         level = limits.segment_level if limits.segment > 1 else limits.spread_level
         if not 0 < level <= domains.finest:
             return eligible
-        caps = placement.level_caps(domains, eligible, limits, level)
+        caps = level_caps(domains, eligible, limits, level)
         most = role.replicas if limits.segment > 1 else limits.spread
         order = np.argsort(
             -self._fullness(level, caps, most, startable & eligible, prior), kind="stable"
@@ -324,7 +322,7 @@ class Reservations:
         held = np.cumsum(caps[order])
         count = int(np.searchsorted(held, role.replicas)) + 1
         chosen = eligible & domains.nodes_in(order[:count], level)
-        fits = placement.capacity(domains, chosen, limits) >= role.replicas
+        fits = capacity(domains, chosen, limits) >= role.replicas
         return chosen if fits else eligible
 
     def _rank(self, startable: Mask, prior: Mask) -> Ints:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from railwright_scheduler import placement
 from railwright_scheduler.arrays import Floats, Ints, Mask
 from railwright_scheduler.budget import CALL, ELEMENT, SORTED, OverBudgetError, WorkBudget
 from railwright_scheduler.cluster import SLOWDOWN_DEGREES, Capacity, Cluster
@@ -29,7 +28,8 @@ from railwright_scheduler.cost.hardware import MACHINES
 from railwright_scheduler.mapping.request import Uses
 from railwright_scheduler.model.snapshot import Role
 from railwright_scheduler.model.workload import Workload
-from railwright_scheduler.placement import LevelLimit, ResolvedConstraints
+from railwright_scheduler.placement.choose import choose
+from railwright_scheduler.placement.constraints import LevelLimit, ResolvedConstraints, capacity
 from railwright_scheduler.placement.domains import Domains
 from railwright_scheduler.policy import ranks
 from railwright_scheduler.policy.link_traffic import Traffic
@@ -88,7 +88,7 @@ class NodeSelector:
 
         def rank(limits: ResolvedConstraints) -> tuple[bool, tuple[int, ...], int, int]:
             free = allowed(limits)
-            if placement.capacity(domains, free, limits) < count:
+            if capacity(domains, free, limits) < count:
                 return True, (), 0, 0
             rather = self._preferred(free, limits, count)
             nodes = _choose_fastest(domains, rather, free_capacity, slow, count, limits, work)
@@ -114,7 +114,7 @@ class NodeSelector:
             return allowed
         within = limits._replace(within=max(limits.within, scale_up_level), scale_up_only=True)
         in_scale_up_domains = self._cluster.meant(allowed, within)
-        held = placement.capacity(self._cluster.domains, in_scale_up_domains, within) >= count
+        held = capacity(self._cluster.domains, in_scale_up_domains, within) >= count
         return in_scale_up_domains if held else allowed
 
     def choices(
@@ -136,7 +136,7 @@ class NodeSelector:
         others = (
             _choose_fastest(domains, nodes, free_capacity, slow, count, its, work)
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
-            if placement.capacity(domains, nodes, its) >= count
+            if capacity(domains, nodes, its) >= count
         )
         return [first, *others]
 
@@ -222,7 +222,7 @@ def _choose_fastest(
     limits: ResolvedConstraints,
     work: WorkBudget,
 ) -> Ints:
-    """As ``placement.choose``. Among equal domains those with the lowest ``free_capacity`` are
+    """As ``choose.choose``. Among equal domains those with the lowest ``free_capacity`` are
     chosen first; ``slowdown`` is the degree of each node.
 
     Starting from one set, the search tries sets without its slow nodes, without its slowest ones,
@@ -232,9 +232,7 @@ def _choose_fastest(
     """
 
     def choice(nodes: Mask) -> Ints:
-        return placement.choose(
-            domains, nodes, free_capacity, count=count, limits=limits, work=work
-        )
+        return choose(domains, nodes, free_capacity, count=count, limits=limits, work=work)
 
     def slow(nodes: Ints) -> tuple[int, int]:
         return int(slowdown[nodes].max()), int(slowdown[nodes].sum())
@@ -246,7 +244,7 @@ def _choose_fastest(
                 break
             masks = [*_without_slow(best, allowed, slowdown)]
             work.spend(len(masks) * (_CHOICE + SORTED * len(allowed)))
-            able = (mask for mask in masks if placement.capacity(domains, mask, limits) >= count)
+            able = (mask for mask in masks if capacity(domains, mask, limits) >= count)
             others = [choice(mask) for mask in able]
             as_near = [nodes for nodes in others if domains.spans(nodes) == domains.spans(best)]
             found = min(as_near, key=slow, default=best)
