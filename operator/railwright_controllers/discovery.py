@@ -122,7 +122,7 @@ class _Agent:
         return last is None or last.shared != report.shared or self.benchmarks != benchmarks
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Discovery:
     """The fabric, as of the last ``refresh``. ``due`` is set when a source changed, and
     ``refreshed`` after an assembly, for the part that publishes it. Before ``is_assembled`` there
@@ -150,9 +150,6 @@ class Discovery:
         self._busy_since_s: float | None = None
         self.is_assembled = False
         self.found = FabricState(Fabric())
-
-    def __repr__(self) -> str:
-        return f"<Discovery levels={self.found.fabric.levels} files={len(self._read)}>"
 
     def node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         """Take in a change of a node; None means absent. Most changes do not affect the fabric."""

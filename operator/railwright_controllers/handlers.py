@@ -51,9 +51,6 @@ class KopfThread:
         self._end: Callable[[], object] = lambda: None  # No run has started.
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
-    def __repr__(self) -> str:
-        return f"<KopfThread alive={self._thread.is_alive()}>"
-
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -46,9 +46,6 @@ class Pauses(Generic[K]):
         self._rng = rng
         self._held: dict[K, _Pause] = {}
 
-    def __repr__(self) -> str:
-        return f"<Pauses {len(self._held)}>"
-
     def over(self, key: K) -> bool:
         """Whether this key may be tried now."""
         held = self._held.get(key)

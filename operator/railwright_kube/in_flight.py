@@ -40,9 +40,6 @@ class RequestsInFlight(Generic[K]):
         self._on_end = on_end
         self._in_flight: dict[K, _InFlight] = {}
 
-    def __repr__(self) -> str:
-        return f"<RequestsInFlight {len(self._in_flight)} {self._pauses!r}>"
-
     def __len__(self) -> int:
         return len(self._in_flight)
 

@@ -25,9 +25,6 @@ class Lane:
     def __init__(self, most: int) -> None:
         self._free = asyncio.Semaphore(most)
 
-    def __repr__(self) -> str:
-        return f"<Lane full={self._free.locked()}>"
-
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Wait for a place, and keep it for the block, or until that takes ``SLOW_S``."""

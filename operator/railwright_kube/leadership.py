@@ -100,7 +100,7 @@ class _RenewableLease(LeaseLock):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Leadership:
     """A candidate for the Lease ``namespace/name``.
 
@@ -129,9 +129,6 @@ class Leadership:
         self._taken = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
-
-    def __repr__(self) -> str:
-        return f"<Leadership {self.identity} held={self.held()} renewed_s={self._renewed_s}>"
 
     def start(self) -> None:
         """Start the thread."""

@@ -27,7 +27,7 @@ jobs of 256 KiB."""
 DEADLINE_S = 30.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Pager:
     """Lists the objects of one kind under one path, and adapts the size of pages."""
 
@@ -40,9 +40,6 @@ class Pager:
 
     def __post_init__(self) -> None:
         self._objects = OBJECTS_FIRST
-
-    def __repr__(self) -> str:
-        return f"<Pager {self.projection.kind} objects={self._objects}>"
 
     async def pages(self) -> AsyncGenerator[Page, None]:
         """List all objects; the next page is requested while one is taken in.

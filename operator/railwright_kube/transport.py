@@ -100,9 +100,6 @@ class HttpTransport:
         self._token_lock = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
 
-    def __repr__(self) -> str:
-        return f"<HttpTransport {self._settings.host}>"
-
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Connections are made within the block, and closed with it."""

@@ -20,9 +20,6 @@ class TimeSlice:
         self._clock = clock
         self._end_s = clock() + SLICE_S
 
-    def __repr__(self) -> str:
-        return f"<TimeSlice {self._end_s - self._clock():.3f} s left>"
-
     @property
     def is_over(self) -> bool:
         """Whether it is time to yield."""

@@ -52,7 +52,7 @@ may still land, or another leader raise the epoch, and a leader without a write 
 BACKOFF_S = Backoff(0.2, 10.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Cycle:
     """Runs scheduling cycles as long as this process leads."""
 
@@ -73,9 +73,6 @@ class Cycle:
         self._completed_s = self.clock()
         self._busy_s = 0.0
         self._confirmed_s = self.clock()
-
-    def __repr__(self) -> str:
-        return f"<Cycle {self.ledger!r} completed {self.completed_age_s():.1f} s ago>"
 
     def completed_age_s(self) -> float:
         """Seconds since a cycle was last completed."""

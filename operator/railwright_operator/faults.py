@@ -54,7 +54,7 @@ class _Held:
     hangs: int = 0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class JobFaults:
     """The faults of jobs and the stages that they suspend. ``clock`` is monotonic seconds."""
 
@@ -67,9 +67,6 @@ class JobFaults:
     def __post_init__(self) -> None:
         self._held: dict[Handling, _Held] = {}
         self._has_read_marks = False
-
-    def __repr__(self) -> str:
-        return f"<JobFaults {len(self._held)}>"
 
     def set_aside(self, ledger: Ledger) -> Mapping[Handling, str]:
         """The stages to leave out of this cycle, each with its error. The ``ledger`` may hold jobs

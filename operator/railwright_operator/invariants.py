@@ -43,9 +43,6 @@ class DoubleBookings:
         self._bookings: dict[tuple[str, str], DoubleBooking] = {}
         self._messages: dict[str, str] = {}
 
-    def __repr__(self) -> str:
-        return f"<DoubleBookings {len(self._bookings)}>"
-
     def update(self, bookings: Iterable[DoubleBooking]) -> None:
         """Take in the double bookings of a new cycle; log those that begin and end."""
         before = self._bookings
@@ -66,7 +63,7 @@ class DoubleBookings:
         return self._messages.get(job_uid, "")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Verification:
     """Runs in a leader. ``clock`` is monotonic seconds."""
 
@@ -75,9 +72,6 @@ class Verification:
     ledger: Callable[[], Ledger]
     violations: Counter
     clock: Callable[[], float]
-
-    def __repr__(self) -> str:
-        return f"<Verification of {self.informers.nodes!r} and {self.informers.pods!r}>"
 
     async def run(self) -> None:
         """Verify until cancelled."""

@@ -73,7 +73,7 @@ class _Made:
         return len(sources) == len(self.sources) and all(map(operator.is_, sources, self.sources))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Liveness:
     """Builds the rows of ranks. Ages of heartbeats are on ``reception_clock``, which stops while
     the operator cannot receive them.
@@ -94,9 +94,6 @@ class Liveness:
         self._held: dict[str, _Made] = {}
         self._present: dict[tuple[str, int], frozenset[str]] = {}
         self._ready: dict[tuple[str, int], set[str]] = {}
-
-    def __repr__(self) -> str:
-        return f"<Liveness {self.lease_checker!r}>"
 
     def ranks(
         self,

@@ -43,9 +43,6 @@ class Machines:
         self.interconnect = Interconnect()
         self.by_name: dict[str, NodeRecord] = {}
 
-    def __repr__(self) -> str:
-        return f"<Machines {len(self.by_name)} levels={self.interconnect.levels}>"
-
     def build_nodes(
         self, interconnect: Interconnect, healths: Mapping[str, HealthRecord]
     ) -> tuple[Node, ...]:

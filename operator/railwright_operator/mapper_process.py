@@ -43,9 +43,6 @@ class MapperProcess:
         self._writer = writer
         self._requests = 0
 
-    def __repr__(self) -> str:
-        return f"<MapperProcess {self.pid}>"
-
     @property
     def pid(self) -> int:
         """Its number."""

@@ -41,7 +41,7 @@ class _Mapping:
     outcome: Outcome | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MappingRequests:
     """The mappings that the last plan requested, by the keys that it gave them.
 
@@ -58,9 +58,6 @@ class MappingRequests:
     def __post_init__(self) -> None:
         self._changed = asyncio.Event()
         self._mappings: dict[str, _Mapping] = {}
-
-    def __repr__(self) -> str:
-        return f"<MappingRequests {len(self._mappings)}>"
 
     def state(self) -> dict[str, RequestedMapping]:
         """What is requested, with ages, and outcomes where there are some: for the next plan."""

@@ -39,9 +39,6 @@ class SuspectedNodes:
         self._breaker = CLOSED
         self._updated_s = clock()
 
-    def __repr__(self) -> str:
-        return f"<SuspectedNodes {self._breaker!r}>"
-
     def update(self, jobs: Sequence[ObservedJob], nodes: Mapping[str, NodeRecord]) -> Breaker:
         """Update the breaker for this cycle, and select the nodes whose leases are read."""
         now_s, before = self._clock(), self._breaker

@@ -62,7 +62,7 @@ class _Watched:
         return self._handling if self._checks_of_job >= CHECKS_OF_ONE_JOB else None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CycleWatchdog:
     """Watches the cycle of one leader. ``mark`` is called with the handling that hangs, from the
     watchdog's thread, and so is ``release``, which gives the Lease back."""
@@ -76,9 +76,6 @@ class CycleWatchdog:
         self._watched: _Watched | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-
-    def __repr__(self) -> str:
-        return f"<CycleWatchdog watching={self._watched is not None}>"
 
     def start(self) -> None:
         """Start the thread."""

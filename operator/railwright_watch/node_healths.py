@@ -75,9 +75,6 @@ class NodeHealths:
     def __init__(self) -> None:
         self.by_node: dict[str, HealthRecord] = {}
 
-    def __repr__(self) -> str:
-        return f"<NodeHealths {len(self.by_node)}>"
-
     def change(self, old: HealthRecord | None, new: HealthRecord | None) -> None:
         """Take in a change; None means absent. An object that is created again may arrive before
         the deletion of the old one."""

@@ -60,7 +60,7 @@ GAUGES: dict[str, tuple[str, ...]] = {
 """The gauges without their prefix: what each is, and its labels."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FabricMetrics(ScrapedMetrics):
     """Collects the series. ``healths`` are all NodeHealths as last read."""
 
@@ -73,9 +73,6 @@ class FabricMetrics(ScrapedMetrics):
 
     def __post_init__(self) -> None:
         self.registry.register(self)
-
-    def __repr__(self) -> str:
-        return f"<FabricMetrics {self.cache!r}>"
 
     def samples(self) -> Iterator[Sample]:
         """The current values. May be called in another thread than the event loop's."""

@@ -43,7 +43,7 @@ FABRIC = routes.one(names.FABRICS, names.SINGLETON)
 Status = dict[str, Any]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FabricReporter:
     """Writes the status when it changes, in a task of its own, and creates the Fabric if there is
     none. ``unsurveyed`` returns what prevents surveys, ``late`` which caches may be old. ``clock``
@@ -67,9 +67,6 @@ class FabricReporter:
         self._completed_s = self.clock()
         self._fresh_s: float | None = None
         self._absent_s: float | None = None
-
-    def __repr__(self) -> str:
-        return f"<FabricReporter {self.cache!r}>"
 
     def completed_age_s(self) -> float:
         """Seconds since a report was last completed."""

@@ -61,7 +61,7 @@ BUSY_S = 1.0
 Pair = tuple[str, str]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Surveyor:
     """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores a survey. ``problems`` are the
     reasons why nodes are not measured. ``clock`` is monotonic; ``wall_clock`` is Unix time, as
@@ -93,9 +93,6 @@ class Surveyor:
         self._first_s = self._changed_s = self._next_s = self.clock()
         self._busy_seen: tuple[float, Collection[str]] = (self._next_s - BUSY_S, ())
         self.problems: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Surveyor {len(self._chosen)} nodes chosen, {len(self.problems)} problems>"
 
     async def run(self) -> None:
         """Run due surveys until cancelled."""

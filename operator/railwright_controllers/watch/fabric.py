@@ -19,9 +19,6 @@ class FabricCache:
         self.spec: Mapping[str, Any] = {}
         self.published: Mapping[str, Any] = {}
 
-    def __repr__(self) -> str:
-        return f"<FabricCache levels={self.levels}>"
-
     def change(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """Take in a change; None means absent. A Fabric that is created again may arrive before the
         deletion of the old one."""

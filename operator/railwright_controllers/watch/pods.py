@@ -48,9 +48,6 @@ class BusyNodes:
     def __init__(self) -> None:
         self._pods: collections.Counter[str] = collections.Counter()
 
-    def __repr__(self) -> str:
-        return f"<BusyNodes {len(self._pods)}>"
-
     def change(self, old: RunningPod | None, new: RunningPod | None) -> None:
         """Take in a change; None means absent."""
         if old is not None and old.occupied:

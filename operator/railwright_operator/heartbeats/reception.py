@@ -58,9 +58,6 @@ class ReceptionClock:
         self._missed_s = -math.inf
         self._deaf_until_s = -math.inf
 
-    def __repr__(self) -> str:
-        return f"<ReceptionClock {self():.1f} s>"
-
     def __call__(self) -> float:
         """The time on this clock; it never goes back."""
         now_s = self._clock()

@@ -70,9 +70,6 @@ class FleetMetrics(ScrapedMetrics):
         self._cycle: tuple[ClusterState, Plan] | None = None
         registry.register(self)
 
-    def __repr__(self) -> str:
-        return "<FleetMetrics>"
-
     def record(self, state: ClusterState, plan: Plan) -> None:
         """Take in a cycle."""
         self._cycle = state, plan

@@ -189,7 +189,7 @@ class _EndedJob:
     until_s: float | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class JobMetrics(ScrapedMetrics):
     """Collects the series of all jobs. ``clock`` is monotonic seconds, ``reception_clock`` that of
     the times of heartbeats, ``wall_clock`` Unix time."""
@@ -206,9 +206,6 @@ class JobMetrics(ScrapedMetrics):
         self._jobs: dict[str, _JobSeries] = {}
         self._ended: dict[str, _EndedJob] = {}
         self.registry.register(self)
-
-    def __repr__(self) -> str:
-        return f"<JobMetrics jobs={len(self._jobs)}>"
 
     def record(
         self,

@@ -85,7 +85,7 @@ PAUSE_S = Backoff(0.5, 8.0)
 EXPIRY_BACKOFF_S = Backoff(1.0, 300.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reporter:
     """Writes statuses and events."""
 
@@ -123,9 +123,6 @@ class Reporter:
         self._double_bookings = DoubleBookings()
         self._record_lane = Lane(WRITES_MAX)
         self._waiting_lane = Lane(WAITING_WRITES_MAX)
-
-    def __repr__(self) -> str:
-        return f"<Reporter jobs={len(self._written_s)}>"
 
     async def report(self, plan: Plan) -> None:
         """Start writing every status that changed. Raises nothing."""

@@ -24,9 +24,6 @@ class InterconnectCache:
         self.interconnect = Interconnect()
         self._first = asyncio.Event()
 
-    def __repr__(self) -> str:
-        return f"<InterconnectCache levels={self.interconnect.levels}>"
-
     def fabric_changed(self, old: ClusterObject | None, new: ClusterObject | None) -> None:
         """Take in a change of a Fabric; None means absent."""
         if new is None or not self.is_news(old, new):

@@ -163,9 +163,6 @@ class Jobs:
         self._placements = OwnedObjects[PlacementRecord]()
         self._gone: collections.OrderedDict[str, None] = collections.OrderedDict()
 
-    def __repr__(self) -> str:
-        return f"<Jobs {len(self._cached)} unreadable={len(self._unreadable)}>"
-
     def absorb(self, raw: Raw) -> None:
         """Take in the response to a request. Raises KeyError or ValueError if it is no job."""
         self.take(job_objects.answered(raw))

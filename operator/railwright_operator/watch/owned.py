@@ -153,9 +153,6 @@ class OwnedObjects(Generic[Owned]):
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], Owned] = {}
 
-    def __repr__(self) -> str:
-        return f"<OwnedObjects {len(self._records)}>"
-
     def change(self, old: Owned | None, new: Owned | None) -> None:
         """Take in a change; None means absent. An object that is created again may arrive before
         the deletion of the old one."""

@@ -65,7 +65,7 @@ FOR_GOOD = (
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Executor:
     """Carries out actions. Its state is the refusals and the written Placements.
 
@@ -100,9 +100,6 @@ class Executor:
             rng=self.rng,
             on_end=self._ended,
         )
-
-    def __repr__(self) -> str:
-        return f"<Executor placed={len(self._placed)} {self._requests!r}>"
 
     def placed(self, key: AttemptKey) -> bool:
         """Whether this attempt's Placement was written."""

@@ -53,10 +53,6 @@ class LedgerStore:
         self._found_entries: dict[AttemptKey, Fields] = {}
         self.ledger = Ledger(epoch=0, incarnation="", holder="")
 
-    def __repr__(self) -> str:
-        held = self.ledger
-        return f"<LedgerStore epoch={held.epoch} entries={len(held.entries)} rv={self._version}>"
-
     async def take_over(self) -> Ledger:
         """Raise the epoch before anything else, so that the writes of leaders before fail."""
         try:

@@ -222,10 +222,6 @@ class LedgerBudget:
             self._count(entry, entry.size)
         self.is_tight = self._sizes[EntryState.ABORTING] > ABORTING_SIZE_MAX // 2
 
-    def __repr__(self) -> str:
-        shares = " ".join(f"{state}={size}" for state, size in self._sizes.items())
-        return f"<LedgerBudget {shares} hindered={self.hindered}>"
-
     def add(self, entry: Entry) -> bool:
         """Whether a new entry fits; it is counted if it does."""
         held, size = self._sizes[entry.state], entry.size

@@ -59,9 +59,6 @@ class Readings:
         self._times = np.zeros(0, dtype=np.int64)
         self._failures = np.zeros(0, dtype=np.int64)
 
-    def __repr__(self) -> str:
-        return f"Readings({len(self.rows)} pairs, {int(self.times.sum())} samples)"
-
     @property
     def ends(self) -> Ints:
         """The first nodes of all rows, and the second ones."""
