@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from railwright_operator.watch.records import PodRecord
-from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.model.rank_layout import RankLayout
@@ -51,7 +50,6 @@ class PodIndex:
         self._by_rank: dict[tuple[str, int, int], dict[str, PodRecord]] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._by_stem: dict[tuple[str, str, str], dict[str, PodRecord]] = {}
-        self._core_pods: dict[str, Pod] = {}
         self._ordered: dict[AttemptKey, _Ordered] = {}
         self._usage: dict[str, NodeUsage] = {}
 
@@ -66,14 +64,11 @@ class PodIndex:
         if old is not None:
             if new is None:
                 self._mislabelled.discard(old.uid)
-                self._core_pods.pop(old.uid, None)
             for index, key in self._entries(old):
                 del index[key][old.uid]
                 if not index[key]:
                     del index[key]
         if new is not None:
-            if new.job_uid is not None:
-                self._core_pods[new.uid] = _core_pod(new)
             for index, key in self._entries(new):
                 index.setdefault(key, {})[new.uid] = new
 
@@ -98,7 +93,7 @@ class PodIndex:
             pods = [pod for pod in self._by_attempt[key].values() if home in (None, pod.namespace)]
             ranks = [pod for pod in pods if self._is_rank(pod, layout)]
             ranks.sort(key=lambda pod: (pod.node_rank, pod.rv))
-            observed = ObservedAttempt(tuple(self._core_pods[pod.uid] for pod in ranks))
+            observed = ObservedAttempt(tuple(pod.core for pod in ranks if pod.core is not None))
             held = self._ordered[key] = _Ordered(home, layout, tuple(ranks), observed)
         return held
 
@@ -186,16 +181,3 @@ def _use(record: PodRecord | None) -> tuple[str, Amounts, bool] | None:
     if record is None or not record.node or record.terminal:
         return None
     return record.node, record.requests, record.job_uid is None
-
-
-def _core_pod(record: PodRecord) -> Pod:
-    """The pod of an attempt as a value of the core."""
-    return Pod(
-        name=record.name,
-        uid=record.uid,
-        node_rank=record.node_rank,
-        node=record.node,
-        terminal=record.terminal,
-        deleting=record.deleting,
-        amounts=record.requests,
-    )

@@ -30,6 +30,7 @@ from railwright_kube.core_v1 import (
     Waiting,
 )
 from railwright_kube.projections import Metadata, Owner
+from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.model.snapshot import Amounts
 
 TEXT_MAX = 4096
@@ -69,7 +70,7 @@ class PodRecord:
     ``node`` is empty while unbound. ``requests`` are exact amounts as the scheduler counts them.
     ``disruption`` is the reason of a true DisruptionTarget condition; ``reason`` that of the pod's
     status, such as Evicted. ``pulled`` are the containers whose images are there, while the pod
-    has not started.
+    has not started. ``core`` is the pod of an attempt as a value of the core.
     """
 
     uid: str
@@ -90,6 +91,12 @@ class PodRecord:
     pulled: tuple[str, ...] = ()
     reason: str = ""
     disruption: str = ""
+    core: Pod | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        identity = self.name, self.uid, self.node_rank, self.node
+        pod = Pod(*identity, self.terminal, self.deleting, self.requests)
+        object.__setattr__(self, "core", None if self.job_uid is None else pod)
 
     @property
     def terminal(self) -> bool:
