@@ -33,12 +33,12 @@ from railwright_scheduler.placement import split
 from railwright_scheduler.placement.choose import choose
 from railwright_scheduler.placement.constraints import (
     ANYWHERE,
-    UNLIMITED,
     LevelLimit,
     ResolvedConstraints,
     capacity,
 )
 from railwright_scheduler.placement.domains import Domains
+from railwright_scheduler.placement.heaviest import heaviest
 from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.source_reports import SCALE_UP
@@ -148,11 +148,28 @@ def test_a_place_is_found_if_there_is_one_and_is_the_nearest(
     best = min(spans(tree, each) for each in able)
     found = spans(tree, chosen)
     alone = len(tree.of_node) - 1 - tree.finest
-    if asked.within and asked.segment * asked.spread != UNLIMITED:
+    if asked.within and not asked.takes_all:
         return
     # Of several domains that could hold all, the one with the fewest racks is taken.
     assert found[alone : alone + 1] == best[alone : alone + 1]
     assert asked.within or found == best
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(gangs(nodes_max=9, levels_max=4), st.data())
+def test_heaviest_nodes_have_the_largest_sums(snapshot: Snapshot, data: st.DataObject) -> None:
+    drawn = fitting(snapshot, data)
+    if drawn is None:
+        return
+    tree, eligible, _, asked, count = drawn
+    weight = st.lists(st.integers(-2, 3), min_size=2, max_size=2)
+    weights = np.array([data.draw(weight) for _ in eligible]).T
+    chosen = heaviest(tree, eligible, weights, count=count, limits=asked)
+    assert satisfied(tree, chosen, asked)
+    sets = combinations(range(len(eligible)), count)
+    able = [each for each in sets if satisfied(tree, each, asked)]
+    best = max(weights[:, [*each]].sum(axis=1).tolist() for each in able)
+    assert weights[:, chosen].sum(axis=1).tolist() == best
 
 
 @settings(deadline=None)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from fixtures import outcome, table, world
+from fixtures.examples import examples
 from fixtures.jobs import with_role
-from fixtures.strategies import snapshots
+from fixtures.strategies import constrained_snapshots, snapshots
 from railwright_scheduler.model.decisions import Admit, Decisions
 from railwright_scheduler.model.reasons import BlockedByReservation, QueueNotFound, code
 from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes
-from railwright_scheduler.model.snapshot import Job, Node, Snapshot, Taint, Toleration
+from railwright_scheduler.model.snapshot import (
+    NO_CONSTRAINTS,
+    UNKNOWN_DOMAIN,
+    Job,
+    Node,
+    Snapshot,
+    Taint,
+    Toleration,
+)
 from railwright_scheduler.policy.decide import decide
 
 PASSING = "node.kubernetes.io/"
@@ -47,36 +58,55 @@ def test_every_job_is_in_one_list_and_both_are_in_queue_order(snapshot: Snapshot
     assert waiting == sorted(waiting, key=queue_order.index)
 
 
-@given(snapshots())
+@settings(deadline=None, max_examples=examples(300))
+@given(st.one_of(snapshots(), constrained_snapshots(), constrained_snapshots()))
 def test_each_decision_equals_that_of_a_naive_model(snapshot: Snapshot) -> None:
     """Gangs whole, on distinct nodes that can take them; and each wait for its true reason."""
     decisions = decide(snapshot)
-    note(f"{table(snapshot)}\n{outcome(decisions)}")
+    note(f"{table(snapshot)}\n{snapshot.reserved}\n{outcome(decisions)}")
     free = {node.name: _free(node) for node in snapshot.nodes}
     waiting: list[Job] = []
     for job in _line(snapshot):
         verdict = _verdict(decisions, job)
         candidates = [node for node in snapshot.nodes if _could_ever(job, node)]
-        available = [node.name for node in candidates if _can_now(job, node, free[node.name])]
+        available = [node for node in candidates if _can_now(job, node, free[node.name])]
         beside = {name: {**amounts} for name, amounts in free.items()}
         for ahead in waiting:
             _take(beside, decisions.reservations.get(ahead.uid, ()), ahead.roles[0].per_pod)
-        allowed = {node.name for node in candidates if _can_now(job, node, beside[node.name])}
+        allowed = [node for node in candidates if _can_now(job, node, beside[node.name])]
         if job.queue not in snapshot.queues:
             assert isinstance(verdict, QueueNotFound)
-        elif len(candidates) < job.num_pods:
+        elif not _gangs(job, candidates, snapshot):
             assert isinstance(verdict, NeverFits)
-            assert verdict.candidates == len(candidates)
-        elif len(allowed) >= job.num_pods:
+            assert verdict.candidates < job.num_pods
+            assert verdict.candidates == len(candidates) or _is_constrained(job)
+        elif _gangs(job, allowed, snapshot):
             assert isinstance(verdict, Admit)
-            assert len(set(verdict.nodes)) == len(verdict.nodes) == job.num_pods
-            assert set(verdict.nodes) <= allowed
+            _assert_start(verdict, job, allowed, snapshot)
             _take(free, verdict.nodes, job.roles[0].per_pod)
         else:
-            _assert_reservation(decisions, job, snapshot, waiting)
+            _assert_reservation(decisions, job, snapshot, waiting, allowed)
             waiting.append(job)
-            _assert_numbers(verdict, job, available=len(available), position=len(waiting))
+            _assert_numbers(verdict, job, available, snapshot, position=len(waiting))
     assert all(left >= 0 for amounts in free.values() for left in amounts.values())
+
+
+@settings(deadline=None)
+@given(st.one_of(snapshots(), constrained_snapshots()))
+def test_reservations_stay_while_nothing_changes(snapshot: Snapshot) -> None:
+    """The first decision starts what it can; the next ones see no other cluster."""
+    first = decide(snapshot)
+    used = {node.name: dict(node.used) for node in snapshot.nodes}
+    jobs = {job.uid: job for job in snapshot.jobs}
+    for admit in first.admitted:
+        per_pod = jobs.pop(admit.job_uid).roles[0].per_pod
+        for name, (resource, amount) in itertools.product(admit.nodes, per_pod.items()):
+            used[name][resource] = used[name].get(resource, 0) + amount
+    nodes = tuple(replace(node, used=used[node.name]) for node in snapshot.nodes)
+    rest = replace(snapshot, nodes=nodes, jobs=tuple(jobs.values()), reserved=first.reservations)
+    second = decide(rest)
+    assert second.admitted == ()
+    assert second.reservations == first.reservations
 
 
 @given(snapshots(jobs_max=4))
@@ -177,30 +207,87 @@ def _verdict(decisions: Decisions, job: Job) -> object:
     return found[0]
 
 
-def _assert_numbers(verdict: object, job: Job, *, available: int, position: int) -> None:
-    if available < job.num_pods:
+def _assert_start(verdict: Admit, job: Job, allowed: list[Node], snapshot: Snapshot) -> None:
+    by_name = {node.name: node for node in allowed}
+    assert len(set(verdict.nodes)) == len(verdict.nodes) == job.num_pods
+    assert set(verdict.nodes) <= set(by_name)
+    assert _meets(job, [by_name[name] for name in verdict.nodes], snapshot)
+
+
+def _assert_numbers(
+    verdict: object, job: Job, available: list[Node], snapshot: Snapshot, *, position: int
+) -> None:
+    if not _gangs(job, available, snapshot):
         assert isinstance(verdict, NotEnoughNodes)
         excluded = sum(each.nodes for each in verdict.excluded)
-        assert verdict.free + excluded == verdict.candidates
-        assert verdict.best_free <= verdict.free
+        if not _is_constrained(job):
+            assert verdict.free + excluded == verdict.candidates
+            assert verdict.best_free <= verdict.free
     else:
         assert isinstance(verdict, BlockedByReservation)
         assert verdict.position == position
-    assert (verdict.need, verdict.free) == (job.num_pods, available)
+    assert verdict.need == job.num_pods
+    assert verdict.free == len(available) or _is_constrained(job)
 
 
 def _assert_reservation(
-    decisions: Decisions, job: Job, snapshot: Snapshot, ahead: list[Job]
+    decisions: Decisions, job: Job, snapshot: Snapshot, ahead: list[Job], allowed: list[Node]
 ) -> None:
-    """As many nodes as it needs, of those that could take it once others end; none if too few."""
+    """One of those nodes that could take it once others end, with the most that it could take now,
+    then the most that it had; none if there is none."""
     left = {node.name: dict(node.allocatable) for node in snapshot.nodes}
     for each in ahead:
         _take(left, decisions.reservations.get(each.uid, ()), each.roles[0].per_pod)
-    eligible = {node.name for node in snapshot.nodes if _could_hold(job, node, left[node.name])}
+    eligible = [node for node in snapshot.nodes if _could_hold(job, node, left[node.name])]
+    now, prior = {node.name for node in allowed}, {*snapshot.reserved.get(job.uid, ())}
+    names = [{node.name for node in each} for each in _gangs(job, eligible, snapshot)]
+    worth = [(len(each & now), len(each & prior)) for each in names]
     reserved = decisions.reservations.get(job.uid, ())
     assert len(set(reserved)) == len(reserved)
-    assert len(reserved) == (job.num_pods if len(eligible) >= job.num_pods else 0)
-    assert set(reserved) <= eligible
+    if names:
+        assert worth[names.index({*reserved})] == max(worth)
+    else:
+        assert not reserved
+
+
+def _is_constrained(job: Job) -> bool:
+    return job.roles[0].constraints != NO_CONSTRAINTS
+
+
+def _gangs(job: Job, nodes: list[Node], snapshot: Snapshot) -> list[tuple[Node, ...]]:
+    """All sets of these nodes that meet its constraints, each in an order of its ranks."""
+    levels = range(1, len(snapshot.levels) + 1)
+    ordered = sorted(nodes, key=lambda node: [_domain(node, level) for level in levels])
+    sets = itertools.combinations(ordered, job.num_pods)
+    return [each for each in sets if _meets(job, each, snapshot)]
+
+
+def _meets(job: Job, nodes: Sequence[Node], snapshot: Snapshot) -> bool:
+    """Whether nodes, by rank, meet its constraints."""
+    constraints = job.roles[0].constraints
+
+    def domains(tier: str, its: Sequence[Node]) -> list[tuple[str, ...]]:
+        return [_domain(node, snapshot.levels.index(tier) + 1 if tier else 0) for node in its]
+
+    return (
+        len({*domains(constraints.required, nodes)}) == 1
+        and all(
+            max(Counter(domains(each.tier, nodes)).values()) <= each.nodes
+            and all(node.domains[snapshot.levels.index(each.tier)] for node in nodes)
+            for each in constraints.spreads
+        )
+        and all(
+            len({*domains(each.tier, nodes[first : first + each.nodes])}) == 1
+            for each in constraints.segments
+            for first in range(0, len(nodes), each.nodes)
+        )
+    )
+
+
+def _domain(node: Node, level: int) -> tuple[str, ...]:
+    """The path of a node's domain; a node without a name of one is alone there and below."""
+    path = node.domains[:level]
+    return path if UNKNOWN_DOMAIN not in path else (*path, node.name)
 
 
 def _could_hold(job: Job, node: Node, left: Mapping[str, int]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from random import Random
 
@@ -13,32 +14,40 @@ from railwright_scheduler.policy.decide import decide
 from railwright_topology.miscabling import Rails
 
 BUSY = {GPU: 8, "pods": 1}
-RACKS = "xyzw"
+BLOCKS = {"x": "b", "y": "b", "z": "c", "w": "c"}
+"""The block of each rack."""
 OF_A_RACK = 8
 LONGEST = 40
 """Cycles of a small job. Four new ones arrive in each."""
 
 
 def cycles_until_it_starts(gang: Job, seed: int, *, most: int) -> int | None:
-    """All nodes are busy at first; each job ends after its time."""
+    """All nodes are busy at first; each job ends after its time. The free nodes that the gang has
+    reserved never become fewer."""
     rng = Random(seed)
-    names = [f"{rack}{number}" for rack in RACKS for number in range(OF_A_RACK)]
+    names = [f"{rack}{number}" for rack in BLOCKS for number in range(OF_A_RACK)]
     ends = {name: 1 + rng.randrange(LONGEST) for name in names}
     reserved: dict[str, tuple[str, ...]] = {}
-    queue: list[Job] = []
+    queue, held = list[Job](), 0
     for cycle in range(1, most):
         ends = {name: end for name, end in ends.items() if end > cycle}
         new = (job(f"s{cycle:04d}{number}", submitted_s=cycle) for number in range(4))
         queue = [*queue, *new][:30]
-        nodes = [node(name, name[0], used=BUSY if name in ends else {}) for name in names]
-        state = cluster(*nodes, jobs=(gang, *queue), levels=("rack",))
+        nodes = [
+            node(name, BLOCKS[name[0]], name[0], used=BUSY if name in ends else {})
+            for name in names
+        ]
+        state = cluster(*nodes, jobs=(gang, *queue), levels=("block", "rack"))
         decision = decide(replace(state, reserved=reserved))
         reserved = dict(decision.reservations)
+        free = len({*reserved.get(gang.uid, ())} - {*ends})
         for started in decision.admitted:
             if started.job_uid == gang.uid:
                 return cycle
             queue = [each for each in queue if each.uid != started.job_uid]
             ends |= {name: cycle + rng.randint(1, LONGEST) for name in started.nodes}
+        assert free >= held
+        held = free
     return None
 
 
@@ -49,19 +58,53 @@ def cycles_until_it_starts(gang: Job, seed: int, *, most: int) -> int | None:
         (24, TopologyConstraints(segments=(TierLimit("rack", 2),))),
         (24, TopologyConstraints(spreads=(TierLimit("rack", 7),))),
         (26, TopologyConstraints(spreads=(TierLimit("rack", OF_A_RACK),))),
+        (24, TopologyConstraints(segments=(TierLimit("block", 4),))),
+        (12, TopologyConstraints(spreads=(TierLimit("block", 6),))),
+        (16, TopologyConstraints(segments=(TierLimit("rack", 2), TierLimit("block", 4)))),
+        (12, TopologyConstraints(required="block", spreads=(TierLimit("rack", 6),))),
+        (16, TopologyConstraints("", "", (TierLimit("rack", 2),), (TierLimit("block", 8),))),
     ],
-    ids=["anywhere", "segments", "spread", "spread of a rack"],
+    ids=[
+        "anywhere",
+        "segments",
+        "spread",
+        "spread of a rack",
+        "segments in blocks",
+        "spread over blocks",
+        "two sizes of segments",
+        "spread in a block",
+        "segments spread over blocks",
+    ],
 )
 def test_free_nodes_stay_reserved_until_the_gang_starts(
     replicas: int, constraints: TopologyConstraints
 ) -> None:
-    """It starts at the latest when each job that ran at first is over: racks of which it has the
-    most free nodes are those that it needs whole."""
+    """It starts at the latest when each job that ran at first is over."""
     gang = job("gang", replicas=replicas, priority=100, constraints=constraints)
     for seed in range(2):
         started = cycles_until_it_starts(gang, seed, most=3 * LONGEST)
         assert started is not None
         assert started <= LONGEST + 1
+
+
+@pytest.mark.parametrize("free", ["n0", "n1", "n2"])
+def test_segment_of_several_racks_reserves_free_nodes(free: str) -> None:
+    """Whichever rack of the block has them, and whatever the gang had reserved."""
+    names = [f"n{rack}{number}" for rack in range(3) for number in range(2)]
+    nodes = [
+        node(name, "b", name[:2], used={} if name.startswith(free) else BUSY) for name in names
+    ]
+    constraints = TopologyConstraints(segments=(TierLimit("block", 4),))
+    gang = job("gang", replicas=4, constraints=constraints)
+    small = [job(f"s{number}", submitted_s=1) for number in range(6)]
+    state = cluster(*nodes, jobs=(gang, *small), levels=("block", "rack"))
+    for prior in ((), *itertools.combinations(names, 4)):
+        decision = decide(replace(state, reserved={"gang": prior}))
+        reserved = {*decision.reservations["gang"]}
+        assert reserved > {name for name in names if name.startswith(free)}
+        assert decision.admitted == ()
+        again = decide(replace(state, reserved=decision.reservations))
+        assert again.reservations == decision.reservations
 
 
 def test_rail_order_with_capacity_counts_before_a_larger_one() -> None:

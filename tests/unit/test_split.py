@@ -95,7 +95,7 @@ def test_costs_of_eight_levels_are_int64() -> None:
     ).domains
     eligible = np.ones(600, dtype=np.bool_)
     held = caps(tree, eligible, ANYWHERE)
-    supply = split.Supply(tree, held, held, held[-1], (1,) * len(held))
+    supply = split.Supply(tree, held, held, (1,) * len(held))
     table = split._table(supply, split._prices(supply, 400), 0, 0, count=400)
     assert table.cost.dtype == np.int64
 

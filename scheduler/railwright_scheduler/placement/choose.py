@@ -35,7 +35,6 @@ class _Free:
     domains: Domains
     eligible: Mask
     free_capacity: Ints
-    worth: Ints
 
 
 def choose(
@@ -46,16 +45,13 @@ def choose(
     count: int,
     limits: ResolvedConstraints = ANYWHERE,
     work: WorkBudget = UNLIMITED,
-    worth: Ints | None = None,
 ) -> Ints:
     """Choose ``count`` eligible nodes; return their columns, ascending: rank r gets the r-th.
 
     ``eligible`` and ``free_capacity`` have one entry per node in topology order, which keeps the
     ranks of every domain contiguous. There must be ``capacity`` for so many within the limits.
-    Where a gang leaves a part of one of several equal domains, it is that whose nodes are ``worth``
-    the least together; by default free capacity is what they are worth.
     """
-    free = _Free(domains, eligible, free_capacity, free_capacity if worth is None else worth)
+    free = _Free(domains, eligible, free_capacity)
     if count == 1:
         return _tightest_node(free)
     caps = limit_caps(domains, eligible, limits)
@@ -86,7 +82,7 @@ def fewest_domains(
         return domains.nodes_in(np.array([_smallest(finest, caps[-1] >= count)]), domains.finest)
     sizes = [np.add.reduceat(size, bounds[:-1]) for bounds in domains.finest_bounds]
     bulk = tuple(its * (int(size.sum()) + 1) + most for its, most in zip(caps, sizes, strict=True))
-    supply = Supply(domains, caps, bulk, filled_last=bulk[-1], grain=(1,) * len(caps))
+    supply = Supply(domains, caps, bulk, grain=(1,) * len(caps))
     pods = _pods(supply, count, top=level, work=work)
     return domains.nodes_in(np.flatnonzero(pods), domains.finest)
 
@@ -120,7 +116,6 @@ def _supply(free: _Free, caps: tuple[Ints, ...], limits: ResolvedConstraints) ->
         domains=free.domains,
         caps=caps,
         bulk=tuple(_bulk(free, free.free_capacity, caps[level], level) for level in levels),
-        filled_last=_bulk(free, free.worth, caps[-1], free.domains.finest),
         grain=tuple(limits.grain(level) for level in levels),
     )
 

@@ -15,8 +15,6 @@ import numpy as np
 from railwright_scheduler.arrays import Ints, Mask
 from railwright_scheduler.placement.domains import Domains
 
-UNLIMITED = 2**31
-
 
 class LevelLimit(NamedTuple):
     """A number of pods in each domain of a level."""
@@ -49,21 +47,6 @@ class ResolvedConstraints(NamedTuple):
     def segment(self) -> int:
         """The size of the largest segments."""
         return max(each.pods for each in self.segments) if self.segments else 1
-
-    @property
-    def segment_level(self) -> int:
-        """The level of the largest segments."""
-        return max(self.segments, key=lambda each: each.pods).level if self.segments else 0
-
-    @property
-    def spread(self) -> int:
-        """The fewest pods that all domains of some level are limited to."""
-        return min(each.pods for each in self.spreads) if self.spreads else UNLIMITED
-
-    @property
-    def spread_level(self) -> int:
-        """The level of that limit."""
-        return min(self.spreads, key=lambda each: each.pods).level if self.spreads else 0
 
     def grain(self, level: int) -> int:
         """The unit of the pods of each domain of a level: each has a multiple of it."""

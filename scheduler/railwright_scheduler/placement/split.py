@@ -44,14 +44,12 @@ class Supply:
     """What the domains can take: pods (``caps``) at each level, and the order of size.
 
     ``bulk`` sorts the domains of a level from small to big: by pods, then by room in them.
-    ``filled_last`` sorts the finest ones: of a run that is filled, the first gets what is left.
     Pods of a domain are a multiple of its level's ``grain``.
     """
 
     domains: Domains
     caps: tuple[Ints, ...]
     bulk: tuple[Ints, ...]
-    filled_last: Ints
     grain: tuple[int, ...]
 
 
@@ -302,7 +300,7 @@ def _merge_line(ahead: Ints, price: Ints, most: int, *, count: int) -> tuple[Int
 def _hand_out(supply: Supply, table: _Table, count: int, pods: Ints) -> None:
     if table.finest is not None:
         if count:
-            caps, order = supply.caps[-1][table.finest], supply.filled_last[table.finest]
+            caps, order = supply.caps[-1][table.finest], supply.bulk[-1][table.finest]
             pods[table.finest] = _smallest_run(caps, order, count)
         return
     left = count

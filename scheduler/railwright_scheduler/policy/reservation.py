@@ -1,11 +1,15 @@
 """Reserve nodes for the jobs that wait, so that they fill up and large jobs do not starve.
 
 A job that could run on the healthy nodes once other jobs end, but not now, reserves capacity on as
-many nodes as it has pods, and no more. Jobs behind it start on the other capacity. A free node that
-it reserved stays reserved in the next cycles; a busy one is replaced by one that becomes free, as
-the end of a pod cannot be predicted. Pods of no job, such as those of a DaemonSet, are not expected
-to end. A job whose pods do not fit on the healthy nodes reserves nothing, as no end of a job would
-let it start; a node that was lost a moment ago still counts, as most recover.
+many nodes as it has pods, and no more. Jobs behind it start on the other capacity. The reservation
+meets the job's constraints, and has as many free nodes as any other that does: a busy node is
+replaced by one that becomes free, as the end of a pod cannot be predicted, and free nodes only by
+more of them. Of such reservations it is the one with the most nodes of the last cycle, so it stays
+as it is while none has more free nodes, and each node of it that becomes free brings the job closer
+to its start. For a gang of several roles this holds as far as its search finds it. Pods of no job,
+such as those of a DaemonSet, are not expected to end. A job whose pods do not fit on the healthy
+nodes reserves nothing, as no end of a job would let it start; a node that was lost a moment ago
+still counts, as most recover.
 
 A job reserves beside the jobs ahead of it, never the same capacity: if those leave too little, it
 reserves once they have started.
@@ -24,8 +28,8 @@ from railwright_scheduler.cluster import NODE_AMOUNT_MAX, Capacity, Cluster, Tak
 from railwright_scheduler.model.reasons import BlockedByReservation, Reason
 from railwright_scheduler.model.shortages import NotEnoughNodes
 from railwright_scheduler.model.snapshot import Job, Role
-from railwright_scheduler.placement.choose import choose
-from railwright_scheduler.placement.constraints import ResolvedConstraints, capacity, level_caps
+from railwright_scheduler.placement.constraints import ResolvedConstraints, capacity
+from railwright_scheduler.placement.heaviest import heaviest
 from railwright_scheduler.policy.candidate import RoleDemand, SchedulingSignature
 from railwright_scheduler.policy.gang_search import GangSearch, UnplacedRole
 
@@ -113,7 +117,7 @@ class Reservations:
                 return ()
             chosen.append(found)
         if len(demands) == 1:
-            return (self._choose_under(target(0), *chosen[0], work),)
+            return (self._choose_under(target(0), *chosen[0]),)
         return self._search(demands, [limits for limits, _ in chosen], target, work)
 
     def _search(
@@ -133,7 +137,7 @@ class Reservations:
         def nearest(
             number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
         ) -> Ints:
-            return self._choose_under(target(number, taken), its, near, work)
+            return self._choose_under(target(number, taken), its, near)
 
         def to_start(number: int, its: ResolvedConstraints, near: Mask, _: Sequence[Taken]) -> Ints:
             return self._select(demands[number].role, near, its, work)
@@ -142,11 +146,11 @@ class Reservations:
             number: int, its: ResolvedConstraints, near: Mask, taken: Sequence[Taken]
         ) -> Ints:
             free = replace(target(number, taken), prior=self._nothing, startable=near)
-            return self._choose_under(free, its, near, work)
+            return self._choose_under(free, its, near)
 
         end = work.searched + SEARCH_WORK
-        for chooser in (nearest, to_start, as_if_free):
-            search = GangSearch(self._cluster, demands, allowed, chooser, work, is_start=False)
+        for choose in (nearest, to_start, as_if_free):
+            search = GangSearch(self._cluster, demands, allowed, choose, work, is_start=False)
             found = search.find(limits)
             if not isinstance(found, UnplacedRole):
                 return found[1]
@@ -182,29 +186,18 @@ class Reservations:
 
         return sorted(ways, key=nearness)[::-1]
 
-    def _choose_under(
-        self, target: _Target, limits: ResolvedConstraints, eligible: Mask, work: WorkBudget
-    ) -> Ints:
+    def _choose_under(self, target: _Target, limits: ResolvedConstraints, eligible: Mask) -> Ints:
         """Of these nodes, which have capacity for the role, those nearest to starting."""
-        domains, role, prior = self._cluster.domains, target.demand.role, target.prior
-        startable = target.startable
-        if limits.within:
-            caps = level_caps(domains, eligible, limits, limits.within)
-            order = self._fullness(limits.within, caps, role.replicas, startable & eligible, prior)
-            large = caps >= role.replicas
-            best = int(np.argmax(np.where(large, order, -1)))
-            eligible = eligible & (domains.of_node[limits.within] == best)
-        rank = self._rank(startable, prior)
-        count = role.replicas
-        if limits.segment == 1 and limits.spread >= count:
-            nodes = np.flatnonzero(eligible)
-            if count == 1:
-                return nodes[[rank[nodes].argmin()]]
-            return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
-        eligible = self._fullest_domains(role, eligible, limits, startable, prior)
-        # Domains of which it has and could take the most are filled first.
-        worth = int(rank.max(initial=0)) - rank
-        return choose(domains, eligible, rank, count=count, limits=limits, work=work, worth=worth)
+        domains, count = self._cluster.domains, target.demand.role.replicas
+        rank = self._rank(target.startable, target.prior)
+        if not limits.takes_all or limits.within:
+            # The most nodes that it could take now, of such the most that it has, then the ranks.
+            weights = np.array([rank <= 1, (rank == 0) | (rank == 2), -rank], dtype=np.int64)
+            return heaviest(domains, eligible, weights, count=count, limits=limits)
+        nodes = np.flatnonzero(eligible)
+        if count == 1:
+            return nodes[[rank[nodes].argmin()]]
+        return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
 
     def add(
         self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
@@ -296,39 +289,10 @@ class Reservations:
             prior[[self._columns[name] for name in names if name in self._columns]] = True
         return found
 
-    def _fullness(self, level: int, caps: Ints, most: int, startable: Mask, prior: Mask) -> Ints:
-        """The order of a level's domains: by how many nodes each has that the job could have now,
-        up to ``most`` of them, then by how many it had reserved."""
-        total = self._cluster.domains.total
-        now = np.minimum(total(startable.astype(np.int64), level), np.minimum(caps, most))
-        had = total(prior.astype(np.int64), level)
-        found: Ints = now * (len(self._cluster.nodes) + 1) + had
-        return found
-
-    def _fullest_domains(
-        self, role: Role, eligible: Mask, limits: ResolvedConstraints, startable: Mask, prior: Mask
-    ) -> Mask:
-        """The nodes of as many domains as the role needs of the level that its segments or its
-        spread are about, the fullest first; all nodes where these could not hold it."""
-        domains = self._cluster.domains
-        level = limits.segment_level if limits.segment > 1 else limits.spread_level
-        if not 0 < level <= domains.finest:
-            return eligible
-        caps = level_caps(domains, eligible, limits, level)
-        most = role.replicas if limits.segment > 1 else limits.spread
-        order = np.argsort(
-            -self._fullness(level, caps, most, startable & eligible, prior), kind="stable"
-        )
-        held = np.cumsum(caps[order])
-        count = int(np.searchsorted(held, role.replicas)) + 1
-        chosen = eligible & domains.nodes_in(order[:count], level)
-        fits = capacity(domains, chosen, limits) >= role.replicas
-        return chosen if fits else eligible
-
     def _rank(self, startable: Mask, prior: Mask) -> Ints:
         """What is reserved first: what it has and could take now, what it could take now, what it
-        has, then what has the most free capacity. So what has filled up is never given away, and
-        a node that does not become free is left for one that does."""
+        has, then what has the most free capacity. A node that does not become free is left for one
+        that does."""
         free_capacity = self._capacity.free_capacity
         rank = np.where(startable, 1, 3 + int(free_capacity.max(initial=0)) - free_capacity)
         if prior.any():
