@@ -121,3 +121,24 @@ def test_rail_order_with_capacity_counts_before_a_larger_one() -> None:
     )
     (started,) = decide(state).admitted
     assert started.nodes == ("t0", "t1")
+
+
+def test_rail_order_with_reserved_nodes_stays_while_fuller() -> None:
+    """The other order has more free nodes, though fewer of them in one rack."""
+    free = ["a0", "a1", "b0", "c0", "d0"]
+    nodes = [
+        node(
+            f"{rack}{number}",
+            rack,
+            rails=Rails((0, 1) if rack == "a" else (1, 0)),
+            used={} if f"{rack}{number}" in free else BUSY,
+        )
+        for rack in "abcd"
+        for number in range(3)
+    ]
+    constraints = TopologyConstraints(required="rack", aligned=True)
+    gang, small = job("gang", replicas=3, constraints=constraints), job("small", submitted_s=1)
+    state = cluster(*nodes, jobs=(gang, small), levels=("rack",))
+    for prior in ((), ("a0", "a1", "a2"), ("b0", "b1", "b2")):
+        decision = decide(replace(state, reserved={"gang": prior}))
+        assert decision.reservations["gang"] == ("a0", "a1", "a2")

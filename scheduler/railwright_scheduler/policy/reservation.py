@@ -17,6 +17,7 @@ reserves once they have started.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -107,18 +108,29 @@ class Reservations:
                 startable = startable | had
             return _Target(demand, had, startable)
 
+        if len(demands) == 1:
+            nearest = self._nearest(target(0))
+            return () if nearest is None else (nearest,)
         chosen: list[tuple[ResolvedConstraints, Mask]] = []
         for number, demand in enumerate(demands):
-            ways = demand.ways
-            if len(ways) > 1:
-                ways = self._nearest_first(target(number))
-            found = next(filter(None, (self._with_capacity(demand, way) for way in ways)), None)
+            ways = self._nearest_first(target(number))
+            found = next(filter(None, (self._with_capacity(demand, way) for way, _ in ways)), None)
             if found is None:
                 return ()
             chosen.append(found)
-        if len(demands) == 1:
-            return (self._choose_under(target(0), *chosen[0]),)
         return self._search(demands, [limits for limits, _ in chosen], target, work)
+
+    def _nearest(self, target: _Target) -> Ints | None:
+        """The nodes nearest to starting under any of the constraints; None without capacity."""
+        best, nearest = (-1, -1), None
+        for way, bound in self._nearest_first(target):
+            found = self._with_capacity(target.demand, way) if bound > best else None
+            if found is not None:
+                nodes = self._choose_under(target, *found)
+                has = int(target.startable[nodes].sum()), int(target.prior[nodes].sum())
+                if has > best:
+                    best, nearest = has, nodes
+        return nearest
 
     def _search(
         self,
@@ -173,18 +185,21 @@ class Reservations:
         self._refused[key] = replicas
         return None
 
-    def _nearest_first(self, target: _Target) -> Sequence[ResolvedConstraints]:
-        """The ways of the role, the one that it is nearest to starting under first. They differ in
-        their rails alone."""
+    def _nearest_first(
+        self, target: _Target
+    ) -> Sequence[tuple[ResolvedConstraints, tuple[int, int]]]:
+        """The ways of the role, and how many nodes at most it could take now under each and has
+        under it, the largest first. They differ in their rails alone."""
         cluster, ways = self._cluster, target.demand.ways
         any_rails, replicas = target.demand.any_rails, target.demand.role.replicas
+        if len(ways) == 1:
+            return [(ways[0], (replicas, replicas))]
         free = cluster.by_rails(cluster.meant(target.startable, any_rails))
         held = cluster.by_rails(cluster.meant(target.prior, any_rails))
-
-        def nearness(way: ResolvedConstraints) -> tuple[int, int]:
-            return min(int(free[way.rails]), replicas), int(held[way.rails])
-
-        return sorted(ways, key=nearness)[::-1]
+        bounds = [
+            (way, (min(int(free[way.rails]), replicas), int(held[way.rails]))) for way in ways
+        ]
+        return sorted(bounds, key=operator.itemgetter(1))[::-1]
 
     def _choose_under(self, target: _Target, limits: ResolvedConstraints, eligible: Mask) -> Ints:
         """Of these nodes, which have capacity for the role, those nearest to starting."""
