@@ -1,11 +1,12 @@
 """How much CPU a decision takes: 2,000 nodes of 8 GPUs, 1,000 queued jobs; and one huge gang.
 
 Prints one JSON object: CPU milliseconds (best and worst of the rounds) for a cluster that is three
-quarters busy, the same with node affinities, and where most jobs have several roles (then a cycle
-evaluates a part of the queue), for an empty one, for an empty one without topology labels, and for
-a gang of all nodes; and for gangs whose ranks are mapped, each round another job, as answers are
-remembered, in the end beside jobs on most of the nodes, which send all the time: what these send is
-remembered after the first round. The bars are 100 ms for the queues and 1,000 ms for the gangs.
+quarters busy, the same with node affinities, where most jobs have several roles (then a cycle
+evaluates a part of the queue), and behind a gang of most nodes in segments, for an empty one, for
+an empty one without topology labels, and for a gang of all nodes; and for gangs whose ranks are
+mapped, each round another job, as answers are remembered, in the end beside jobs on most of the
+nodes, which send all the time: what these send is remembered after the first round. The bars are
+100 ms for the queues and 1,000 ms for the gangs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from railwright_scheduler.model.node_affinity import (
     NodeSelectorTerm,
     SelectorOperator,
 )
-from railwright_scheduler.model.snapshot import Job, Node, Role, SendingJob, Snapshot
+from railwright_scheduler.model.snapshot import (
+    Job,
+    Node,
+    Role,
+    SendingJob,
+    Snapshot,
+    TierLimit,
+    TopologyConstraints,
+)
 from railwright_scheduler.model.workload import Parallelism, Recipe, Transformer, Workload
 from railwright_scheduler.policy.decide import decide
 from railwright_topology.links import Links
@@ -70,6 +79,7 @@ def _cases() -> dict[str, list[Snapshot]]:
         "unlabelled": [_world(busy=0.0, labelled=False, jobs=JOBS)] * ROUNDS,
         "roles": [_with_roles(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
         "affinity": [_with_affinity(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
+        "segments": [_behind_segments(_world(busy=0.75, labelled=True, jobs=JOBS))] * ROUNDS,
         "one_gang": [_one_gang(NODES)] * ROUNDS,
         "one_gang_ragged": [_one_gang(NODES * 3 // 4, busy=0.2)] * ROUNDS,
         "one_gang_mapped": _mapped(DENSE, Parallelism(tensor=8, pipeline=16, data=125)),
@@ -149,6 +159,14 @@ def _with_roles(world: Snapshot) -> Snapshot:
                 roles.append(Role(rng.choice((1, 2, 4)), per_pod, name="server"))
         jobs.append(replace(each, roles=tuple(roles)))
     return replace(world, jobs=tuple(jobs))
+
+
+def _behind_segments(world: Snapshot) -> Snapshot:
+    """The same behind a gang of most nodes, in segments within blocks."""
+    segments = TopologyConstraints(segments=(TierLimit("rack", 2), TierLimit("block", 4)))
+    gang = _job(JOBS, NODES * 4 // 5, 8, random.Random(7))
+    gang = with_role(gang, priority=100, selector={}, constraints=segments)
+    return replace(world, jobs=(gang, *world.jobs))
 
 
 def _one_gang(nodes: int, busy: float = 0.0) -> Snapshot:
