@@ -38,6 +38,7 @@ class PodLog:
     _stamp: bytes = b""
     _printed_of_stamp: int = 0
     _printed_of_line: int = 0
+    _is_end_added: bool = False
     _unstamped: bytes = b""
 
     def print_further(self, *, is_followed: bool) -> None:
@@ -67,13 +68,15 @@ class PodLog:
             if new := text[left_out:]:
                 self.count += 1
                 self._printed_of_line += len(new)
+                if self._is_end_added:
+                    new, self._is_end_added = new.removeprefix(b"\n"), False
                 is_open = is_within and is_shown
                 if is_shown:
                     typer.echo(new, nl=False)
             left_out = max(0, left_out - len(text))
         if is_open:
             typer.echo()
-            self._printed_of_line += 1
+            self._is_end_added = True
 
     def _print_unstamped(self, line: bytes) -> None:
         """A line of the kubelet: it is there again each time that the log is opened."""
@@ -90,7 +93,7 @@ class PodLog:
         """A line with this stamp that is not printed yet."""
         self._announce()
         self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
-        self._stamp, self._printed_of_line = stamp, 0
+        self._stamp, self._printed_of_line, self._is_end_added = stamp, 0, False
 
     def _announce(self) -> None:
         if not self.count and not self._unstamped:

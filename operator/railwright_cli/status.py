@@ -83,7 +83,9 @@ class StatusView:
         progress, attempt = job.status.progress, job.status.attempt
         if progress is None or not job.status.phase == job.status.reason == "Running":
             self.reported = self.origin = self.seconds_a_step = None
-        elif self.reported is None or attempt != self.reported[0]:
+        elif (
+            self.reported is None or attempt != self.reported[0] or progress.step < self.reported[1]
+        ):
             self.reported, self.origin, self.seconds_a_step = (attempt, progress.step), None, None
         elif progress.step > self.reported[1]:
             self.reported = attempt, progress.step

@@ -10,10 +10,20 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Generic
 
+from railwright_kube import errors
 from railwright_kube.backoff import Backoff, K, Pauses
-from railwright_kube.errors import RequestFailed
 
 logger = logging.getLogger(__name__)
+
+OF_ONE_OBJECT = (
+    errors.BadRequestError,
+    errors.ForbiddenError,
+    errors.NotFoundError,
+    errors.AlreadyExistsError,
+    errors.ConflictError,
+    errors.InvalidError,
+)
+"""Refusals of one object. After any other failure the next write would fail too."""
 
 
 class ObjectWrites(Generic[K]):
@@ -34,11 +44,13 @@ class ObjectWrites(Generic[K]):
         return self._pauses.over(key)
 
     async def write(self, key: K, request: Coroutine[Any, Any, object]) -> bool:
-        """Await this request; return whether it succeeded. A failure is logged, not raised."""
-        extra = {"kind": self._kind, "object": str(key)}
+        """Await this request. A failure is logged, not raised. Returns whether other writes can
+        succeed now: a refusal of this object does not concern them."""
+        extra, is_of_all = {"kind": self._kind, "object": str(key)}, False
         try:
             await request
-        except RequestFailed as error:
+        except errors.RequestFailed as error:
+            is_of_all = not isinstance(error, OF_ONE_OBJECT)
             logger.info("object not written", extra=extra | {"error": str(error)})
         except Exception as error:
             logger.exception("write raised", extra=extra | {"error": str(error)})
@@ -46,7 +58,7 @@ class ObjectWrites(Generic[K]):
             self._pauses.succeeded(key)
             return True
         self._pauses.failed(key)
-        return False
+        return not is_of_all
 
     def forget_unless(self, is_kept: Callable[[K], bool]) -> None:
         """Forget the failures of all objects but those for which ``is_kept`` holds."""

@@ -3,18 +3,20 @@
 kube-scheduler assumes pods in the same sense. For a committing attempt capacity is assumed for each
 rank that does not run on its node: a pod that ended there may be deleted, and is then created
 again. For an aborting one it is assumed for each unbound pod, as an earlier leader may still be
-binding it.
+binding it. For an attempt that runs it is assumed for each pod that failed: the attempt is about to
+end, and its job to start again there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.cluster import NODE_AMOUNT_MAX
-from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
+from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
+from railwright_scheduler.model.evidence import PodState
 from railwright_scheduler.model.snapshot import LOST_GRACE_S, Amounts, Node, Unavailable
 from railwright_scheduler.usage import add_amounts
 
@@ -36,7 +38,7 @@ def add_assumed(assumed: dict[str, dict[str, int]], entry: Entry, pods: Iterable
 
 
 def subtract_assumed(
-    state: ClusterState, entries: Iterable[Entry], double_booked: Collection[str] = ()
+    state: ClusterState, entries: Sequence[Entry], double_booked: Collection[str] = ()
 ) -> tuple[Node, ...]:
     """The nodes with the capacity assumed for in-flight attempts taken. Nodes found lost, or
     ``double_booked``, are unavailable.
@@ -46,6 +48,11 @@ def subtract_assumed(
     """
     assumed: dict[str, dict[str, int]] = {}
     lost: dict[str, bool] = {}
+    starting = {entry.job_uid for entry in entries if entry.state is EntryState.COMMITTING}
+    for seen_job in state.jobs:
+        if seen_job.record.live and seen_job.job.uid not in starting:
+            for name, amounts in _failed(seen_job):
+                add_amounts(assumed.setdefault(name, {}), [amounts])
     for entry in entries:
         seen = state.attempts.get(entry.key, ObservedAttempt())
         lost |= _lost(entry, seen)
@@ -56,6 +63,17 @@ def subtract_assumed(
         )
         for node in state.nodes
     )
+
+
+def _failed(seen: ObservedJob) -> Iterator[tuple[str, Amounts]]:
+    """The node and the request of each pod of the live attempt that failed."""
+    failed = [rank.node_rank for rank in seen.ranks if rank.pod is PodState.FAILED]
+    if not failed or len(seen.record.nodes) != seen.job.num_pods:
+        return
+    for role, pods in zip(seen.job.roles, seen.job.pod_ranges, strict=True):
+        for node_rank in range(seen.job.num_pods)[pods]:
+            if node_rank in failed:
+                yield seen.record.nodes[node_rank], role.per_pod
 
 
 def _lost(entry: Entry, seen: ObservedAttempt) -> dict[str, bool]:

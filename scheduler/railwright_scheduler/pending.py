@@ -52,7 +52,7 @@ def pending_attempt(
     if needs_attempt(seen, entries, state.attempts):
         waits = seen.held is None and _waits_for_ending(seen, entries, state.attempts, alive)
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=waits, held=seen.held)
-    if awaits_own_pods(seen, entries) or _backs_off_shortly(seen, entries):
+    if awaits_own_pods(seen, entries) or _keeps_nodes(seen, entries):
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=True, held=None)
     return None
 
@@ -96,12 +96,14 @@ def _waits_for_ending(
     )
 
 
-def _backs_off_shortly(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
-    """Whether the job starts again after a back-off that keeps its nodes."""
+def _keeps_nodes(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
+    """Whether the job, which needs no attempt yet, starts again soon: after a short back-off, or
+    once the deletion of its pods has begun."""
     return (
         is_idle(seen)
         and seen.held is None
-        and seen.ended_age_s < seen.record.backoff_s <= ENDING_S
+        and seen.ended_age_s < ENDING_S
+        and seen.record.backoff_s <= ENDING_S
         and all(entry.cause is not None for entry in entries)
     )
 

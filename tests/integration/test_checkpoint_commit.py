@@ -106,6 +106,28 @@ def _is_done_saving(state: reporting.LauncherState) -> bool:
     return progress is None or progress.phase is not protocol.Phase.CHECKPOINTING
 
 
+def test_commit_that_is_refused_for_good_is_asked_once(
+    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
+) -> None:
+    """The checkpoint counts, as it would without a response, and the save does not wait."""
+    operator.status = 400
+    saved(tmp_path, 1)
+    assert len(operator.tokens) == 1
+    assert volume(tmp_path).is_complete(Checkpoint(1, 1))
+
+
+def test_heartbeat_without_a_response_is_followed_by_the_steps(
+    operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
+) -> None:
+    pod = environment.pod(launchers.environment_of(operator.url, tmp_path))
+    reporter = reporting.Reporter(pod, state, tmp_path)
+    for status, is_taken in ((200, True), (503, False), (200, True)):
+        operator.status = status
+        assert reporter._send() is is_taken
+    reporter._operator.close()
+    assert [each.steps is not None for each in operator.heartbeats] == [True, True]
+
+
 def test_refused_commit_renames_nothing_and_raises(
     operator: OperatorEndpoint, state: reporting.LauncherState, tmp_path: Path
 ) -> None:

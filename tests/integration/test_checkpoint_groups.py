@@ -54,6 +54,24 @@ def follower(directory: Path) -> tuple[torch.nn.Module, Checkpointer]:
     return model, Checkpointer(directory, model, group="worker")
 
 
+def test_follower_skips_what_it_cannot_read(tmp_path: Path, rank: Rank) -> None:
+    """The workers may remove it at that moment; the next load finds it again."""
+    rank("worker")
+    run = Run(tmp_path, seed=0)
+    for step in (10, 20):
+        run.checkpoints.save(step)
+    rank("evaluator", worker=())
+    _, checkpoints = follower(tmp_path)
+    newest = workers(tmp_path).checkpoint(Checkpoint(1, 20)) / "rank-0.pt"
+    content = newest.read_bytes()
+    newest.unlink()
+    newest.symlink_to(newest.name)
+    assert checkpoints.load() == 10
+    newest.unlink()
+    newest.write_bytes(content)
+    assert checkpoints.load() == 20
+
+
 def weights(model: torch.nn.Module) -> list[float]:
     return torch.cat([parameter.flatten() for parameter in model.parameters()]).tolist()
 

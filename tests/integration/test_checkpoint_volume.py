@@ -105,4 +105,28 @@ def test_checkpoints_after_a_backup_are_kept_aside(
     assert (volume.steps(2), volume.attempts()) == ([4, 3, 2], [2])
     (aside,) = tmp_path.glob("*/attempt-1/void-worker-*")
     assert sorted(path.name for path in aside.glob("step-*")) == ["step-10", "step-20", "step-30"]
-    assert capsys.readouterr().err.count(f"what earlier ones saved is now in {aside}") == 1
+    assert capsys.readouterr().err.count(f"what attempt 1 had saved is in {aside}") == 1
+
+
+def test_later_attempts_of_before_a_restore_are_kept_aside(
+    volume: manifest.Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempt 4 has saved. The restored store knows attempt 1 alone; attempts 2 and 5 save."""
+    _in_attempt(monkeypatch, 4, Checkpoint(1, 30))
+    _saved(tmp_path, 1000, 1010, 1020)
+    for attempt, resume, steps in ((2, (1, 5), (5,)), (5, (2, 5), (6, 7, 8, 9))):
+        _in_attempt(monkeypatch, attempt, Checkpoint(*resume))
+        _saved(tmp_path, *steps)
+    (aside,) = tmp_path.glob("*/attempt-4/void-worker-*")
+    assert sorted(path.name for path in aside.glob("step-*")) == [
+        "step-1000",
+        "step-1010",
+        "step-1020",
+    ]
+    assert volume.steps(5) == [9, 8, 7]
+
+
+def _saved(directory: Path, *steps: int) -> None:
+    run = Run(directory, seed=0)
+    for step in steps:
+        run.checkpoints.save(step)

@@ -125,8 +125,10 @@ def test_all_that_is_left_is_set_aside(tmp_path: Path) -> None:
     for attempt, step in [(1, 80), (1, 90), (2, 100), (4, 5)]:
         committed(tmp_path, attempt, step)
     committed(tmp_path, 1, 30, group="evaluator")
-    aside = manifest.set_aside_unread(workers(tmp_path), 3, [Checkpoint(1, 30)])
-    assert [aside.count(f"/attempt-{number}/void-worker-") for number in (1, 2)] == [1, 1]
+    found = manifest.unread(workers(tmp_path), 3, [Checkpoint(1, 30)])
+    assert found == [2, 1]
+    for attempt in found:
+        manifest.set_aside(workers(tmp_path), attempt)
     manifest.prune(workers(tmp_path), [Checkpoint(3, 9), Checkpoint(1, 30)], keep=1)
     assert [re.sub("void-worker-[^/]*", "void", path) for path in left(tmp_path)] == [
         "attempt-1/evaluator/step-30",
@@ -140,8 +142,7 @@ def test_all_that_is_left_is_set_aside(tmp_path: Path) -> None:
 def test_nothing_is_set_aside_beside_a_readable_checkpoint(tmp_path: Path) -> None:
     for step in (30, 40):
         committed(tmp_path, 1, step)
-    assert not manifest.set_aside_unread(workers(tmp_path), 2, [Checkpoint(1, 30)])
-    assert workers(tmp_path).steps(1) == [40, 30]
+    assert not manifest.unread(workers(tmp_path), 2, [Checkpoint(1, 30)])
 
 
 def test_a_manifest_reaches_no_file_outside_its_folder(tmp_path: Path) -> None:

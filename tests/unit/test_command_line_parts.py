@@ -199,6 +199,11 @@ def test_remaining_time_follows_from_whole_steps() -> None:
         assert "remain" not in view.line()
     view.update(_at(18, attempt=2), 218.0)
     assert view.line().endswith("about 42s remain")
+    for step, now_s in ((17, 219.0), (18, 220.0)):  # It goes back to a checkpoint.
+        view.update(_at(step, attempt=2), now_s)
+        assert "remain" not in view.line()
+    view.update(_at(19, attempt=2), 222.0)
+    assert view.line().endswith("about 1m22s remain")
     view.update(_at(18, attempt=2, phase="Recovering"), 240.0)
     view.update(_at(18, attempt=2), 1_000.0)
     assert "remain" not in view.line()

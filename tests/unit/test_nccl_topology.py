@@ -196,6 +196,13 @@ def test_partitions_of_rccl_are_their_accelerator() -> None:
     assert not report.remarks
 
 
+def test_accelerator_of_amd_without_an_address_costs_no_other() -> None:
+    without = '<pci class="0x120000"><gpu dev="1" gcn="gfx942"/></pci>'
+    report = nccl(gpu("0000:03:00.0", 0) + without, "2")
+    assert [part.id for part in report.parts] == ["0000:03:00.0"]
+    assert "busid" in report.remarks[0]
+
+
 def test_functions_of_other_makers_are_accelerators() -> None:
     report = nccl(gpu("0000:03:00.0", 0) + gpu("0000:03:00.1", 1))
     assert [part.id for part in report.parts] == ["0000:03:00.0", "0000:03:00.1"]

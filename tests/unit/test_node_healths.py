@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
@@ -13,9 +14,9 @@ from fixtures.reporting import Raw, Store
 from railwright_api import names, routes
 from railwright_api.node_health import NodeHealth
 from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, Discovery
-from railwright_controllers.report.node_healths import INTERVAL_S, NodeHealthReporter
+from railwright_controllers.report.node_healths import AT_ONCE, INTERVAL_S, NodeHealthReporter
 from railwright_kube.client import Api
-from railwright_kube.errors import ConflictError, ForbiddenError
+from railwright_kube.errors import ConflictError, ForbiddenError, Unreachable
 from railwright_topology.fabric import Fabric
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.parts import DeviceBenchmark
@@ -278,6 +279,45 @@ async def test_node_refused_again_and_again_is_written_seldom(store: Store) -> N
         leader.now_s += INTERVAL_S.base_s
     assert leader.content("n0")
     assert 5 <= store.count("patch") <= 9
+
+
+async def test_nodes_that_are_refused_delay_no_other(store: Store) -> None:
+    """More of them than are written at a time."""
+    leader = Leader(store)
+    del leader.nodes["n1"]
+    refused = [f"r{at}" for at in range(2 * AT_ONCE)]
+    for name in (*refused, "good"):
+        leader.nodes[name] = node = observing.node_record(name)
+        leader.discovery.node_changed(None, node)
+    found: dict[str, Any] = {
+        "places": dict.fromkeys(leader.nodes, ()),
+        "rails": dict.fromkeys((*refused, "good"), RAILS),
+    }
+    refusal = ForbiddenError(403, "Forbidden", message="a policy")
+    path = routes.kind(names.NODE_HEALTHS)
+    store.refusals["create", path] = refusal
+    created = itertools.count(1)
+
+    def admit_the_last() -> None:
+        if next(created) > len(refused):
+            store.refusals.clear()
+
+    store.meanwhile["create", path] = admit_the_last
+    await leader.report(**NOTHING | found, fact_sources={})
+    assert leader.content("good")
+    assert len(store.objects) == 1
+
+
+async def test_report_ends_while_the_api_server_is_away(store: Store) -> None:
+    leader = Leader(store)
+    found = {"places": {f"n{at}": () for at in range(9)}}
+    found |= {"rails": dict.fromkeys(found["places"], RAILS)}  # type: ignore[arg-type]
+    for name in found["places"]:
+        leader.nodes[name] = node = observing.node_record(name)
+        leader.discovery.node_changed(None, node)
+    store.refusals["create", routes.kind(names.NODE_HEALTHS)] = Unreachable("x")
+    await leader.report(**NOTHING | found, fact_sources={})
+    assert store.count("create") == AT_ONCE
 
 
 async def test_node_that_joins_during_a_report_ends_nothing(store: Store) -> None:

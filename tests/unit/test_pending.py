@@ -99,28 +99,48 @@ def _started(state: ClusterState) -> dict[str, tuple[str, ...]]:
 
 
 def test_job_that_failed_waits_for_its_pods_that_end() -> None:
-    """It keeps its nodes from the job behind it, which gets others."""
+    """It keeps its nodes from the job behind it, and as many others as its pods still occupy."""
     for text in ("n0~ n1~", "n0! n1~"):
         state = _ending(text)
-        assert _started(state) == {"b": ("n2", "n3")}
-        assert scheduling.plan(state).reservations == {"a": ("n0", "n1")}
-    assert _started(_ending("n0! n1!"))["a"] == ("n0", "n1")
+        assert _started(state) == {}
+        assert scheduling.plan(state).reservations["a"] == ("n0", "n1")
+    assert _started(_ending("n0! n1!")) == {"a": ("n0", "n1"), "b": ("n2", "n3")}
 
 
 def test_nodes_that_become_free_one_by_one_are_kept() -> None:
     """Job b takes one node, and would take the first of them."""
     ended = _ending("n0! n1~")
-    (a, b), nodes = ended.jobs, ended.nodes
-    state = replace(
-        ended,
-        jobs=(a, replace(b, job=job("b", replicas=1, submitted_s=9))),
-        nodes=(*nodes[:3], replace(nodes[3], used={GPU: 8})),
-    )
+    a, b = ended.jobs
+    state = replace(ended, jobs=(a, replace(b, job=job("b", replicas=1, submitted_s=9))))
     assert _started(state) == {"b": ("n2",)}
-    gone = _ending("n0! n1!").attempts
-    assert _started(replace(state, attempts=gone, nodes=_ending("n0! n1!").nodes[:2])) == {
-        "a": ("n0", "n1")
-    }
+    assert scheduling.plan(state).reservations == {"a": ("n0", "n1")}
+
+
+def test_pod_that_does_not_end_costs_its_job_no_free_node() -> None:
+    """Job b, which takes one node, has not got it meanwhile."""
+    ended = _ending("n0! n1~")
+    a, b = ended.jobs
+    nodes = (*ended.nodes[:3], replace(ended.nodes[3], used={GPU: 8}))
+    one = replace(b, job=job("b", replicas=1, submitted_s=9))
+    state = replace(ended, jobs=(a, one), nodes=nodes)
+    assert _started(state) == {}
+    later = replace(state, jobs=(replace(a, ended_age_s=pending.ENDING_S + 1.0), one))
+    assert _started(later) == {"a": ("n0", "n2")}
+
+
+def test_last_reservation_comes_before_the_own_nodes() -> None:
+    """As that of a migration, which has a target."""
+    state = replace(_ending("n0~ n1~"), reservations={"a": ("n2", "n3")})
+    assert scheduling.plan(state).reservations["a"] == ("n2", "n3")
+
+
+def test_nodes_are_kept_before_the_deletion_of_pods_begins() -> None:
+    """Without a back-off, as after the loss of a node."""
+    lost = Cause(CauseCode.NODE_LOST, "n1 is lost", nodes=("n1",))
+    state = _ending("n0! n1", record=replace(attempts.RECOVERING, last_termination=lost))
+    (over,) = state.ledger.entries
+    ledger = replace(state.ledger, entries=(replace(over, cause=lost),))
+    assert scheduling.plan(replace(state, ledger=ledger)).reservations["a"][0] == "n0"
 
 
 def test_blamed_node_is_not_kept() -> None:
@@ -131,6 +151,22 @@ def test_blamed_node_is_not_kept() -> None:
     plan = scheduling.plan(replace(state, ledger=ledger))
     assert "n0" in plan.reservations["a"]
     assert "n1" not in plan.reservations["a"]
+
+
+@pytest.mark.parametrize("age_s", [0.5, 30.0])
+def test_failed_pod_frees_nothing_while_its_attempt_ends(age_s: float) -> None:
+    """Others crash behind the first; job b, which takes one node, would start on theirs."""
+    running = attempts.seen(
+        attempts.RUNNING, ranks=(attempts.rank(0), attempts.crash(1, age_s)), bound_age_s=1e4
+    )
+    behind = replace(attempts.seen(name="b"), job=job("b", replicas=1, submitted_s=9))
+    state = attempts.world_of(
+        running,
+        behind,
+        nodes=(node("n0", used={GPU: 8}), node("n1")),
+        attempts={("a", 1): ObservedAttempt(pods=attempts.pods("n0 n1!"))},
+    )
+    assert _started(replace(state, now_s=NOW_S)) == {}
 
 
 def _crashed(failures: int) -> ClusterState:
@@ -173,6 +209,8 @@ def test_short_back_off_keeps_the_nodes(failures: int, keeps: bool) -> None:
     state = _once_pods_are_gone(_crashed(failures), ago_s=2.0)
     assert state.jobs[0].record.backoff_s == 5 << failures
     assert _started(state) == ({} if keeps else {"b": ("n0", "n1")})
+    held = replace(state.jobs[0], held=PriorityClassNotFound("high", ()))
+    assert _started(replace(state, jobs=(held, state.jobs[1]))) == {"b": ("n0", "n1")}
     if keeps:
         later = _once_pods_are_gone(state, ago_s=5.0 * (1 << failures))
         assert _started(later) == {"a": ("n0", "n1")}

@@ -127,6 +127,15 @@ def test_line_without_an_end_is_ended_once(capsysbinary: Any) -> None:
     assert capsysbinary.readouterr().out == b"a\nb\n"
 
 
+def test_line_whose_stream_ended_within_it_goes_on(capsysbinary: Any) -> None:
+    """The view ends the line at first, for a terminal."""
+    streams = Streams(([at(1, "abc")[:-1]], False), ([at(1, "abcdef"), at(2, "g")], False))
+    log = PodLog(cast(ApiServer, streams), POD, None)
+    for _ in range(2):
+        log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out == b"abc\ndef\ng\n"
+
+
 def test_stamp_of_no_date_is_a_part_of_its_line(capsysbinary: Any) -> None:
     """The log is opened again after a line, as only then times are compared."""
     odd = b"2026-02-30T00:00:00Z x\n"

@@ -86,6 +86,7 @@ class Checkpointer:
         self._others = others
         self._attempt: int | None = None
         self._is_claimed = False
+        self._later: list[int] = []
         self._saved_step: int | None = None
         self._call: str | None = None
         if not self._follows and self._volume in _SAVING:
@@ -292,11 +293,9 @@ class Checkpointer:
             attempt = int(os.environ.get(environment.ATTEMPT, newest + 1))
         if not self._is_claimed:
             manifest.claim(self._volume, attempt, run=self._run())
-            if aside := manifest.set_aside_unread(self._volume, attempt, self._readable()):
-                _say(
-                    "this attempt may read no checkpoint that is left, as after a restore of the "
-                    f"cluster's store: what earlier ones saved is now in {aside}"
-                )
+            for each in manifest.unread(self._volume, attempt, self._readable()):
+                self._set_aside(each)
+            self._later = [each for each in self._volume.attempts() if each > attempt]
             self._is_claimed = True
         manifest.begin(self._volume.checkpoint(protocol.Checkpoint(attempt, step)))
         return attempt
@@ -328,6 +327,7 @@ class Checkpointer:
         saved = protocol.Saved(size_bytes, seconds=time.monotonic() - began_s)
         channel.ask(channel.Request(committed=checkpoint, saved=saved))
         if permission.confirmed:
+            self._set_aside_later()
             self._prune(checkpoint)
         else:
             _say(
@@ -335,6 +335,19 @@ class Checkpointer:
                 f"({permission.reason}): older checkpoints stay until there is one"
             )
         return permission
+
+    def _set_aside_later(self) -> None:
+        """On rank 0: move away what attempts after this one saved, if they were there before its
+        first save. The operator has just confirmed that there is none: its store was restored."""
+        try:
+            while self._later:
+                self._set_aside(self._later.pop())
+        except OSError as error:
+            _say(f"checkpoints of a later attempt are still in their place: {error}")
+
+    def _set_aside(self, attempt: int) -> None:
+        aside = manifest.set_aside(self._volume, attempt)
+        _say(f"the cluster's store was restored: what attempt {attempt} had saved is in {aside}")
 
     def _prune(self, newest: protocol.Checkpoint) -> None:
         """On rank 0: remove old checkpoints. Not without the operator's response: this attempt may

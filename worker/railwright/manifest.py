@@ -114,15 +114,15 @@ def claim(volume: Volume, attempt: int, *, run: str) -> None:
     """
     folder = volume.attempt(attempt)
     if _exists(folder) and not is_claimed(volume, attempt, run=run):
-        _set_aside(folder)
+        set_aside(volume, attempt)
     folder.mkdir(parents=True, exist_ok=True)
     if not _exists(folder / RUN):
         write_durably(folder / RUN, run.encode())
 
 
-def set_aside_unread(volume: Volume, attempt: int, readable: Sequence[protocol.Checkpoint]) -> str:
-    """Move away what attempts before this one saved, if no checkpoint that is ``readable`` is left,
-    and return where to; empty if there is nothing. Raises OSError.
+def unread(volume: Volume, attempt: int, readable: Sequence[protocol.Checkpoint]) -> list[int]:
+    """The attempts before this one that saved checkpoints, if none that is ``readable`` is left.
+    Raises OSError.
 
     The cluster's store was restored from a backup, and the checkpoints that it records have been
     replaced since: what is on the volume is all that is left of the training.
@@ -136,12 +136,13 @@ def set_aside_unread(volume: Volume, attempt: int, readable: Sequence[protocol.C
         if volume.is_complete(checkpoint := protocol.Checkpoint(before, step))
     ]
     if any(one.step <= caps.get(one.attempt, -1) for one in found):
-        return ""
-    attempts = dict.fromkeys(one.attempt for one in found)
-    return ", ".join(str(_set_aside(volume.attempt(before))) for before in attempts)
+        return []
+    return [*dict.fromkeys(one.attempt for one in found)]
 
 
-def _set_aside(folder: Path) -> Path:
+def set_aside(volume: Volume, attempt: int) -> Path:
+    """Move the group's folder in the attempt to where no attempt reads it. Raises OSError."""
+    folder = volume.attempt(attempt)
     return folder.rename(folder.with_name(f"void-{folder.name}-{uuid.uuid4().hex[:8]}"))
 
 

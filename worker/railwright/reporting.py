@@ -316,7 +316,7 @@ class CommitDesk:
         """The operator's response within channel.COMMIT_DEADLINE_S, else the permission to go on.
 
         Going on does no harm: what a revoked attempt commits is above the step up to which later
-        attempts read it.
+        attempts read it, unless its script went back.
         """
         state, why = self._state, ""
         deadline = time.monotonic() + channel.COMMIT_DEADLINE_S

@@ -74,10 +74,10 @@ class NodeHealthReporter:
                 logger.exception("status rendering failed", extra=extra)
 
     async def report(self) -> bool:
-        """Write the objects that differ from what was found. If all writes of a round fail, the
-        report ends, and False is returned. What was found before a restart stays until agents have
-        reported, as a device is slow by comparison with those of other nodes, and until all files
-        are valid."""
+        """Write the objects that differ from what was found. If all writes of a round fail for a
+        reason that is not of one object, the report ends, and False is returned. What was found
+        before a restart stays until agents have reported, as a device is slow by comparison with
+        those of other nodes, and until all files are valid."""
         if not self.discovery.is_caught_up or self.discovery.unread_files():
             return True
         found = self.discovery.found

@@ -215,18 +215,37 @@ class Reservations:
         return np.sort(nodes[np.argsort(rank[nodes], kind="stable")[:count]])
 
     def add(
-        self, job: Job, demands: Sequence[RoleDemand], nodes: Sequence[Ints], *, free: int
+        self,
+        job: Job,
+        demands: Sequence[RoleDemand],
+        nodes: Sequence[Ints],
+        *,
+        free: int,
+        awaits_own_pods: bool = False,
     ) -> None:
-        """Add the next job that waits, and reserve these nodes of each role, if there are any."""
+        """Add the next job that waits, and reserve these nodes of each role, if there are any. For
+        one that ``awaits_own_pods``, as many free nodes are reserved beside as they still occupy:
+        a pod that does not end must not cost the job what it could have now."""
         position, columns = len(self.waiting), [column for its in nodes for column in its.tolist()]
         self.waiting.append((job, free, len({*columns})))
         if not nodes:
             return
+        occupied = [0] * len(demands)
+        if awaits_own_pods:
+            startable = [self._startable(demand, ()) for demand in demands]
+            occupied = [int((~now[its]).sum()) for now, its in zip(startable, nodes, strict=True)]
         for demand, its in zip(demands, nodes, strict=True):
-            self._capacity.reserve(its, demand.signature.request)
-            reserved = demand.signature.request.rows[:, np.newaxis], its
-            self._first[reserved] = np.minimum(self._first[reserved], position)
+            self._reserve(demand, its, position)
+        for demand, count in zip(demands, occupied, strict=True):
+            if count:
+                spares = np.flatnonzero(self._startable(demand, ()))[-count:]
+                self._reserve(demand, spares, position)
         self.by_job[job.uid] = tuple(map(self._node_names.__getitem__, columns))
+
+    def _reserve(self, demand: RoleDemand, nodes: Ints, position: int) -> None:
+        self._capacity.reserve(nodes, demand.signature.request)
+        reserved = demand.signature.request.rows[:, np.newaxis], nodes
+        self._first[reserved] = np.minimum(self._first[reserved], position)
 
     def carry_over(self, job: Job, reason: Reason | None) -> None:
         """Carry over what a job that this cycle does not evaluate had reserved in the last one,

@@ -142,7 +142,11 @@ class SchedulingQueue:
                 self._admission.refuse(candidate.refusal.reason)
             if candidate.refusal.effect is Effect.RESERVES:
                 self._reservations.add(
-                    candidate.job, candidate.demands, verdict.reserved, free=verdict.free
+                    candidate.job,
+                    candidate.demands,
+                    verdict.reserved,
+                    free=verdict.free,
+                    awaits_own_pods=candidate.awaits_own_pods,
                 )
 
     def carry_over(self, job: Job, reason: Reason | None) -> None:

@@ -192,7 +192,7 @@ def _without_partitions(system: Element) -> frozenset[str]:
         for address, each in functions
         if any("gcn" in gpu.attributes for gpu in each.each("gpu"))
     }
-    found = frozenset(each for each in amd if each[-1] != "0" and f"{each[:-1]}0" in amd)
+    found = frozenset(each for each in amd - {""} if each[-1] != "0" and f"{each[:-1]}0" in amd)
     for address, each in functions:
         if address in found:
             each.children = [child for child in each.children if child.name != "gpu"]
