@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
@@ -41,7 +42,8 @@ RESYNC_S = 1800.0
 BACKOFF_S = Backoff(0.2, 5.0)
 BACKOFF_CLOSED_S = Backoff(0.2, 1.0)
 HEALTHY_S = 5.0
-"""A watch that lasted this long, or applied an event, does not count as failed."""
+"""A watch that lasted this long, or applied an event, does not count as failed.
+The list before it is no part of that time."""
 
 
 class Record(Protocol):
@@ -161,11 +163,12 @@ class Reflector(Generic[R]):
         self._begin()
         failures = 0
         while True:
-            started_s, applied = self.clock(), self.events
+            started_s, applied = math.inf, self.events
             cause = ""
             try:
                 if self._version is None or self.clock() - self._listed_s >= RESYNC_S:
                     await self._relist()
+                started_s = self.clock()
                 await self._follow()
             except StoreWentBackError:
                 raise

@@ -15,7 +15,7 @@ from fixtures.shell import DEADLINE_S, until
 from railwright_kube import errors, projections
 from railwright_kube.client import Api, Decode
 from railwright_kube.core_v1 import PodObject
-from railwright_kube.reflector import RESYNC_S, Reflector, StoreWentBackError
+from railwright_kube.reflector import BACKOFF_S, RESYNC_S, Reflector, StoreWentBackError
 from railwright_operator import metrics
 from railwright_operator.watch import records
 from railwright_operator.watch.records import PodRecord
@@ -178,3 +178,40 @@ async def test_store_older_than_the_stream_ends_the_copy() -> None:
     server.events += [{"type": "ADDED", "object": newer}, {"type": "ERROR", "object": gone}]
     with pytest.raises(StoreWentBackError):
         await asyncio.wait_for(copy_of(server, [100.0]).run(), DEADLINE_S)
+
+
+class SlowLists(Server):
+    """Each list takes ``list_s`` of the clock, and each pause its own time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, list_s: float) -> None:
+        super().__init__()
+        self.now_s, self.list_s = [100.0], list_s
+        self.pauses: list[float] = []
+        self._sleep = asyncio.sleep
+        monkeypatch.setattr(asyncio, "sleep", self._pause)
+
+    async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
+        self.now_s[0] += self.list_s
+        return await super().get(path, decode=decode, **named)
+
+    async def _pause(self, delay_s: float) -> None:
+        self.now_s[0] += delay_s
+        if delay_s:
+            self.pauses.append(delay_s)
+        await self._sleep(0)
+
+
+async def test_slow_list_makes_no_failed_watch_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses grow while watches fail, no matter how long the lists before them take."""
+
+    class Expired(SlowLists):
+        async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
+            if len(self.pauses) == 8:
+                raise StoreWentBackError("the end of the test")
+            raise errors.ApiError(410, "Expired", message="too old resource version")
+            yield b""
+
+    server = Expired(monkeypatch, list_s=6.0)
+    with pytest.raises(StoreWentBackError):
+        await copy_of(server, server.now_s).run()
+    assert min(server.pauses[-3:]) >= BACKOFF_S.cap_s / 2
