@@ -7,7 +7,7 @@ resourceVersion and the newer one wins. An object that is missing at a version t
 passed was deleted.
 
 A stream delivers every event. In case one is lost nevertheless, the stream is followed by a new
-list after ``RESYNC_S``.
+list after ``RESYNC_S``. If that list fails, the stream is resumed and the list tried again later.
 
 Lists are read without a resourceVersion, that is, from the quorum. A list older than the stream
 means that the store was restored from a backup. Then all state in memory is void, and the process
@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 STALL_S = 75.0
 WATCH_S = 300
 RESYNC_S = 1800.0
+RESYNC_BACKOFF_S = Backoff(60.0, 600.0)
 BACKOFF_S = Backoff(0.2, 5.0)
 BACKOFF_CLOSED_S = Backoff(0.2, 1.0)
 HEALTHY_S = 5.0
@@ -112,7 +113,8 @@ class Reflector(Generic[R]):
         self._version: int | None = None
         self._newest = 0
         self._received_s = self.clock()
-        self._listed_s = self.clock()
+        self._resync_s = 0.0
+        self._failed_resyncs = 0
         self._first_list = asyncio.Event()
         self.relists = 0
         self.events = 0
@@ -166,8 +168,7 @@ class Reflector(Generic[R]):
             started_s, applied = math.inf, self.events
             cause = ""
             try:
-                if self._version is None or self.clock() - self._listed_s >= RESYNC_S:
-                    await self._relist()
+                await self._list_if_due()
                 started_s = self.clock()
                 await self._follow()
             except StoreWentBackError:
@@ -203,15 +204,34 @@ class Reflector(Generic[R]):
         backoff = BACKOFF_S if cause else BACKOFF_CLOSED_S
         await asyncio.sleep(backoff.delay_s(failures, self.rng))
 
+    async def _list_if_due(self) -> None:
+        """List if there is no version to watch from, or if a resync is due. A resync that fails
+        leaves the version of the watch as it was."""
+        version = self._version
+        if version is not None and self.clock() < self._resync_s:
+            return
+        try:
+            await self._relist()
+        except errors.RequestFailed as error:
+            if version is None:
+                raise
+            self._version = version
+            self._count_error(type(error).__name__)
+            logger.warning("resync failed", extra=self._context(error))
+            delay_s = RESYNC_BACKOFF_S.delay_s(self._failed_resyncs, self.rng)
+            self._resync_s = self.clock() + delay_s
+            self._failed_resyncs += 1
+
     async def _relist(self) -> None:
         """Take in a complete list, page by page, then drop the records that it lacks."""
         self._version = None
         self.relists += 1
         self.metrics.relists.labels(self.kind).inc()
-        self._listed_s = self.clock()
+        started_s = self.clock()
+        self._resync_s = started_s + RESYNC_S
         if self.relists == 1:
             # A standby constructs it long before it runs.
-            self._received_s = self._listed_s
+            self._received_s = started_s
         listing = Listing()
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
@@ -223,7 +243,8 @@ class Reflector(Generic[R]):
             self._put(held, None)
         self._version = self._newest = listing.version
         self._received_s = self.clock()
-        took_s = self._received_s - self._listed_s
+        self._failed_resyncs = 0
+        took_s = self._received_s - started_s
         self._first_list.set()
         logger.info(
             "listed",

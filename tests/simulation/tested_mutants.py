@@ -186,8 +186,8 @@ TESTED_MUTANTS = (
     Mutant(
         "pods are never listed again",
         "reflector.py",
-        "if self._version is None or self.clock() - self._listed_s >= RESYNC_S:",
-        "if self._version is None:",
+        "if version is not None and self.clock() < self._resync_s:",
+        "if version is not None:",
         "tests/unit/test_reflector.py::test_event_missing_from_stream_is_found_by_next_list",
         package=KUBE,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from random import Random
 from typing import Any, cast
 
@@ -28,9 +29,11 @@ class Server:
         self.items: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.streams = 0
+        self.version = "9"
 
     async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
-        return decode(orjson.dumps({"metadata": {"resourceVersion": "9"}, "items": self.items}))
+        metadata = {"resourceVersion": self.version}
+        return decode(orjson.dumps({"metadata": metadata, "items": self.items}))
 
     async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
         self.streams += 1
@@ -215,3 +218,45 @@ async def test_slow_list_makes_no_failed_watch_healthy(monkeypatch: pytest.Monke
     with pytest.raises(StoreWentBackError):
         await copy_of(server, server.now_s).run()
     assert min(server.pauses[-3:]) >= BACKOFF_S.cap_s / 2
+
+
+class FailedResyncs(SlowLists):
+    """Its watches last 400 s, with one new pod each. After the first list none is answered before
+    ``good_s``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, good_s: float) -> None:
+        super().__init__(monkeypatch, list_s=0.0)
+        self.good_s = good_s
+        self.lists_s: list[float] = []
+        self.positions: list[str] = []
+
+    async def get(self, path: str, *, decode: Decode, **named: Any) -> Any:
+        self.lists_s.append(self.now_s[0])
+        if len(self.lists_s) > 1 and self.now_s[0] < self.good_s:
+            raise errors.ApiError(504, "Timeout", message="the list takes too long")
+        return await super().get(path, decode=decode, **named)
+
+    async def stream(self, path: str, **named: Any) -> AsyncIterator[bytes]:
+        if self.now_s[0] > self.good_s:
+            raise StoreWentBackError("the end of the test")
+        self.positions.append(named["query"]["resourceVersion"])
+        self.now_s[0] += 400.0
+        version = str(9 + len(self.positions))
+        metadata = POD["metadata"] | {"uid": version, "resourceVersion": version}
+        self.items = [*self.items, POD | {"metadata": metadata}]
+        self.version = version
+        yield orjson.dumps({"type": "ADDED", "object": self.items[-1]})
+
+
+async def test_watch_goes_on_while_resyncs_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each watch begins where the last one ended, and lists are tried with pauses."""
+    server = FailedResyncs(monkeypatch, good_s=9000.0)
+    copy = copy_of(server, server.now_s)
+    with pytest.raises(StoreWentBackError):
+        await copy.run()
+    watches = int(server.good_s / 400)
+    assert server.positions[:watches] == [str(9 + number) for number in range(watches)]
+    pauses = [after - before for before, after in pairwise(server.lists_s[1:])]
+    assert min(pauses) > 300.0
+    assert max(pauses) < 1300.0
+    assert len(copy.records) == len(server.positions)
