@@ -1,7 +1,8 @@
 """Compare the cache of an informer with a fresh list, and correct the cache.
 
 A watch that loses an event reports nothing, and its informer lists again only every half hour. The
-leader calls ``verify`` more often (``Verification``).
+leader calls ``verify`` more often (``Verification``). A list that the informer makes meanwhile is
+newer, so it replaces the verification.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 from typing import Generic
 
-from railwright_kube.projections import ApiObject
+from railwright_kube.projections import ApiObject, Identity
 from railwright_kube.reflector import Listing, R, Reflector
 
 REACH_S = 90.0
@@ -22,25 +23,32 @@ DIFFERING_MAX = 1_000
 """Objects that are compared a second time. More differ at first only if thousands change at once;
 the others wait for the next verification."""
 
+DROPPED_MAX = 20_000
+"""Deletions during a verification. More are not remembered, and the verification corrects
+nothing."""
+
 
 class VerifiedReflector(Reflector[R], Generic[R]):
     """An informer that can be verified while it watches."""
 
     _dropped: set[str] | None = None
-    """UIDs of objects deleted during a verification; None outside of one."""
+    """UIDs of objects deleted during a verification, cached or not. None outside of one, and in one
+    that may correct nothing: the informer listed again, or there were too many deletions."""
 
     async def verify(self) -> list[str]:
         """Correct the cache; return the differences from a fresh list, a sentence each.
 
         An event that is still on its way is no difference: objects that differ are compared again
-        once the watch has passed the version of the list. Raises RequestFailed, and TimeoutError if
-        the watch does not pass it.
+        once the watch has passed the version of the list. Empty if the informer listed again
+        meanwhile. Raises RequestFailed, and TimeoutError if the watch does not pass the version.
         """
         self._dropped = set()
         try:
             listing = Listing()
             differing = await self._compare(listing)
             await self._reach(listing.version)
+            if self._is_void():
+                return []
             ghosts = self._missing_from(listing)
             for held in ghosts:
                 self._put(held, None)
@@ -49,6 +57,10 @@ class VerifiedReflector(Reflector[R], Generic[R]):
             self._dropped = None
         missing = [f"{held!r:.200} was deleted and is in the copy" for held in ghosts]
         return missing + [f"{name} differs from the copy or is missing there" for name in wrong]
+
+    def _is_void(self) -> bool:
+        """Whether the verification may correct nothing."""
+        return self._dropped is None
 
     async def _reach(self, version: int) -> None:
         """Return once the watch has passed this version; raises TimeoutError."""
@@ -83,7 +95,13 @@ class VerifiedReflector(Reflector[R], Generic[R]):
             self._put(self._records.get(record.uid), record)
         return record is not None
 
-    def _put(self, old: R | None, new: R | None) -> None:
-        super()._put(old, new)
-        if new is None and old is not None and self._dropped is not None:
-            self._dropped.add(old.uid)
+    async def _relist(self) -> None:
+        await super()._relist()
+        self._dropped = None
+
+    def _drop(self, metadata: Identity) -> int:
+        if self._dropped is not None:
+            self._dropped.add(metadata.uid)
+            if len(self._dropped) > DROPPED_MAX:
+                self._dropped = None
+        return super()._drop(metadata)

@@ -138,6 +138,45 @@ async def test_list_that_is_older_than_the_copy_undoes_nothing() -> None:
         assert held(copy) == {"changed": (31, "n1"), "new": (32, "")}
 
 
+async def test_deletion_of_uncached_object_is_no_violation() -> None:
+    """The event that it was added was lost; the one that it was deleted was not."""
+    server = Server(9)
+    async with watching(server) as copy:
+        server.version, server.items = 20, [pod("brief", 12)]
+        verifying = asyncio.create_task(copy.verify())
+        await server.listed.wait()
+        server.send("DELETED", pod("brief", 25))
+        assert await verifying == []
+        assert held(copy) == {}
+
+
+async def test_list_of_the_informer_ends_verification() -> None:
+    """Its list may lack what was deleted since that of the verification."""
+    server = Server(9)
+    async with watching(server) as copy:
+        server.version, server.items = 20, [pod("brief", 12)]
+        verifying = asyncio.create_task(copy.verify())
+        await server.listed.wait()
+        await asyncio.sleep(0)
+        server.version, server.items = 30, []
+        server.send("ERROR", {"code": 410, "message": "expired"})
+        assert await verifying == []
+        assert (copy.relists, held(copy)) == (2, {})
+
+
+async def test_too_many_deletions_end_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verified, "DROPPED_MAX", 2)
+    server = Server(9)
+    async with watching(server) as copy:
+        server.version, server.items = 20, [pod("a", 12), pod("new", 13)]
+        verifying = asyncio.create_task(copy.verify())
+        await server.listed.wait()
+        for version, name in enumerate("abc", start=25):
+            server.send("DELETED", pod(name, version))
+        assert await verifying == []
+        assert held(copy) == {}
+
+
 async def test_answer_to_a_bind_is_no_violation() -> None:
     """It shows the node and no new version."""
     server = Server(9, pod("bound", 1))
