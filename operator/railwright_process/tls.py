@@ -1,8 +1,8 @@
 """TLS of a server: an authority that a Secret keeps, and one connection's encryption.
 
 The Secret is part of the installation and empty at first. The leader fills it once; every replica
-signs a certificate of its own, which it keeps in memory and renews each day. Whoever administers
-the cluster may store an authority of their own there instead.
+signs a certificate of its own, which it keeps in memory and renews each day, and after the wall
+clock was set. Whoever administers the cluster may store an authority of their own there instead.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ REFRESH_S = 60.0
 """Between two readings of the Secret: how long a replaced authority stays in use."""
 
 RENEW_S = 24 * 3600.0
+CLOCK_STEP_S = 3600.0
+"""By how much the wall clock may be set while a certificate is used. It is valid from a day before
+it was signed until a week after, so a larger step could end its validity."""
+
 FIRST_S = Backoff(0.25, 10.0)
 """Between readings until there is a certificate: a standby waits for what the leader writes."""
 
@@ -75,6 +79,7 @@ class Certificates:
         self.encrypts = parts.scheme == "https"
         self._authority: Authority | None = None
         self._signed_s = 0.0
+        self._signed_wall_s = 0.0
         self._context: ssl.SSLContext | None = None
         self._available = asyncio.Event()
         self.problem = f"{self._path} has not been read yet" if self.encrypts else ""
@@ -129,12 +134,15 @@ class Certificates:
     def _renew(self, found: Authority) -> None:
         """Sign a certificate if it is due. Raises what is in ``UNUSABLE`` for an authority that
         clients do not accept, such as one with a short key or of another root."""
-        if found == self._authority and self.clock() - self._signed_s < RENEW_S:
+        now_s, wall_s = self.clock(), self.wall_clock()
+        age_s = now_s - self._signed_s
+        step_s = wall_s - self._signed_wall_s - age_s
+        if found == self._authority and age_s < RENEW_S and abs(step_s) <= CLOCK_STEP_S:
             return
-        context = server_context(authority.sign(found, self._host, self.wall_clock()))
+        context = server_context(authority.sign(found, self._host, wall_s))
         _verify(context, found.trusted.decode(), self._host)
         self._context, self._authority = context, found
-        self._signed_s = self.clock()
+        self._signed_s, self._signed_wall_s = now_s, wall_s
         self._available.set()
         logger.info("certificate signed", extra={"host": self._host})
 

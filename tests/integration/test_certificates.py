@@ -25,13 +25,18 @@ DAY_S = 86_400.0
 
 
 class Clock:
-    """Monotonic seconds that a test moves."""
+    """Monotonic seconds that a test moves, and with them the wall clock, which is two days behind
+    OpenSSL's at first."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
+        self._behind_s = 1000.0 + 2 * DAY_S
 
     def __call__(self) -> float:
         return self.now_s
+
+    def wall_clock(self) -> float:
+        return time.time() - self._behind_s + self.now_s
 
 
 class Replicas:
@@ -53,7 +58,7 @@ class Replicas:
                 name=NAME,
                 may_write=lambda: leads,
                 clock=self.clock,
-                wall_clock=time.time,
+                wall_clock=self.clock.wall_clock,
                 rng=lambda: Random(0),
             )
 
