@@ -9,7 +9,13 @@ import pytest
 from fixtures.observing import JOB, START_TIMEOUT_S, Watched
 from railwright_kube import projections
 from railwright_kube.core_v1 import PodEvent
-from railwright_operator.watch.start_events import FAILURE_LENGTH_MAX, REASONS, START_FAILURES
+from railwright_operator.watch.records import PodRecord
+from railwright_operator.watch.start_events import (
+    FAILURE_LENGTH_MAX,
+    REASONS,
+    START_FAILURES,
+    StartEvents,
+)
 from railwright_scheduler.attempt.causes import MESSAGE_LENGTH_MAX, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.starting import IMAGE_REASONS
@@ -114,6 +120,16 @@ def test_summary_of_a_kubelet_does_not_hide_the_cause(seen: Watched, summary: st
 def test_mount_failures_of_other_namespaces_are_not_kept(seen: Watched) -> None:
     seen.start_events.read(event("FailedMount", 5, NO_CLAIM, namespace="else"))
     assert repr(seen.start_events) == "<StartEvents pods=0>"
+
+
+@pytest.mark.parametrize(("job_uid", "kept"), [(None, 0), (JOB, 1)])
+def test_events_of_pods_of_no_job_are_not_kept(job_uid: str | None, kept: int) -> None:
+    """The informer has these pods for their usage of nodes."""
+    pod = PodRecord("uid-1", "team", "p", 1, "n0", "Pending", False, {}, job_uid=job_uid)
+    cycles: list[int] = []
+    events = StartEvents(lambda _: pod, wake=lambda: cycles.append(1), clock=lambda: 0.0)
+    events.read(event("FailedMount", 5, NO_CLAIM))
+    assert (len(cycles), repr(events)) == (kept, f"<StartEvents pods={kept}>")
 
 
 def test_long_mount_failure_keeps_its_beginning_and_end(seen: Watched) -> None:

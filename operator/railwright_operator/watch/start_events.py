@@ -116,7 +116,7 @@ class StartEvents:
         regarding = found.involved_object
         pod = self.pod_of(regarding.uid)
         # A user can write events in the own namespace with any UID.
-        if pod is None or pod.namespace != regarding.namespace or not pod.starting:
+        if pod is None or pod.namespace != regarding.namespace or not _starts_for_a_job(pod):
             return
         held = self._pods.setdefault(pod.uid, _PodEvents())
         version = int(found.metadata.resource_version)
@@ -161,6 +161,11 @@ class StartEvents:
         if report != held.report:
             held.report = report
             self.wake()
+
+
+def _starts_for_a_job(pod: PodRecord) -> bool:
+    """Pods of no job are cached too, for their usage of nodes."""
+    return pod.starting and pod.job_uid is not None
 
 
 def _named(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
