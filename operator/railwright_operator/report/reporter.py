@@ -227,7 +227,7 @@ class Reporter:
         before, generation = cached.raw.get("status") or {}, cached.raw["metadata"]["generation"]
         after = kept_status.observed(before, generation=generation)
         patch = bodies.merge_patch(before, after)
-        return self._write(cached.raw, patch) if patch else None
+        return self._write(cached.raw, patch, after) if patch else None
 
     async def _record(
         self,
@@ -237,7 +237,7 @@ class Reporter:
         patch: status.Status,
         profile: str,
     ) -> None:
-        if patch and not await self._write(cached.raw, patch):
+        if patch and not await self._write(cached.raw, patch, after):
             return
         self._written_s[cached.uid] = self.clock()
         self.commits.recorded(cached.uid, given.record)
@@ -271,10 +271,12 @@ class Reporter:
         if not patch or (written_s is not None and self.clock() - written_s < REFRESH_S):
             return None
         self._written_s[found.uid] = self.clock()
-        return self._write_unreadable(found, patch)
+        return self._write_unreadable(found, patch, after)
 
-    async def _write_unreadable(self, found: UnreadableJob, patch: status.Status) -> None:
-        if await self._write(found.raw, patch):
+    async def _write_unreadable(
+        self, found: UnreadableJob, patch: status.Status, after: status.Status
+    ) -> None:
+        if await self._write(found.raw, patch, after):
             job = found.raw["metadata"]
             self.events.add(JobEvent(job, kept_status.UNREADABLE, found.why, warning=True))
 
@@ -314,31 +316,37 @@ class Reporter:
         self._next_refresh_s = max(self._next_refresh_s, earliest_s) + 1 / REFRESHES_PER_S_MAX
         return True
 
-    async def _write(self, raw: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-        """Write a patch; return whether it was applied. Raises RequestFailed."""
+    async def _write(
+        self, raw: Mapping[str, Any], patch: status.Status, after: status.Status
+    ) -> bool:
+        """Write a patch; return whether the status is ``after`` now. Raises RequestFailed."""
         metadata = raw["metadata"]
         body = bodies.status_patch(patch, resource_version=metadata["resourceVersion"])
         try:
             self.jobs.absorb(await self.api.patch(paths.status(_path(raw)), body))
         except (errors.ConflictError, errors.NotFoundError, errors.OutcomeUnknown) as error:
-            await self._read_again(raw, error)
-            return False
+            found = await self._read_again(raw, error)
+            # The write may have been applied before its reply was lost.
+            return found is not None and not bodies.merge_patch(found.get("status") or {}, after)
         return True
 
-    async def _read_again(self, raw: Mapping[str, Any], error: errors.RequestFailed) -> None:
-        """Read the newest version of a job after a conflict."""
+    async def _read_again(
+        self, raw: Mapping[str, Any], error: errors.RequestFailed
+    ) -> Mapping[str, Any] | None:
+        """Read the newest version of a job after a conflict; None if the job is gone."""
         uid = raw["metadata"]["uid"]
         self._wakes_once_written.add(uid)
         logger.info("status update failed", extra={"job_uid": uid, "error": str(error)})
         try:
-            found = await self.api.get(_path(raw))
+            found: Mapping[str, Any] = await self.api.get(_path(raw))
         except errors.NotFoundError:
             self.jobs.discard(uid)
-            return
-        if found["metadata"]["uid"] == uid:
-            self.jobs.absorb(found)
-        else:
+            return None
+        if found["metadata"]["uid"] != uid:
             self.jobs.discard(uid)
+            return None
+        self.jobs.absorb(found)
+        return found
 
     def _is_expired(self, cached: CachedJob, now_s: int) -> bool:
         """Whether a finished job's TTL has expired, and its deletion may be requested now."""
