@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from fixtures.reporting import Desk
 from railwright_api import routes
 from railwright_api.workload import Parallelism
 from railwright_operator.heartbeats.views import SessionView
-from railwright_operator.report import reporter
+from railwright_operator.report import profile_writes
 from railwright_operator.watch import owned
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
@@ -43,23 +44,27 @@ def records(desk: Desk, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
 
 def test_recorded_profile_is_new_until_it_is_stored() -> None:
     stored = reporting.profile_of("job", "{}")
-    assert reporter.new_profile(RECORD, session("{}"), None) == "{}"
-    assert reporter.new_profile(RECORD, session("{}"), replace(stored, document="older")) == "{}"
-    assert reporter.new_profile(RECORD, session("{}"), stored) == ""
-    assert reporter.new_profile(RECORD, session(""), stored) == ""
-    assert reporter.new_profile(RECORD, None, None) == ""
+    assert profile_writes.new_profile(RECORD, session("{}"), None) == "{}"
+    assert (
+        profile_writes.new_profile(RECORD, session("{}"), replace(stored, document="older")) == "{}"
+    )
+    assert profile_writes.new_profile(RECORD, session("{}"), stored) == ""
+    assert profile_writes.new_profile(RECORD, session(""), stored) == ""
+    assert profile_writes.new_profile(RECORD, None, None) == ""
 
 
 def test_profile_of_an_ended_attempt_is_not_stored() -> None:
     """The next attempt may have another workload."""
     queued = replace(RECORD, phase=Phase.QUEUED, ended=1, nodes=())
-    assert reporter.new_profile(queued, session("{}"), None) == ""
+    assert profile_writes.new_profile(queued, session("{}"), None) == ""
 
 
 def test_pre_run_stores_a_profile_equal_to_an_older_one() -> None:
     """Only its attempt says that the pre-run recorded it."""
     second = replace(RECORD, phase=Phase.PROFILING, attempt=2, ended=1)
-    assert reporter.new_profile(second, session("{}"), reporting.profile_of("job", "{}")) == "{}"
+    assert (
+        profile_writes.new_profile(second, session("{}"), reporting.profile_of("job", "{}")) == "{}"
+    )
 
 
 async def test_recorded_profile_is_stored_and_replaced(
@@ -86,9 +91,36 @@ async def test_profile_of_a_deleted_job_is_not_overwritten(desk: Desk) -> None:
     job = routes.one("trainingjobs", "job", namespace="team")
     assert desk.store.objects[job]["status"]["observedGeneration"] == 1
     del desk.store.objects[PATH]
-    desk.now_s += reporter.PAUSE_S.cap_s
+    desk.now_s += profile_writes.STORE_PAUSE_S.cap_s
     await desk.run_cycle()
     assert desk.store.objects[PATH]["spec"]["document"] == "first"
+
+
+async def test_failing_profile_writes_delay_no_commit(desk: Desk) -> None:
+    """Each commit is granted by the next cycle, and the writes of the profile back off."""
+    desk.store.put(PATH, {"metadata": {"name": "job"}, "spec": {"jobUID": "other"}})
+    for step in range(1, 241):
+        grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, step))
+        await asyncio.sleep(0)
+        await desk.run_cycle()
+        assert grant.done(), step
+        desk.now_s += 0.5
+    assert 5 <= desk.store.count("create", "profiles") <= 16
+
+
+async def test_profile_write_in_flight_delays_no_status(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = asyncio.Event()
+
+    async def create(path: str, body: dict[str, Any]) -> Any:
+        await stored.wait()
+
+    monkeypatch.setattr(desk.store, "create", create)
+    await desk.run_cycle()
+    await desk.run_cycle({"job-uid": attempts.RECOVERING})
+    job = routes.one("trainingjobs", "job", namespace="team")
+    assert desk.store.objects[job]["status"]["phase"] == "Recovering"
 
 
 @pytest.mark.parametrize(("tensor", "is_used"), [(2, True), (4, False)])

@@ -12,7 +12,7 @@ job and no cycle.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass
 from random import Random
 from typing import Any
@@ -27,17 +27,16 @@ from railwright_kube.lanes import Lane
 from railwright_kube.yielding import TimeSlice
 from railwright_operator.faults import JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
-from railwright_operator.heartbeats.views import SessionView
 from railwright_operator.invariants import DoubleBookings
 from railwright_operator.report import job_events, kept_status, status
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.commits import Commits
 from railwright_operator.report.events import Events, JobEvent
 from railwright_operator.report.job_metrics import JobMetrics
+from railwright_operator.report.profile_writes import ProfileWrites, StoreProfile
 from railwright_operator.report.status import StatusInput
 from railwright_operator.state_builder import StateBuilder
 from railwright_operator.watch.jobs import CachedJob, Jobs, UnreadableJob
-from railwright_operator.watch.owned import ProfileRecord
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 from railwright_scheduler.attempt.phases import FINAL, Phase
@@ -47,8 +46,6 @@ from railwright_scheduler.plan import Plan
 logger = logging.getLogger(__name__)
 
 StatusWrite = Coroutine[Any, Any, object]
-StoreProfile = Callable[[CachedJob, int, str], Awaitable[None]]
-"""Stores the profile that the ranks of an attempt recorded. Raises RequestFailed."""
 
 REFRESH_S = 3.0
 REFRESHES_PER_S_MAX = 10
@@ -118,6 +115,7 @@ class Reporter:
             rng=self.rng,
             on_end=self._ended,
         )
+        self._profiles = ProfileWrites(self.store_profile, clock=self.clock, rng=self.rng)
         self._quiet: dict[str, StatusInput] = {}
         self._wakes_once_written: set[str] = set()
         self._double_bookings = DoubleBookings()
@@ -168,6 +166,7 @@ class Reporter:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries.forget_unless(uids.__contains__)
         self._writes.forget_unless(uids.__contains__)
+        self._profiles.forget_unless(uids.__contains__)
         self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
         self.job_metrics.forget_all_but(uids)
 
@@ -208,8 +207,8 @@ class Reporter:
         placement = self.jobs.placement(cached.raw, record.attempt) if record.live else None
         metadata, submitted_s = cached.raw["metadata"], cached.submitted_s
         self.job_metrics.record(metadata, given, placement, submitted_s=submitted_s)
-        profile = new_profile(record, given.session, cached.profile)
-        if self._quiet.get(uid) == given and not profile:
+        self._profiles.start(cached, record, given.session)
+        if self._quiet.get(uid) == given:
             self.commits.recorded(uid, cached.record)
             return None
         after = status.render(given)
@@ -217,10 +216,10 @@ class Reporter:
         if not patch:
             self._quiet[uid] = given
         is_early = status.is_refresh(given.before, patch) and not self._is_due_again(uid)
-        if not profile and (not patch or is_early):
+        if not patch or is_early:
             self.commits.recorded(uid, cached.record)
             return None
-        return self._record(cached, given, after, patch, profile)
+        return self._record(cached, given, after, patch)
 
     def _observe(self, cached: CachedJob) -> StatusWrite | None:
         """The write of the new generation of a finished job whose spec was changed."""
@@ -235,9 +234,8 @@ class Reporter:
         given: StatusInput,
         after: status.Status,
         patch: status.Status,
-        profile: str,
     ) -> None:
-        if patch and not await self._write(cached.raw, patch, after):
+        if not await self._write(cached.raw, patch, after):
             return
         self._written_s[cached.uid] = self.clock()
         self.commits.recorded(cached.uid, given.record)
@@ -258,8 +256,6 @@ class Reporter:
             training_group=given.training_group,
         ):
             self.events.add(event)
-        if profile:
-            await self.store_profile(cached, given.record.attempt, profile)
 
     def _unreadable(self, found: UnreadableJob) -> StatusWrite | None:
         """Publish once why the job cannot be read."""
@@ -379,15 +375,3 @@ async def _in_lane(lane: Lane, write: StatusWrite) -> None:
 def _path(raw: Mapping[str, Any]) -> str:
     metadata = raw["metadata"]
     return routes.one(names.TRAINING_JOBS, metadata["name"], namespace=metadata["namespace"])
-
-
-def new_profile(
-    record: JobRecord, session: SessionView | None, stored: ProfileRecord | None
-) -> str:
-    """The profile that the ranks of the newest attempt recorded; empty if it is stored already."""
-    # The profile of an ended attempt may not fit the next one.
-    is_next = not record.live and record.phase not in FINAL
-    if session is None or not session.profile or is_next:
-        return ""
-    key = (record.attempt, session.profile)
-    return "" if stored and (stored.attempt, stored.document) == key else session.profile
