@@ -30,6 +30,10 @@ logger = logging.getLogger(__name__)
 RAISED_S, HUNG_S = Backoff(5.0, 300.0), Backoff(600.0, 6 * 3600.0)
 """A retry of a stage that raises costs milliseconds; of one that hangs, a change of leaders."""
 
+STATUS = "Status"
+"""The stage, in metrics, of a status that could not be rendered. It is not suspended: the reporter
+tries again in every cycle, and its log lines back off."""
+
 HANGS_MAX = 1_000
 
 BACKED_OFF = frozenset({Stage.COMMIT, Stage.DECISION, Stage.MIGRATION})

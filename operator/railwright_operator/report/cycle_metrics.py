@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from railwright_kube import errors
 from railwright_kube.metrics import begin
+from railwright_operator.faults import STATUS
 from railwright_scheduler.attempt.breaker import Breaker
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -77,7 +78,7 @@ class CycleMetrics:
 
         self._construct_decisions(registry)
         begin(self.cycles_failed, (UNEXPECTED, *errors.NAMES))
-        begin(self.job_faults, Stage)
+        begin(self.job_faults, (*Stage, STATUS))
         begin(self.violations, VERIFIED)
         self._waits: dict[str, str] | None = None
         self._committing: dict[AttemptKey, float | None] = {}

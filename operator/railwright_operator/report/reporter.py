@@ -25,7 +25,7 @@ from railwright_kube.client import Api
 from railwright_kube.in_flight import RequestsInFlight
 from railwright_kube.lanes import Lane
 from railwright_kube.yielding import TimeSlice
-from railwright_operator.faults import JobFaults
+from railwright_operator.faults import RAISED_S, STATUS, JobFaults
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.invariants import DoubleBookings
 from railwright_operator.report import job_events, kept_status, status
@@ -109,6 +109,8 @@ class Reporter:
         self._bulk_until_s = self.clock()
         self._written_s: dict[str, float] = {}
         self._expiries: Pauses[str] = Pauses(EXPIRY_BACKOFF_S, clock=self.clock, rng=self.rng)
+        self._raised: Pauses[str] = Pauses(RAISED_S, clock=self.clock, rng=self.rng)
+        """The log lines of jobs whose status cannot be rendered."""
         self._writes: RequestsInFlight[str] = RequestsInFlight(
             backoff=PAUSE_S,
             clock=self.clock,
@@ -148,8 +150,12 @@ class Reporter:
                 else:
                     write = self._unreadable(unread[uid])
             except Exception:
-                logger.exception("status update raised", extra={"job_uid": uid})
+                self.faults.raised.labels(STATUS).inc()
+                if self._raised.over(uid):
+                    self._raised.failed(uid)
+                    logger.exception("status update raised", extra={"job_uid": uid})
                 continue
+            self._raised.succeeded(uid)
             if write is not None:
                 self._start(uid, write, plan)
             if time_slice.is_over:
@@ -165,6 +171,7 @@ class Reporter:
     def _forget_all_but(self, uids: Collection[str]) -> None:
         self._written_s = {uid: at for uid, at in self._written_s.items() if uid in uids}
         self._expiries.forget_unless(uids.__contains__)
+        self._raised.forget_unless(uids.__contains__)
         self._writes.forget_unless(uids.__contains__)
         self._profiles.forget_unless(uids.__contains__)
         self._quiet = {uid: given for uid, given in self._quiet.items() if uid in uids}
