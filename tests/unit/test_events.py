@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -80,6 +84,67 @@ async def test_events_keep_their_order_when_the_clock_steps_back() -> None:
     assert names == sorted({*names})
     times = [raw["eventTime"] for raw in made]
     assert times[0] > times[1] == times[2]
+
+
+@contextlib.asynccontextmanager
+async def running(desk: Desk) -> AsyncIterator[None]:
+    """Events are posted within the block, and before it begins."""
+    posting = asyncio.create_task(desk.events.run())
+    for _ in range(reporting.STEPS):
+        await asyncio.sleep(0)
+    yield
+    for _ in range(reporting.STEPS):
+        await asyncio.sleep(0)
+    posting.cancel()
+
+
+def of_namespace(namespace: str, note: str) -> JobEvent:
+    return event(note, job={"uid": f"{namespace}-uid", "namespace": namespace, "name": "job"})
+
+
+async def test_slow_namespace_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own events are posted one at a time, in order."""
+    desk, answers, calls = Desk(), asyncio.Event(), list[str]()
+    create = desk.store.create
+
+    async def slowly(path: str, body: dict[str, Any]) -> Any:
+        calls.append(body["note"])
+        if "/slow/" in path:
+            await answers.wait()
+        return await create(path, body)
+
+    monkeypatch.setattr(desk.store, "create", slowly)
+    for note in ("slow 1", "slow 2", "slow 3"):
+        desk.events.add(of_namespace("slow", note))
+    desk.events.add(of_namespace("fast", "fast 1"))
+    desk.events.add(of_namespace("fast", "fast 2"))
+    async with running(desk):
+        assert calls == ["slow 1", "fast 1", "fast 2"]
+        answers.set()
+    assert [note for _, note in await desk.posted()] == [
+        *("fast 1", "fast 2", "slow 1", "slow 2", "slow 3")
+    ]
+
+
+async def test_events_in_flight_are_bounded_and_take_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "POSTS_MAX", 1)
+    desk = Desk()
+    for note in ("a 1", "a 2", "b 1", "c 1", "b 2"):
+        desk.events.add(of_namespace(note[0], note))
+    notes = [note for _, note in await desk.posted()]
+    assert notes == ["a 1", "b 1", "c 1", "a 2", "b 2"]
+
+
+async def test_longest_namespace_drops_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "QUEUE_MAX", 3)
+    desk = Desk()
+    for note in ("a 1", "b 1", "b 2", "b 3", "c 1"):
+        desk.events.add(of_namespace(note[0], note))
+    notes = sorted(note for _, note in await desk.posted())
+    assert notes == ["a 1", "b 3", "c 1"]
+    assert desk.registry.get_sample_value(DROPPED) == 2
 
 
 async def run_attempt(desk: Desk, attempt: int, phase: Phase) -> None:

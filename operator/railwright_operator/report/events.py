@@ -1,10 +1,13 @@
 """Events on a job, in order, root cause first, for ``kubectl describe``.
 
-Posting never blocks a cycle and never fails one: events wait in a bounded queue, the oldest give
-way, and what could not be posted is counted. The same about the same job is posted once in
-``REPEAT_S``. A job may post ``BURST`` events, and from then on one in ``TOKEN_S``: the others are
-dropped, but the end of its last attempt waits for a token. While many gangs start, events are
-postponed for a few seconds.
+Posting never blocks a cycle and never fails one: events wait in a bounded queue, the oldest of the
+namespace with most events give way, and what could not be posted is counted. The same about the
+same job is posted once in ``REPEAT_S``. A job may post ``BURST`` events, and from then on one in
+``TOKEN_S``: the others are dropped, but the end of its last attempt waits for a token. While many
+gangs start, events are postponed for a few seconds.
+
+One event of each namespace is in flight at a time: the events of a job keep their order, and a slow
+admission webhook of one namespace delays no event of another.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import asyncio
 import datetime
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -28,6 +31,9 @@ from railwright_kube.errors import RequestFailed
 logger = logging.getLogger(__name__)
 
 QUEUE_MAX = 10_000
+POSTS_MAX = 8
+"""Events in flight, each of another namespace."""
+
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
 BURST = 25
@@ -75,7 +81,9 @@ class Events:
 
     def __post_init__(self) -> None:
         self._posted_ns = 0
-        self._waiting: deque[JobEvent] = deque(maxlen=QUEUE_MAX)
+        self._waiting: OrderedDict[str, deque[JobEvent]] = OrderedDict()
+        """The events of each namespace that has some, that of the next event first."""
+        self._waiting_count = 0
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._full_s: OrderedDict[str, float] = OrderedDict()
         """When each job has all of its tokens again, by UID."""
@@ -85,7 +93,7 @@ class Events:
         self._more = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Events waiting={len(self._waiting)} remembered={len(self._recent)}>"
+        return f"<Events waiting={self._waiting_count} remembered={len(self._recent)}>"
 
     def add(self, event: JobEvent) -> None:
         """Queue an event, unless an equal one was queued recently or its job has no token."""
@@ -127,12 +135,22 @@ class Events:
         self._recent.move_to_end(event.key)
         while len(self._recent) > REMEMBERED_MAX:
             self._recent.popitem(last=False)
-        if len(self._waiting) == QUEUE_MAX:
+        if self._waiting_count == QUEUE_MAX:
+            self._pop(max(self._waiting, key=lambda each: len(self._waiting[each])))
             self.dropped.inc()
         if not self._waiting:
             self._waiting_since_s = now_s
-        self._waiting.append(event)
+        self._waiting.setdefault(event.job["namespace"], deque()).append(event)
+        self._waiting_count += 1
         self._more.set()
+
+    def _pop(self, namespace: str) -> JobEvent:
+        """Remove the oldest event of a namespace from the queue."""
+        self._waiting_count -= 1
+        event = self._waiting[namespace].popleft()
+        if not self._waiting[namespace]:
+            del self._waiting[namespace]
+        return event
 
     def postpone(self, until_s: float) -> None:
         """Post nothing before this time of the clock, within ``POSTPONED_S_MAX``."""
@@ -140,21 +158,40 @@ class Events:
 
     async def run(self) -> None:
         """Post queued events until cancelled."""
-        while True:
-            await self._more.wait()
-            self._more.clear()
-            while self._waiting:
-                if (pause_s := self._pause_s()) > 0:
+        in_flight: set[str] = set()
+        async with asyncio.TaskGroup() as posts:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                if self._waiting and (pause_s := self._pause_s()) > 0:
                     await asyncio.sleep(pause_s)
+                    self._more.set()
                     continue
-                event = self._waiting.popleft()
-                try:
-                    path = paths.events(event.job["namespace"])
-                    await self.api.create(path, self._render(event))
-                except RequestFailed as error:
-                    self.dropped.inc()
-                    extra = {"job_uid": event.job["uid"], "error": str(error)}
-                    logger.warning("event post failed", extra=extra)
+                while (event := self._next(in_flight)) is not None:
+                    in_flight.add(event.job["namespace"])
+                    posts.create_task(self._post(event, in_flight))
+
+    def _next(self, in_flight: Collection[str]) -> JobEvent | None:
+        """Remove the next event from the queue, in turn from the namespaces without one in
+        flight; None if no event can be posted now."""
+        if len(in_flight) == POSTS_MAX:
+            return None
+        namespace = next((each for each in self._waiting if each not in in_flight), None)
+        if namespace is None:
+            return None
+        self._waiting.move_to_end(namespace)
+        return self._pop(namespace)
+
+    async def _post(self, event: JobEvent, in_flight: set[str]) -> None:
+        namespace = event.job["namespace"]
+        try:
+            await self.api.create(paths.events(namespace), self._render(event))
+        except RequestFailed as error:
+            self.dropped.inc()
+            extra = {"job_uid": event.job["uid"], "error": str(error)}
+            logger.warning("event post failed", extra=extra)
+        in_flight.remove(namespace)
+        self._more.set()
 
     def _render(self, event: JobEvent) -> dict[str, Any]:
         unix_s = self.wall_clock()
