@@ -293,10 +293,10 @@ TESTED_MUTANTS = (
         "report/reporter.py",
         """\
             except Exception:
-                logger""",
+                self.faults""",
         """\
             except ZeroDivisionError:
-                logger""",
+                self.faults""",
         "tests/unit/test_reporter.py::test_failure_of_one_status_does_not_affect_others",
         raises="ValueError",
     ),
