@@ -6,6 +6,7 @@ Label values come from closed sets (verbs, status codes, kinds), so the number o
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -46,9 +47,9 @@ class ScrapedMetrics(Collector):
     gauges: Mapping[str, tuple[str, ...]] = {}
     counters: Mapping[str, tuple[str, ...]] = {}
 
+    @abc.abstractmethod
     def samples(self) -> Iterator[Sample]:
         """The current values. May be called in another thread than the event loop's."""
-        raise NotImplementedError
 
     def describe(self) -> Iterable[Metric]:
         """The names of the series, which the registry checks for duplicates."""

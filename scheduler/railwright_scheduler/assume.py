@@ -49,9 +49,9 @@ def subtract_assumed(
     assumed: dict[str, dict[str, int]] = {}
     lost: dict[str, bool] = {}
     starting = {entry.job_uid for entry in entries if entry.state is EntryState.COMMITTING}
-    for seen_job in state.jobs:
-        if seen_job.record.live and seen_job.job.uid not in starting:
-            for name, amounts in _failed(seen_job):
+    for job in state.jobs:
+        if job.record.live and job.job.uid not in starting:
+            for name, amounts in _failed(job):
                 add_amounts(assumed.setdefault(name, {}), [amounts])
     for entry in entries:
         seen = state.attempts.get(entry.key, ObservedAttempt())
@@ -67,13 +67,12 @@ def subtract_assumed(
 
 def _failed(seen: ObservedJob) -> Iterator[tuple[str, Amounts]]:
     """The node and the request of each pod of the live attempt that failed."""
-    failed = [rank.node_rank for rank in seen.ranks if rank.pod is PodState.FAILED]
-    if not failed or len(seen.record.nodes) != seen.job.num_pods:
-        return
-    for role, pods in zip(seen.job.roles, seen.job.pod_ranges, strict=True):
-        for node_rank in range(seen.job.num_pods)[pods]:
+    failed = {rank.node_rank for rank in seen.ranks if rank.pod is PodState.FAILED}
+    nodes = seen.record.nodes
+    if failed and len(nodes) == seen.job.num_pods:
+        for node_rank, amounts in enumerate(seen.job.amounts):
             if node_rank in failed:
-                yield seen.record.nodes[node_rank], role.per_pod
+                yield nodes[node_rank], amounts
 
 
 def _lost(entry: Entry, seen: ObservedAttempt) -> dict[str, bool]:

@@ -297,10 +297,10 @@ def _alone(
     job = replace(seen.job, attempt=seen.record.attempt + 1)
     over = {row.node_rank for row in seen.ranks if row.pod in (PodState.SUCCEEDED, PodState.FAILED)}
     own: dict[str, list[Amounts]] = {}
-    for role, pods in zip(job.roles, job.pod_ranges, strict=True):
-        for node_rank in range(job.num_pods)[pods]:
+    if len(seen.record.nodes) == job.num_pods:
+        for node_rank, amounts in enumerate(job.amounts):
             if node_rank not in over:
-                own.setdefault(seen.record.nodes[node_rank], []).append(role.per_pod)
+                own.setdefault(seen.record.nodes[node_rank], []).append(amounts)
     return Snapshot(
         levels=state.levels,
         nodes=tuple(_without(node, own.get(node.name, ())) for node in nodes),

@@ -52,7 +52,7 @@ def pending_attempt(
     if needs_attempt(seen, entries, state.attempts):
         waits = seen.held is None and _waits_for_ending(seen, entries, state.attempts, alive)
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=waits, held=seen.held)
-    if awaits_own_pods(seen, entries) or _keeps_nodes(seen, entries):
+    if awaits_own_pods(seen, entries) or _returns_soon(seen, entries):
         return PendingAttempt(next_attempt(seen, before), awaits_own_pods=True, held=None)
     return None
 
@@ -96,9 +96,9 @@ def _waits_for_ending(
     )
 
 
-def _keeps_nodes(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
-    """Whether the job, which needs no attempt yet, starts again soon: after a short back-off, or
-    once the deletion of its pods has begun."""
+def _returns_soon(seen: ObservedJob, entries: Sequence[Entry]) -> bool:
+    """Whether the job, which needs no attempt yet, starts again after a short back-off, or once the
+    deletion of its pods has begun."""
     return (
         is_idle(seen)
         and seen.held is None

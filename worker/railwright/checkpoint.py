@@ -337,8 +337,8 @@ class Checkpointer:
         return permission
 
     def _set_aside_later(self) -> None:
-        """On rank 0: move away what attempts after this one saved, if they were there before its
-        first save. The operator has just confirmed that there is none: its store was restored."""
+        """On rank 0: move away what attempts after this one saved before its first save. The
+        operator has just confirmed that this one is the newest: its store was restored."""
         try:
             while self._later:
                 self._set_aside(self._later.pop())
@@ -347,7 +347,7 @@ class Checkpointer:
 
     def _set_aside(self, attempt: int) -> None:
         aside = manifest.set_aside(self._volume, attempt)
-        _say(f"the cluster's store was restored: what attempt {attempt} had saved is in {aside}")
+        _say(f"what attempt {attempt} had saved is in {aside}: no attempt is allowed to read it")
 
     def _prune(self, newest: protocol.Checkpoint) -> None:
         """On rank 0: remove old checkpoints. Not without the operator's response: this attempt may

@@ -125,7 +125,8 @@ def unread(volume: Volume, attempt: int, readable: Sequence[protocol.Checkpoint]
     Raises OSError.
 
     The cluster's store was restored from a backup, and the checkpoints that it records have been
-    replaced since: what is on the volume is all that is left of the training.
+    replaced since; or the operator was away when they were saved. They are all that is left of the
+    training.
     """
     caps = {cap.attempt: cap.step for cap in readable}
     found = [

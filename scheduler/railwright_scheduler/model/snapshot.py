@@ -220,6 +220,11 @@ class Job:
         return tuple(map(slice, [0, *ends[:-1]], ends))
 
     @property
+    def amounts(self) -> list[Amounts]:
+        """The request of each pod."""
+        return [role.per_pod for role in self.roles for _ in range(role.replicas)]
+
+    @property
     def training(self) -> tuple[Role, slice] | None:
         """The role that has the workload, and its pods; None if no role has one."""
         pairs = zip(self.roles, self.pod_ranges, strict=True)
