@@ -12,7 +12,7 @@ from fixtures import GPU, node
 from fixtures.jobs import job
 from railwright_scheduler import migration
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.mapping.gang_mapping import map_ranks
+from railwright_scheduler.mapping.gang_mapping import MappingResult, map_ranks
 from railwright_scheduler.model.decisions import Decisions
 from railwright_scheduler.model.reasons import LedgerFull, MappingPending
 from railwright_scheduler.model.snapshot import Job, Node, Snapshot
@@ -29,6 +29,7 @@ from railwright_scheduler.policy.mappings import (
 )
 from railwright_scheduler.policy.queue_window import QueueWindow
 from railwright_topology.links import Links
+from railwright_topology.relative_speed import RelativeSpeed
 from unit import test_migration
 
 GPT = Transformer(24, 4096, 32, 32, 128, 4 * 4096, 51_200)
@@ -162,14 +163,55 @@ def test_a_mapping_for_other_racks_or_roles_is_not_used() -> None:
         assert mappings.requested["a"].request is not requested.request
 
 
+def test_others_on_the_chosen_nodes_leave_the_reserved_ones_mapped() -> None:
+    """Jobs behind may take nodes of any choice but the first. Then only the order on that is
+    requested again, once, and within the time of the first request."""
+    slow = replace(world().nodes[0], relative_speed=RelativeSpeed(products=0.5))
+    snapshot = taken(world(gang()), "n2-1", "n2-2", "n2-3")
+    snapshot = replace(snapshot, nodes=(slow, *snapshot.nodes[1:]))
+    requested = request(snapshot)
+    first, *others = ({*names} for (names,) in requested.gangs)
+    choice = 1 + [other - first for other in others].index({"n2-0"})
+    lost = taken(snapshot, "n2-0")
+    outcome = mapped(requested)
+    assert isinstance(outcome, MappingResult)
+    decided, mappings = follow(lost, requested, outcome=replace(outcome, choice=choice))
+    assert decided.waiting[0].reason == MappingPending(8)
+    again = mappings.requested["a"]
+    assert again.gangs == requested.gangs[:1]
+    decided, _ = follow(lost, again, age_s=1.0, outcome=mapped(again))
+    (admit,) = decided.admitted
+    assert {*admit.nodes} == first
+    assert admit.score is not None
+    assert (admit.score.truncated, bool(admit.score.crossing)) == ("", True)
+
+
 def test_job_that_is_not_evaluated_keeps_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = (job("b", priority=9, replicas=1), job("c", priority=8, replicas=1))
     requested = request(world(gang()))
     window = functools.partial(QueueWindow, limit=1)
     monkeypatch.setitem(decide.__globals__, "QueueWindow", window)
-    decided, mappings = follow(world(*ahead, gang()), requested, outcome=mapped(requested))
+    decided, mappings = follow(world(*ahead, gang()), requested)
     assert [admit.job_uid for admit in decided.admitted] == ["b", "c"]
     assert mappings.requested["a"].request is requested.request
+
+
+@pytest.mark.parametrize(("age_s", "is_mapped"), [(0.5, True), (WAIT_S, False)])
+def test_gang_with_its_mapping_starts_beyond_the_queue_window(
+    monkeypatch: pytest.MonkeyPatch, age_s: float, is_mapped: bool
+) -> None:
+    ahead = [job(name, priority=9, replicas=1, per_pod={GPU: 9}) for name in "bcd"]
+    requested = request(world(gang()))
+    window = functools.partial(QueueWindow, limit=1)
+    monkeypatch.setitem(decide.__globals__, "QueueWindow", window)
+    others = [replace(gang(priority=-1), uid=uid, name=uid) for uid in ("e", "f")]
+    done = replace(requested, age_s=age_s, outcome=mapped(requested) if is_mapped else None)
+    mappings = Mappings({uid: done for uid in ("a", "e", "f")})
+    decided = decide(world(*ahead, gang(), *others, racks=9), mappings=mappings)
+    started = [admit.job_uid for admit in decided.admitted]
+    assert started == ["a"]
+    # Those behind it that are due as well have their own bound.
+    assert mappings.requested.keys() == {"e", "f"}
 
 
 def test_a_gang_without_ledger_room_is_not_mapped_again() -> None:

@@ -52,6 +52,7 @@ def decide(
     """
     isolation = Isolation() if isolation is None else isolation
     _check_unique((*snapshot.jobs, *snapshot.awaiting_own_pods))
+    mappings = Mappings() if mappings is None else mappings
     nodes = cluster.of(snapshot)
     queue = SchedulingQueue(
         snapshot,
@@ -59,7 +60,7 @@ def decide(
         isolation=isolation,
         admission=Admission() if admission is None else admission,
         traffic_work=WorkBudget(TRAFFIC_WORK) if traffic_work is None else traffic_work,
-        mappings=Mappings() if mappings is None else mappings,
+        mappings=mappings,
     )
     window = QueueWindow(snapshot.queue_round)
     cycle = _Cycle(nodes, queue, isolation, window)
@@ -72,7 +73,7 @@ def decide(
         outcome: Admit | Reason | None
         if isolation.error(Stage.DECISION, job.uid):
             outcome = None
-        elif window.admits(scheduling_queue.position(job)):
+        elif window.admits(scheduling_queue.position(job), is_due=mappings.is_due(job.uid)):
             outcome = cycle.evaluate(job, awaits_own_pods=awaits_own_pods)
         else:
             outcome = reasons.get(job.uid, NotEvaluated(position))

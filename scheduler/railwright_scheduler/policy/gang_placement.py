@@ -67,8 +67,10 @@ class GangPlacer:
         job, demands = candidate.job, candidate.demands
         requested = self._mappings.of(job.uid)
         gangs = self._requested_gangs(requested, candidate) if requested else None
+        if requested and (gangs is None or len(gangs) < len(requested.gangs)):
+            requested = None
         if gangs is None:
-            requested, found = None, self._gangs(demands, candidate.limits, work)
+            found = self._gangs(demands, candidate.limits, work)
             if isinstance(found, UnplacedRole):
                 reserved = self._reservations.choose(job, demands, work)
                 if not reserved or not self._free_nodes.could_start_on(demands, reserved):
@@ -166,7 +168,8 @@ class GangPlacer:
     def _requested_gangs(
         self, requested: RequestedMapping, candidate: Candidate
     ) -> Sequence[Gang] | None:
-        """The gangs that the job requested a mapping for; None if it needs others by now."""
+        """The gangs that the job requested a mapping for; the first, whose nodes it has reserved,
+        where others took the chosen one's meanwhile; None if it needs others by now."""
         if not (requested.is_of(candidate.job) and requested.stand(self._nodes)):
             return None
         columns = self._columns
@@ -176,7 +179,10 @@ class GangPlacer:
         ]
         outcome = requested.outcome
         chosen = outcome.choice if isinstance(outcome, MappingResult) else 0
-        return gangs if self._free_nodes.could_start_on(candidate.demands, gangs[chosen]) else None
+        can_start = functools.partial(self._free_nodes.could_start_on, candidate.demands)
+        if can_start(gangs[chosen]):
+            return gangs
+        return gangs[:1] if can_start(gangs[0]) else None
 
     def _mapped(
         self,

@@ -80,6 +80,11 @@ class Mappings:
             return before.outcome
         return Unmapped.LATE if before.age_s >= WAIT_S else None
 
+    def is_due(self, job_uid: str) -> bool:
+        """Whether the job need not wait for its request any longer."""
+        before = self.of(job_uid)
+        return before is not None and (before.outcome is not None or before.age_s >= WAIT_S)
+
     def keep(self, job_uid: str) -> None:
         """Keep the request of a job that this cycle does not evaluate, or that waits for others."""
         before = self.of(job_uid)

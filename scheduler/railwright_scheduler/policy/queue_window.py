@@ -7,7 +7,8 @@ Idea: a cycle evaluates jobs in queue order up to a bound of counted work. It be
 with half of the bound, so that priorities hold. The other half goes on where the last cycle
 stopped, so that every job is evaluated once in a round of cycles: of n jobs behind the front, of
 which half of the bound is enough for m, in n / m cycles, rounded up. Jobs that come behind them
-meanwhile are of the next round. Jobs that are not evaluated keep what they have reserved.
+meanwhile are of the next round. Jobs that are not evaluated keep what they have reserved; a gang
+that has nodes and its mapping is due, and is evaluated wherever it stands.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from railwright_scheduler.policy.scheduling_queue import Verdict
 
 FRONT = 50
 """Percent of the bound that the front of the queue has."""
+
+DUE = 10
+"""Percent of the bound that gangs have beside it which have nodes and their mapping."""
 
 JOB = 20_000
 """For a job of which all is known already."""
@@ -51,8 +55,8 @@ class QueueWindow:
         self._end = None if begun is None else begun.end
         self._limit = limit
         self._shared: set[Hashable] = set()
-        self._spent = 0
-        self._is_begun = self._is_over = self._is_blocked = False
+        self._spent = self._extra = 0
+        self._is_begun = self._is_over = self._is_blocked = self._is_extra = False
         self._last: QueuePosition | None = None
         self._stopped: QueuePosition | None = None
 
@@ -65,9 +69,14 @@ class QueueWindow:
         end = self._end if self._stopped and self._end else self._last
         return QueueRound(self._stopped, end, self._is_blocked)
 
-    def admits(self, position: QueuePosition) -> bool:
+    def admits(self, position: QueuePosition, *, is_due: bool = False) -> bool:
         """Whether the next job of the queue is evaluated. At least one at the front is, and one
-        where the last cycle stopped, however large they are."""
+        where the last cycle stopped, however large they are. Of the others those that are due."""
+        admitted = self._is_next(position)
+        self._is_extra = is_due and not admitted and self._extra <= self._limit * DUE // 100
+        return admitted or self._is_extra
+
+    def _is_next(self, position: QueuePosition) -> bool:
         self._last = position
         if self._is_front:
             return True
@@ -84,12 +93,15 @@ class QueueWindow:
     def block(self, position: QueuePosition) -> None:
         """Go on in the next cycle with this job, which waits for the API server and starts before
         all behind it. The front is evaluated in each cycle anyway."""
-        if self._is_begun and not self._stopped:
+        if self._is_begun and not self._stopped and not self._is_extra:
             self._stopped, self._is_blocked = position, True
 
     def count(self, work: EvaluationWork) -> None:
         """Count an evaluated job. A job whose evaluation raises is not counted, as it must not
         affect others."""
+        if self._is_extra:
+            self._extra += work.own
+            return
         self._is_begun |= not self._is_front
         self._spent += work.own
         for key, shared in work.shared:

@@ -176,7 +176,7 @@ class NodeSelector:
     def _better_masks(self, first: Ints, slow: Ints, busy: Floats) -> Iterator[Mask]:
         """Nodes that are better in one respect: in domains with in-network reduction, or with twice
         the uplink bandwidth, or with uplinks less than half as busy; nodes of which none is slow,
-        or as slow as the slowest; nodes of one kind."""
+        or as slow as the slowest, or as slow in products, memory or rails; nodes of one kind."""
         summed = self._cluster.summed
         if summed.any() and not summed[first].all():
             yield summed
@@ -190,10 +190,20 @@ class NodeSelector:
         degrees = [degree for degree in np.unique(slow[first]).tolist() if degree > 0]
         for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
             yield slow < degree
+        if degrees:
+            yield from self._faster_in_one_respect(first)
         if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
             machines = np.array([node.machine for node in self._cluster.nodes])
             for kind in sorted(kinds - {""}):
                 yield machines == kind
+
+    def _faster_in_one_respect(self, first: Ints) -> Iterator[Mask]:
+        """Which respect a step depends on shows only in the gang: a node with few rails costs
+        nothing beside another that has as few, and one that is slow in memory still does."""
+        speeds = [node.relative_speed for node in self._cluster.nodes]
+        for its in np.array([(speed.products, speed.memory, speed.rails) for speed in speeds]).T:
+            if (slowest := its[first].min()) < 1.0:
+                yield its > slowest
 
     def _weighted_capacity(self, role: Role, slow: Ints, busy: Floats | None = None) -> Ints:
         """Free capacity of each node, weighted to order equal domains; the least goes first. Slow
