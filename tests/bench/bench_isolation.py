@@ -20,6 +20,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,8 +39,9 @@ NODES = LARGE_GANG + OTHERS_NODES
 JOBS, EVERY_S, MAPPED_NODES = 10, 1.0, 16
 DEADLINE_S = 120.0
 OTHERS_S_MAX, OPERATOR_S_MAX = 5.0, 20.0
-LARGE_GANG_BOUNDS = {"mapping_seconds": 0.5, "cycle_p99_ms": 100.0}
-"""The bounds while the large gang is mapped and bound."""
+LARGE_GANG_BOUNDS = {"mapping_seconds": 0.5, "cycle_p99_ms": 100.0, "cycle_cpu_p99_ms": 100.0}
+"""Of cycles the time until the large gang is mapped, and the CPU time until it is bound: meanwhile
+the API server and the simulated kubelets take most of the processors."""
 
 DOWN_S, START_TIMEOUT_S = 600.0, 86_400
 AGENTS = 32
@@ -106,18 +108,28 @@ def _faults(
 
 def _large_gang(site: GangSite, operator: OperatorProcess, usual_s: float) -> Json:
     """Nothing fails, but there is a large mapping to compute, for a gang that is then bound."""
-    cycles = gang_site.buckets(operator, gang_site.CYCLE)
-    lags = gang_site.buckets(operator)
+    histograms = gang_site.CYCLE, gang_site.CYCLE_CPU, gang_site.LAG
+    before = {name: gang_site.buckets(operator, name) for name in histograms}
     count, seconds = _mappings(operator)
 
-    @contextmanager
-    def arriving() -> Iterator[None]:
-        job = _job("large", 0, LARGE_GANG, workload=LARGE_WORKLOAD)
-        asyncio.run(gang_site.apply(site, [job]))
-        yield
+    def p99_ms(name: str) -> float:
+        return gang_site.p99_ms(operator, name, since=before[name])
 
-    case = _case(site, LARGE, usual_s, arriving, has_mapped=False)
-    waiting.until(lambda: _attempts(site, "large"), "the large gang", deadline_s=DEADLINE_S)
+    def cycle_p99_ms_once_mapped() -> float:
+        waiting.until(lambda: _attempts(site, "large"), "the large gang", deadline_s=DEADLINE_S)
+        return p99_ms(gang_site.CYCLE)
+
+    mapped = list[Future[float]]()
+    with ThreadPoolExecutor(1) as beside:
+
+        @contextmanager
+        def arriving() -> Iterator[None]:
+            job = _job("large", 0, LARGE_GANG, workload=LARGE_WORKLOAD)
+            asyncio.run(gang_site.apply(site, [job]))
+            mapped.append(beside.submit(cycle_p99_ms_once_mapped))
+            yield
+
+        case = _case(site, LARGE, usual_s, arriving, has_mapped=False)
     count_now, seconds_now = _mappings(operator)
     (placement,) = site.get(_path("large", names.PLACEMENTS))["items"]
     mapping = placement["spec"].get("mapping", {})
@@ -125,8 +137,10 @@ def _large_gang(site: GangSite, operator: OperatorProcess, usual_s: float) -> Js
         "mapped": "crossing" in mapping and "truncated" not in mapping,
         "mappings": round(count_now - count),
         "mapping_seconds": round(seconds_now - seconds, 2),
-        "cycle_p99_ms": gang_site.p99_ms(operator, gang_site.CYCLE, since=cycles),
-        "loop_block_p99_ms": gang_site.p99_ms(operator, since=lags),
+        "cycle_p99_ms": mapped[0].result(),
+        "cycle_bound_p99_ms": p99_ms(gang_site.CYCLE),
+        "cycle_cpu_p99_ms": p99_ms(gang_site.CYCLE_CPU),
+        "loop_block_p99_ms": p99_ms(gang_site.LAG),
     }
     site.clear("large")
     return case | figures

@@ -276,8 +276,11 @@ def process_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-LAG, CYCLE = "railwright_loop_lag_seconds", "railwright_cycle_seconds"
-"""The operator's own histograms of how late its event loop was, and of the time of its cycles."""
+LAG = "railwright_loop_lag_seconds"
+"""The operator's own histogram of how late its event loop was."""
+
+CYCLE, CYCLE_CPU = "railwright_cycle_seconds", "railwright_cycle_cpu_seconds"
+"""Those of the time and the CPU time of its cycles."""
 
 
 def buckets(operator: OperatorProcess, histogram: str = LAG) -> dict[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -126,6 +127,20 @@ async def test_watchdog_watches_the_whole_plan(monkeypatch: pytest.MonkeyPatch) 
     await _until_deposed(shell)
     assert len(shell.watched) >= 2
     assert all(shell.watched)
+
+
+async def test_cpu_time_is_of_the_build_and_the_plan_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each reading of the clock is a second later: a part that is counted takes one."""
+    readings = itertools.count()
+    monkeypatch.setattr(cycle, "time", SimpleNamespace(thread_time=lambda: next(readings)))
+    async with _cycles(shell := Idle(world_of(nodes=()))) as cycles:
+        await until(lambda: shell.reports, "a cycle")
+    (samples,) = (each.samples for each in cycles.metrics.cycle_cpu_s.collect())
+    found = {each.name.rpartition("_")[2]: each.value for each in samples}
+    assert found["count"] >= 1
+    assert found["sum"] == 3 * found["count"]
 
 
 def _with_round(queue_round: QueueRound, world: ClusterState, isolation: Isolation) -> Plan:

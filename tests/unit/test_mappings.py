@@ -163,7 +163,7 @@ def test_a_mapping_for_other_racks_or_roles_is_not_used() -> None:
         assert mappings.requested["a"].request is not requested.request
 
 
-def test_others_on_the_chosen_nodes_leave_the_reserved_ones_mapped() -> None:
+def test_where_the_choice_was_taken_the_reserved_one_is_mapped() -> None:
     """Jobs behind may take nodes of any choice but the first. Then only the order on that is
     requested again, once, and within the time of the first request."""
     slow = replace(world().nodes[0], relative_speed=RelativeSpeed(products=0.5))
