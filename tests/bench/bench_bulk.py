@@ -26,7 +26,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import gang_site
+from bench import bars, gang_site
 from bench.gang_site import GangSite, Json, log_progress
 from railwright_api import names
 from railwright_kube import body_limits, pages, projections
@@ -56,7 +56,7 @@ def main() -> int:
     parts = [_measured(part, count) for part, count in counts.items() if count]
     figures = {name: figure for part in parts for name, figure in part.items()}
     bounds = {name: bound for name, bound in BOUNDS.items() if name in figures}
-    return int(not gang_site.report(figures, bounds) or not all(parts))
+    return int(bars.publish(figures, at_most=bounds) or not all(parts))
 
 
 def _measured(part: Callable[[GangSite, int], dict[str, float]], count: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import gang_site
+from bench import bars, gang_site
 from bench.gang_site import GPU, GPUS, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import binaries
@@ -60,7 +60,7 @@ class Runs:
         return ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
 
-def main() -> bool:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--jobs", type=int, default=JOBS)
@@ -79,14 +79,14 @@ def main() -> bool:
         runs = _measured(site, given.rounds)
     kubectl_s = runs.pop("kubectl").p95()
     figures = {name: round(each.p95(), 2) for name, each in runs.items()}
-    return not gang_site.report(
+    return bars.publish(
         {
             "p95_seconds": figures,
             "kubectl_get_p95_seconds": round(kubectl_s, 2),
             "worst_ratio": round(max(each.p95() for each in runs.values()) / kubectl_s, 2),
             "peak_rss_mib": round(max(each.rss_mib for each in runs.values())),
         },
-        BOUNDS,
+        at_most=BOUNDS,
     )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench import gang_site, reporting_agents
+from bench import bars, gang_site, reporting_agents
 from bench.gang_site import RACK_NODES, GangSite, Json, log_progress
 from fixtures import machine_files, machines
 from railwright_agent import hardware
@@ -55,7 +55,7 @@ TAKEN = 'railwright_agent_requests_total{code="200"'
 REQUESTS, WRITES = "railwright_api_requests_total", ("create", "replace", "patch", "delete")
 
 
-def main() -> bool:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     count = parser.parse_args().nodes
@@ -76,7 +76,7 @@ def main() -> bool:
                 figures["facts_lost"] = _lost_at_restart(site, controllers, count)
                 after_mib = gang_site.process_mib(controllers.pid)
                 figures["controllers_rss_mib"] = round(max(before_mib, after_mib))
-        return not gang_site.report(figures, BOUNDS)
+        return bars.publish(figures, at_most=BOUNDS)
 
 
 @contextmanager

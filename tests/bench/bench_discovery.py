@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench import machine_fixtures, site_fixtures
+from bench import bars, machine_fixtures, site_fixtures
 from bench.site_fixtures import Site
 from fixtures import infiniband, shaped_network
 from fixtures.clos import Clos, netfile
@@ -41,7 +41,16 @@ BLOCKS = ((5, 7, 6), (4, 8, 6))
 SPEEDS = Speeds(node=160, rack=50, block=15)
 
 
-def main() -> None:
+AT_LEAST = {
+    "worst_source_correct": 1.0,
+    "clos_rails_correct": 1.0,
+    "probe_nodes": 32,
+    "probe_ari": 0.95,
+}
+AT_MOST = {"conflicts_invented": 0, "probe_fraction_of_pairs": 0.2}
+
+
+def main() -> int:
     sources: dict[str, dict[str, float]] = {}
     for number in range(ROUNDS):
         site = site_fixtures.planted(random.Random(number))
@@ -62,21 +71,20 @@ def main() -> None:
     both = _falsified(network, sorted(hosts)), machine_fixtures.falsified(MACHINES)
     planted, found, invented = map(sum, zip(*both, strict=True))
     nodes, ari, fraction = _probed()
-    print(
-        json.dumps(
-            {
-                "sources": sources,
-                "clos_hosts": len(hosts),
-                "clos_rails_correct": rails,
-                "conflicts_planted": planted,
-                "conflicts_found": found,
-                "conflicts_invented": invented,
-                "probe_nodes": nodes,
-                "probe_ari": round(ari, 4),
-                "probe_fraction_of_pairs": round(fraction, 4),
-            }
-        )
-    )
+    figures = {
+        "sources": sources,
+        "worst_source_correct": min(each["correct"] for each in sources.values()),
+        "clos_hosts": len(hosts),
+        "clos_rails_correct": rails,
+        "conflicts_planted": planted,
+        "conflicts_found": found,
+        "conflicts_invented": invented,
+        "probe_nodes": nodes,
+        "probe_ari": round(ari, 4),
+        "probe_fraction_of_pairs": round(fraction, 4),
+    }
+    whole = {"conflicts_found": "conflicts_planted"}
+    return bars.publish(figures, whole=whole, at_most=AT_MOST, at_least=AT_LEAST)
 
 
 def _correct(site: Site, reported: Iterable[Facts]) -> float:
@@ -176,4 +184,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench import gang_site, raw_client
+from bench import bars, gang_site, raw_client
 from bench.gang_site import FLOW, GPU, GPUS, RACK_NODES, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_operator.write import rendering
@@ -73,7 +73,7 @@ class Results:
     overcommitted: int = 0
 
 
-def main() -> bool:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--nodes", type=int, default=NODES)
@@ -97,7 +97,7 @@ def main() -> bool:
                 log_progress(
                     f"{workload.name} round {number + 1}: raw {raw_s:.2f} s, ours {ours_s:.2f} s"
                 )
-        return not gang_site.report(_figures(results, operator), BOUNDS)
+        return bars.publish(_figures(results, operator), at_most=BOUNDS)
 
 
 def _best_concurrency(site: GangSite, workload: Workload) -> int:

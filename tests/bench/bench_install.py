@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from bench import gang_site
+from bench import bars
 from fixtures import training
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import Testbed, deployment, later_version, product_images, waiting
@@ -34,7 +34,7 @@ PIECE_BYTES = 1 << 20
 MIB = 1 << 20
 
 
-def main() -> bool:
+def main() -> int:
     with Testbed.start(name="install") as bed:
         _log("images")
         with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ def main() -> bool:
         figures |= _installed(bed)
     largest = max(mib for image, mib in figures["images_mib"].items() if image != "launcher")
     figures["largest_image_mib"] = largest
-    return not gang_site.report(figures, BOUNDS)
+    return bars.publish(figures, at_most=BOUNDS)
 
 
 def _installed(bed: Testbed) -> dict[str, Any]:

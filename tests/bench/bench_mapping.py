@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import arnold, exact, scotch, sharedmap, step_times
+from bench import arnold, bars, exact, scotch, sharedmap, step_times
 from bench.mapping_cases import CASES, Case
 from railwright_scheduler.arrays import Ints
 from railwright_scheduler.communication.traffic_matrix import TrafficMatrix
@@ -36,7 +36,16 @@ PEERS = ("linear", "sorted", "scotch", "sharedmap", "arnold", "exact")
 Figures = dict[str, Any]
 
 
-def main() -> None:
+BOUNDS = {
+    "worst_ratio_to_best_peer": 1.0,
+    "irregular_ratio_to_best_peer": 1.0,
+    "planted_gap": 0.0,
+    "steptime_ratio_to_best_peer": 1.0,
+    "steptime_ratio_simgrid": 1.02,
+}
+
+
+def main() -> int:
     requirements.install(scotch.PACKAGE)
     found = [_case(case) for case in CASES]
     ratios = [each["ours"] / _best_peer(each) for each in found]
@@ -51,7 +60,7 @@ def main() -> None:
         "planted_gap": max(each["ours"] / each["sorted"] - 1 for each in planted),
         **step_times.compared(),
     }
-    print(json.dumps(figures))
+    return bars.publish(figures, at_most=BOUNDS)
 
 
 def _best_peer(figures: Figures) -> float:
@@ -138,4 +147,4 @@ def _exact(exchanges: TrafficMatrix, places: Places) -> Iterator[Ints]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

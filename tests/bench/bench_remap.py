@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import small_steps
+from bench import bars, small_steps
 from bench.step_cases import DEVICES, MACHINE
 from fixtures import shaped_network
 from fixtures.jobs import with_role
@@ -66,7 +66,15 @@ class Order:
     predicted_s: float
 
 
-def main() -> None:
+AT_LEAST = {
+    "speedup_over_blind": 2.1,
+    "speedup_over_default": 1.0,
+    "remap_speedup_after_replacement": 1.2,
+}
+AT_MOST = {"prediction_mean_error": 0.2, "processor_busy": 0.7}
+
+
+def main() -> int:
     with shaped_network.opened((RACKS,), SPEEDS) as network:
         site = _Site(network)
         orders = [*site.orders()]
@@ -86,26 +94,21 @@ def main() -> None:
         errors.append(abs(order.predicted_s / step_s - 1.0))
         _say(f"{order.whose}: {step_s:.3f} s a step, predicted {order.predicted_s:.3f}")
     mean_s = {whose: statistics.mean(each) for whose, each in measured_s.items()}
-    print(
-        json.dumps(
-            {
-                "speedup_over_blind": round(mean_s["blind"] / mean_s["ours"], 3),
-                "speedup_over_default": round(mean_s["default"] / mean_s["ours"], 3),
-                "remap_speedup_after_replacement": round(
-                    mean_s["replaced by default"] / mean_s["replaced by us"], 3
-                ),
-                "move_speedup_after_slowdown": round(
-                    mean_s["slowed"] / mean_s["slowed, moved by us"], 3
-                ),
-                "prediction_mean_error": round(statistics.mean(errors), 4),
-                "prediction_max_error": round(max(errors), 4),
-                "processor_busy": round(busy, 3),
-                "nodes": NODES,
-                "adapters_to_uplink": RATIO,
-                "steps_s": {whose: round(each, 4) for whose, each in mean_s.items()},
-            }
-        )
-    )
+    figures = {
+        "speedup_over_blind": round(mean_s["blind"] / mean_s["ours"], 3),
+        "speedup_over_default": round(mean_s["default"] / mean_s["ours"], 3),
+        "remap_speedup_after_replacement": round(
+            mean_s["replaced by default"] / mean_s["replaced by us"], 3
+        ),
+        "move_speedup_after_slowdown": round(mean_s["slowed"] / mean_s["slowed, moved by us"], 3),
+        "prediction_mean_error": round(statistics.mean(errors), 4),
+        "prediction_max_error": round(max(errors), 4),
+        "processor_busy": round(busy, 3),
+        "nodes": NODES,
+        "adapters_to_uplink": RATIO,
+        "steps_s": {whose: round(each, 4) for whose, each in mean_s.items()},
+    }
+    return bars.publish(figures, at_most=AT_MOST, at_least=AT_LEAST)
 
 
 class _Site:
@@ -266,4 +269,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

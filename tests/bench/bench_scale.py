@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from bench import gang_site, list_forms
+from bench import bars, gang_site, list_forms
 from bench.gang_site import CONTROLLERS_FLOW, FLOW, GangSite, Json, log_progress
 from railwright_api import names
 from railwright_testbed import waiting
@@ -58,7 +58,7 @@ MAPPED = 'railwright_mappings_total{outcome="Mapped"}'
 WRITES = ("create", "replace", "patch", "delete")
 
 
-def main() -> bool:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=NODES)
     nodes = parser.parse_args().nodes
@@ -84,7 +84,7 @@ def main() -> bool:
             figures = idle | forms | _restarted(site, operator)
             figures |= {"mapped": mapped, "rss_mib": max(mib, figures["rss_mib"])}
             figures["controllers_rss_mib"] = round(gang_site.process_mib(controllers.pid))
-        return not gang_site.report({"nodes": nodes, "pods": _count(site)} | figures, BOUNDS)
+        return bars.publish({"nodes": nodes, "pods": _count(site)} | figures, at_most=BOUNDS)
 
 
 def _until_quiet(site: GangSite, *processes: ServiceProcess) -> None:

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench import gang_site
+from bench import bars, gang_site
 from fixtures import training
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script, step_of
 from railwright_testbed import ControlPlane, Testbed, binaries, deployment, foreign_kinds, waiting
@@ -44,14 +44,14 @@ Secrets = dict[str, dict[str, bytes]]
 """The data of the Secret of each server."""
 
 
-def main() -> bool:
+def main() -> int:
     (program,) = binaries.find(binaries.CERT_MANAGER).values()
     with tempfile.TemporaryDirectory() as folder, Testbed.start(name="issued") as bed:
         plane = bed.control_plane
         deployment.load(bed, Path(folder))
         foreign_kinds.install(plane, foreign_kinds.CERT_MANAGER)
         plane.run("cert-manager", [str(program)], environment={"KUBECONFIG": str(plane.kubeconfig)})
-        return not gang_site.report(_figures(plane, bed.image), BOUNDS)
+        return bars.publish(_figures(plane, bed.image), at_most=BOUNDS)
 
 
 def _figures(plane: ControlPlane, image: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
 import ssl
@@ -305,16 +304,6 @@ def cpu_s(pid: int) -> float:
     """CPU seconds that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
-
-
-def report(figures: Json, bounds: Mapping[str, float]) -> bool:
-    """Print the last line on stdout. Whether each of these figures is there and within its
-    bound."""
-    print(json.dumps(figures))
-    above = [name for name, bound in bounds.items() if not figures.get(name, math.inf) <= bound]
-    for name in above:
-        log_progress(f"{name} is {figures.get(name)}, expected at most {bounds[name]}")
-    return not above
 
 
 def _processor_ticks() -> tuple[int, int]:
