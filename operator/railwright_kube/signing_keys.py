@@ -66,7 +66,7 @@ class PublishedKeys:
         self._unanswered = 0
         """Refreshes in a row."""
         self._failed_s: float | None = None
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self.generation = 0
         """Grows with every change of the keys: what was verified before is void."""
 
@@ -79,7 +79,7 @@ class PublishedKeys:
         """The key with this ID. An unknown ID causes an early refresh."""
         found = self._keys.get(key_id)
         if found is None:
-            self._wanted.set()
+            self._requested.set()
         return found
 
     def was_unreachable(self) -> bool:
@@ -98,13 +98,13 @@ class PublishedKeys:
             if self.available and not self._failing:
                 try:
                     async with asyncio.timeout(REFRESH_S):
-                        await self._wanted.wait()
+                        await self._requested.wait()
                 except TimeoutError:
                     early = 0
 
     async def refresh(self) -> bool:
         """Read the keys once; return whether they changed."""
-        self._wanted.clear()
+        self._requested.clear()
         try:
             published = await self._api.get(
                 paths.SIGNING_KEYS, deadline_s=READ_DEADLINE_S, accept=KEY_SET

@@ -62,6 +62,7 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     levels: tuple[str, ...]
+    scale_up_level: int
     domains: Domains
     rows: dict[str, int]
     common: int
@@ -91,11 +92,6 @@ class Cluster:
         for adds, domain in zip(self.reducing, self.domains.of_node[1:], strict=True):
             found |= adds[domain]
         return found
-
-    @property
-    def scale_up_level(self) -> int:
-        """The level of scale-up domains in the tree; -1 if there is none."""
-        return scale_up_domains.level(self.levels)
 
     def devices(self, nodes: Ints) -> frozenset[str]:
         """The kinds of devices that these nodes (columns) have."""
@@ -143,6 +139,7 @@ def of(snapshot: Snapshot) -> Cluster:
     return Cluster(
         nodes=nodes,
         levels=snapshot.levels,
+        scale_up_level=scale_up_domains.level(snapshot.levels),
         domains=tree,
         rows=rows,
         common=len(common),

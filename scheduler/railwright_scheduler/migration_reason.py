@@ -39,9 +39,11 @@ def sentence(
 def _why(floor: Cluster, nodes: Ints) -> str:
     """The uplinks with the least bandwidth between its nodes, and the slowest node."""
     found = [*_narrowest(floor, nodes)][-1:]
-    slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_rate)
-    if _rate(slowest) < WORTH:
-        found.append(f"{slowest.name} runs at {_rate(slowest):.2g} of the rate of its kind")
+    slowest = min((floor.nodes[at] for at in nodes.tolist()), key=_slowest_speed)
+    if _slowest_speed(slowest) < WORTH:
+        found.append(
+            f"{slowest.name} runs at {_slowest_speed(slowest):.2g} of the rate of its kind"
+        )
     return " and ".join(found) or "links or nodes changed since the job was placed"
 
 
@@ -60,7 +62,7 @@ def _narrowest(floor: Cluster, nodes: Ints) -> Iterator[str]:
             yield f"the uplinks of {domain} have {bandwidth}, for {len(members)} nodes of the job"
 
 
-def _rate(node: Node) -> float:
+def _slowest_speed(node: Node) -> float:
     return min(node.relative_speed.products, node.relative_speed.memory)
 
 

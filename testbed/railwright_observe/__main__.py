@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     try:
-        _observe(folder)
+        _show(folder)
     except KeyboardInterrupt:
         _report("everything is removed")
     except TestbedError as error:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _observe(folder: Path | None) -> None:
+def _show(folder: Path | None) -> None:
     _report("building the page (the first time, npm installs 500 MB: minutes)")
     built = page.build()
     if folder is not None:

@@ -80,7 +80,7 @@ class SimulatedLaunchers:
         self._played = played
         self._silent: frozenset[str] = frozenset()
         self._gangs: dict[GangName, _Gang] = {}
-        self._known: set[str] = set()
+        self._started: set[str] = set()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._play, name="simulated launchers")
 
@@ -137,14 +137,14 @@ class SimulatedLaunchers:
 
         A pod that exists again after a restore of etcd starts again.
         """
-        self._known &= {raw["metadata"]["uid"] for raw in items}
+        self._started &= {raw["metadata"]["uid"] for raw in items}
         for raw in items:
             uid = raw["metadata"]["uid"]
-            if uid not in self._known and raw.get("status", {}).get("phase") == "Running":
+            if uid not in self._started and raw.get("status", {}).get("phase") == "Running":
                 launcher = _launcher(self._client, raw, self._tokens / uid)
                 gang = self._gang(launcher.pod.member)
                 gang.launchers[launcher.pod.member.node_rank] = launcher
-                self._known.add(uid)
+                self._started.add(uid)
         alive = {_path(raw) for raw in items if "deletionTimestamp" not in raw["metadata"]}
         for launcher in self._launchers():
             launcher.over |= launcher.path not in alive
@@ -174,7 +174,7 @@ class SimulatedLaunchers:
                 _register(launcher)
             else:
                 launcher.speaks_at_s = now_s + protocol.HEARTBEAT_INTERVAL_S
-                self._beat(gang, launcher, running=1)
+                self._send_heartbeat(gang, launcher, running=1)
 
     def _train(self, gang: _Gang) -> None:
         """One step, if all launchers are past the barrier and none of them is silent."""
@@ -206,12 +206,12 @@ class SimulatedLaunchers:
     def _end(self, gang: _Gang) -> None:
         """End all ranks with 0: the launchers report it, then the pods succeed."""
         for launcher in gang.launchers.values():
-            self._beat(gang, launcher, running=0)
+            self._send_heartbeat(gang, launcher, running=0)
             launcher.over = True
             annotations = {f"{PREFIX}/run-for": "0s"}
             self._client.patch(launcher.path, {"metadata": {"annotations": annotations}})
 
-    def _beat(self, gang: _Gang, launcher: _Launcher, *, running: int) -> None:
+    def _send_heartbeat(self, gang: _Gang, launcher: _Launcher, *, running: int) -> None:
         launcher.sequence += 1
         progress = None
         if gang.first_step is not None:

@@ -159,7 +159,7 @@ def retired_uses(files: Iterable[Path], retired: Retired) -> Iterator[Finding]:
         for node in ast.walk(tree.parse(path)):
             exempt = retired.methods if isinstance(node, ast.Attribute) else frozenset()
             for word in _identifiers(node):
-                if word in retired.identifiers - exempt:
+                if word.strip("_") in retired.identifiers - exempt:
                     yield Finding(name, getattr(node, "lineno", 1), word)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for message in retired.messages:

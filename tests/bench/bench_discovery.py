@@ -61,13 +61,13 @@ def main() -> int:
             held["correct"] = min(held["correct"], correct)
     for name, nodes, correct in machine_fixtures.score_sources(MACHINES):
         sources[name] = {"nodes": nodes, "correct": correct}
-    _say(f"{len(sources)} sources, {ROUNDS} sites, {MACHINES} machines")
+    _log(f"{len(sources)} sources, {ROUNDS} sites, {MACHINES} machines")
     network, hosts, rails = _cabled()
     sources["ibnetdiscover.txt"] = {
         "nodes": len(hosts),
         "correct": _correct(_clos_site(), [network]),
     }
-    _say(f"{len(hosts)} hosts cabled")
+    _log(f"{len(hosts)} hosts cabled")
     both = _falsified(network, sorted(hosts)), machine_fixtures.falsified(MACHINES)
     planted, found, invented = map(sum, zip(*both, strict=True))
     nodes, ari, fraction = _probed()
@@ -164,22 +164,22 @@ def _labels(claimed: Mapping[str, str]) -> tuple[Facts, ...]:
 def _probed() -> tuple[int, float, float]:
     """How many nodes, how well their tiers are found, and from which part of their pairs."""
     with shaped_network.opened(BLOCKS, SPEEDS) as network, network.listening():
-        _say(f"{len(network.paths)} nodes in namespaces, probing each other")
+        _log(f"{len(network.paths)} nodes in namespaces, probing each other")
         # One at a time: two that share an uplink would each see half of it.
         text = network.survey("--at-once", "1")
         planted = network.tiers
     for tier in shaped_network.measured(text):
-        _say(json.dumps({**tier, "domains": len(tier["domains"])}))
+        _log(json.dumps({**tier, "domains": len(tier["domains"])}))
     nodes = [*planted[0]]
     places = fabric.of(nodes, formats.read(File("", "probes.json", text))).places
     seen = [dict(zip(places, tier, strict=True)) for tier in zip(*places.values(), strict=True)]
     indices = [adjusted_rand_index(*both) for both in zip(planted, reversed(seen), strict=False)]
-    _say(f"adjusted Rand indices by tier: {indices}")
+    _log(f"adjusted Rand indices by tier: {indices}")
     fraction = json.loads(text)["pairs"] / math.comb(len(nodes), 2)
     return len(nodes), min(indices) if len(seen) == len(planted) else 0.0, fraction
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"== {text}", file=sys.stderr)
 
 

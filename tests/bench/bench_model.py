@@ -128,7 +128,7 @@ def _errors(
             group = Group(replace(DGX_H100, algorithms=RINGS), nodes, per_node)
             published = float(row["busbw_over_nominal"])
             predicted = efficiency(int(row["bytes"]), group)
-            _say(f"{collective} {row['bytes']} bytes, {nodes} nodes", predicted, published)
+            _log(f"{collective} {row['bytes']} bytes, {nodes} nodes", predicted, published)
             yield abs(predicted / published - 1)
 
 
@@ -158,7 +158,7 @@ def _exchanges(rows: Iterable[Row], source: str) -> Iterator[float]:
         logical = size * (nodes if row["link"] == "network" else ranks)
         predicted = logical / collectives.dispatch_s(size, routing, group) / 1e9
         published = float(row["logical_gb_per_s"])
-        _say(f"{source} {row['direction']}, {group.ranks} ranks", predicted, published)
+        _log(f"{source} {row['direction']}, {group.ranks} ranks", predicted, published)
         yield abs(predicted / published - 1)
 
 
@@ -166,7 +166,7 @@ def _megatron(rows: Iterable[Row]) -> Iterator[float]:
     for row in rows:
         if row["source"] == "megatron-2021":
             predicted, published = _megatron_rate(row), float(row["model_tflops_per_gpu"])
-            _say(row["model"], predicted, published)
+            _log(row["model"], predicted, published)
             yield abs(predicted / published - 1)
 
 
@@ -219,7 +219,7 @@ def _bridge(
         if row["source"].startswith("bridge-"):
             run, published = _run(row), float(row["tokens_per_second_per_gpu"])
             predicted = _bridge_rate({**row, **mended.get(run, {})})
-            _say(f"{run.release} {run.model}", predicted, published)
+            _log(f"{run.release} {run.model}", predicted, published)
             yield run, abs(predicted / published - 1)
 
 
@@ -256,7 +256,7 @@ def _bridge_rate(row: Row) -> float:
     return recipe.global_batch * recipe.sequence / gpus / found.total
 
 
-def _say(what: str, predicted: float, published: float) -> None:
+def _log(what: str, predicted: float, published: float) -> None:
     error = predicted / published - 1
     print(f"{what}: {predicted:.3g}, published {published:.3g} ({error:+.1%})", file=sys.stderr)
 

@@ -106,7 +106,7 @@ class Machines:
 def main() -> None:
     site = _site()
     tiers = len(site.levels)
-    _say(f"{len(site.places):,} nodes in {tiers} tiers")
+    _log(f"{len(site.places):,} nodes in {tiers} tiers")
     machines = Machines(
         DGX_A100.behind(INFINIBAND_HDR, tiers, sharp=False),
         DGX_A100.behind(INFINIBAND_HDR, tiers, sharp=True),
@@ -212,7 +212,7 @@ def _errors(figures: Mapping[str, float]) -> dict[str, float]:
     """Relative to what was published; those over the bar have to be explained."""
     errors = {name: figures[name] / published - 1 for name, published in PUBLISHED.items()}
     for name, error in errors.items():
-        _say(f"{name}: {figures[name]:.4g}, published {PUBLISHED[name]:g} ({error:+.1%})")
+        _log(f"{name}: {figures[name]:.4g}, published {PUBLISHED[name]:g} ({error:+.1%})")
     over = {name for name, error in errors.items() if abs(error) > BAR}
     assert over <= EXPLAINED.keys(), f"more than {BAR:.0%} off: {sorted(over)}"
     return _rounded(errors)
@@ -222,7 +222,7 @@ def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
     return {name: round(figure, 4) for name, figure in figures.items()}
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr)
 
 

@@ -78,7 +78,7 @@ def main() -> int:
     with shaped_network.opened((RACKS,), SPEEDS) as network:
         site = _Site(network)
         orders = [*site.orders()]
-        _say(f"{len(network.paths)} nodes in {len(RACKS)} racks; {len(orders)} orders")
+        _log(f"{len(network.paths)} nodes in {len(RACKS)} racks; {len(orders)} orders")
         began_s, began = time.monotonic(), _processor_s()
         took = _trained(network, orders, "whole")
         slowed = [*site.slowed_orders()]
@@ -92,7 +92,7 @@ def main() -> int:
         step_s = statistics.median(steps_s) / SLOWER
         measured_s.setdefault(order.whose, []).append(step_s)
         errors.append(abs(order.predicted_s / step_s - 1.0))
-        _say(f"{order.whose}: {step_s:.3f} s a step, predicted {order.predicted_s:.3f}")
+        _log(f"{order.whose}: {step_s:.3f} s a step, predicted {order.predicted_s:.3f}")
     mean_s = {whose: statistics.mean(each) for whose, each in measured_s.items()}
     figures = {
         "speedup_over_blind": round(mean_s["blind"] / mean_s["ours"], 3),
@@ -148,7 +148,7 @@ class _Site:
         again = with_role(self._job, attempt=2, before=before)
         mapped = self._decided(replace(self._world, nodes=left, jobs=(again,)))
         moved = sum(one != other for one, other in zip(before, mapped, strict=True))
-        _say(f"rank {worst} is lost; we move {moved} ranks, its own among them")
+        _log(f"rank {worst} is lost; we move {moved} ranks, its own among them")
         yield self._order("replaced by us", mapped)
 
     def slowed_orders(self) -> Iterator[Order]:
@@ -161,7 +161,7 @@ class _Site:
         yield self._order("slowed", self._ours)
         moved = self._decided(slowed)
         count = sum(one != other for one, other in zip(self._ours, moved, strict=True))
-        _say(f"{self.slow_rack} gets slow; we move {count} ranks")
+        _log(f"{self.slow_rack} gets slow; we move {count} ranks")
         yield self._order("slowed, moved by us", moved)
 
     def _decided(self, world: Snapshot) -> list[str]:
@@ -202,7 +202,7 @@ def _trained(network: ShapedNetwork, orders: Sequence[Order], run: str) -> list[
                     if line.startswith('{"order"'):
                         report = json.loads(line)
                         if report["order"] not in found:
-                            _say(f"{orders[report['order']].whose}: {report['steps_s']}")
+                            _log(f"{orders[report['order']].whose}: {report['steps_s']}")
                         found[report["order"]] = report["steps_s"]
             return len(found) == len(orders)
 
@@ -264,7 +264,7 @@ def _cores() -> int:
     return sum(line.startswith("cpu") for line in lines) - 1
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"== {text}", file=sys.stderr, flush=True)
 
 

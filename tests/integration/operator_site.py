@@ -354,12 +354,12 @@ def floor_on(site: Site, racks: Sequence[int] = (2, 2), *, gpus: int = 8) -> Ite
     site.plane.kubectl("create", "namespace", floor.name)
     for number, count in enumerate(racks):
         floor.add(f"{floor.name}-rack-{number}", count, gpus=gpus)
-    _account(site.admin, floor.name)
+    _create_account(site.admin, floor.name)
     yield floor
     floor.remove()
 
 
-def _account(admin: ApiClient, namespace: str) -> None:
+def _create_account(admin: ApiClient, namespace: str) -> None:
     """The service account of every pod; its controller can be late after an outage."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     try:

@@ -172,7 +172,7 @@ TESTED_MUTANTS = (
         "write/ledger.py",
         '                raise DeposedError("the ledger was deleted") from error\n',
         '                self._version = ""\n'
-        "                self._hold(await self._make())\n"
+        "                self._adopt(await self._make())\n"
         "                continue\n",
         "tests/unit/test_ledger_store.py::test_write_to_a_deleted_ledger_deposes_its_leader",
     ),

@@ -246,17 +246,19 @@ class Launcher:
                 exit_code = EXIT_TERMINATED
                 self._launchers.terminate(self._training, self._member.node_rank)
             if exit_code is not None:
-                await self._beat(failure=protocol.Failure(self._world_info.first_rank, exit_code))
+                await self._send_heartbeat(
+                    failure=protocol.Failure(self._world_info.first_rank, exit_code)
+                )
                 self.end(exit_code)
                 return
             await self._train()
             if self._training.is_over:
                 self._training.ended.add(self._member.node_rank)
-                await self._beat(running=0)
+                await self._send_heartbeat(running=0)
                 self.end(0)
                 return
             if self._launchers.now_s - self._spoken_s >= self._interval_s:
-                await self._beat()
+                await self._send_heartbeat()
             await asyncio.sleep(TICK_S)
 
     def end(self, exit_code: int) -> None:
@@ -312,7 +314,9 @@ class Launcher:
             checkpoints.save(self.key, group, step)
         return is_granted
 
-    async def _beat(self, *, running: int = 1, failure: protocol.Failure | None = None) -> None:
+    async def _send_heartbeat(
+        self, *, running: int = 1, failure: protocol.Failure | None = None
+    ) -> None:
         training, now_s = self._training, self._launchers.now_s
         assert self._world_info is not None
         group, leads = self._world_info.group, self._world_info.group_rank == 0

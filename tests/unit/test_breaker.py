@@ -49,9 +49,9 @@ class Site:
         end_s = self.now_s + for_s
         while self.now_s < end_s:
             self.now_s += TICK_S
-            self._judge()
+            self._evaluate()
 
-    def _judge(self) -> None:
+    def _evaluate(self) -> None:
         ranks = {node: self._rank(node) for node in self.nodes if node not in self.lost}
         renewing = [node for node in self.idle if node not in self.unheard_since_s]
         self.breaker = breaker.assess(

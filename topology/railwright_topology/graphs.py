@@ -17,13 +17,13 @@ def of(fabric: Fabric) -> nx.Graph:
     """
     graph = nx.Graph()
     for network in fabric.networks:
-        _wire(graph, network)
+        _add_cables(graph, network)
     if not fabric.networks:
         _stand(graph, fabric)
     return graph
 
 
-def _wire(graph: nx.Graph, network: Network) -> None:
+def _add_cables(graph: nx.Graph, network: Network) -> None:
     """Add hosts and switches. Switches of one name get their ids as suffixes."""
     wiring, layers = network.wiring, network.layers
     called: dict[str, str] = {}

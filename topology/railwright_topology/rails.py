@@ -131,7 +131,7 @@ def _rails(
     """The kind that is that of the rails, and why it is; or why none is."""
     serving = [kind for kind in kinds if 2 * len(_served(kind, near)) > len(accelerators)]
     if serving:
-        found = _fastest(serving)
+        found = _fastest_kind(serving)
         if found is None:
             return None, "several kinds stand beside accelerators, and none is the fastest"
         shares = collections.Counter(_served(found, near).values())
@@ -140,7 +140,7 @@ def _rails(
             return None, f"{most} of its kind stand beside one accelerator, {usual} beside most"
         of_all = f"{len(_served(found, near))} of {len(accelerators)} accelerators"
         return found, f"{of_all} have one beside them"
-    found = _fastest(kinds)
+    found = _fastest_kind(kinds)
     if found is None or len(kinds) < 2 or len(found) < 2 or not accelerators:
         return None, "no kind of adapter stands out as that of the accelerators"
     if any(near[part.id][1] == Distance.SYSTEM for part in found):
@@ -161,7 +161,7 @@ def _served(kind: Iterable[Part], near: _Near) -> collections.Counter[str]:
     )
 
 
-def _fastest(kinds: Sequence[list[Part]]) -> list[Part] | None:
+def _fastest_kind(kinds: Sequence[list[Part]]) -> list[Part] | None:
     """The one kind that is faster than all others; a single kind in any case."""
     if len(kinds) == 1:
         return kinds[0]

@@ -122,7 +122,7 @@ class Checkpointer:
                 except OSError:
                     if not self._is_removed(checkpoint):
                         raise
-                    _say(f"{self._volume.name(checkpoint)} was removed while it was loaded")
+                    _log(f"{self._volume.name(checkpoint)} was removed while it was loaded")
                     continue
                 self._go_back(checkpoint, after)
                 self._say_where(checkpoint, contents.world_size)
@@ -164,13 +164,13 @@ class Checkpointer:
         if collectives.rank() > 0:
             return
         if self._follows:
-            _say(f"loaded {self._volume.name(checkpoint)}")
+            _log(f"loaded {self._volume.name(checkpoint)}")
             return
         if checkpoint.attempt != self._attempt:
             channel.ask(channel.Request(resumed_from=checkpoint))
-        _say(f"resumed from {self._volume.name(checkpoint)}")
+        _log(f"resumed from {self._volume.name(checkpoint)}")
         if saved_world_size != collectives.world_size():
-            _say(
+            _log(
                 f"{saved_world_size} ranks had saved it, {collectives.world_size()} go on: "
                 "new ranks have fresh random numbers"
             )
@@ -330,7 +330,7 @@ class Checkpointer:
             self._set_aside_later()
             self._prune(checkpoint)
         else:
-            _say(
+            _log(
                 f"saved {self._volume.name(checkpoint)} without a response of the operator "
                 f"({permission.reason}): older checkpoints stay until there is one"
             )
@@ -343,11 +343,11 @@ class Checkpointer:
             while self._later:
                 self._set_aside(self._later.pop())
         except OSError as error:
-            _say(f"checkpoints of a later attempt are still in their place: {error}")
+            _log(f"checkpoints of a later attempt are still in their place: {error}")
 
     def _set_aside(self, attempt: int) -> None:
         aside = manifest.set_aside(self._volume, attempt)
-        _say(f"what attempt {attempt} had saved is in {aside}: no attempt is allowed to read it")
+        _log(f"what attempt {attempt} had saved is in {aside}: no attempt is allowed to read it")
 
     def _prune(self, newest: protocol.Checkpoint) -> None:
         """On rank 0: remove old checkpoints. Not without the operator's response: this attempt may
@@ -372,5 +372,5 @@ def _same_on_all(steps: Sequence[int]) -> int:
     return steps[0]
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(f"railwright: {line}", file=sys.stderr, flush=True)

@@ -87,7 +87,7 @@ class Events:
         self._recent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._full_s: OrderedDict[str, float] = OrderedDict()
         """When each job has all of its tokens again, by UID."""
-        self._last_end: dict[str, JobEvent] = {}
+        self._last_termination: dict[str, JobEvent] = {}
         """The end of the last attempt of each job that has no token for it."""
         self._waiting_since_s = self._postponed_until_s = self.clock()
         self._more = asyncio.Event()
@@ -101,23 +101,23 @@ class Events:
         now_s = self.clock()
         if now_s - self._recent.get(event.key, -REPEAT_S) < REPEAT_S:
             return
-        if uid in self._last_end or not self._takes_token(uid, now_s):
-            if not event.is_end or self._last_end.pop(uid, None) is not None:
+        if uid in self._last_termination or not self._takes_token(uid, now_s):
+            if not event.is_end or self._last_termination.pop(uid, None) is not None:
                 self.dropped.inc()
             if event.is_end:
-                self._last_end[uid] = event
+                self._last_termination[uid] = event
             return
         self._queue(event, now_s)
 
     def add_late(self, now_s: float) -> None:
         """Queue the end of the last attempt of each job that has a token again."""
-        for uid in [uid for uid in self._last_end if self._takes_token(uid, now_s)]:
-            self._queue(self._last_end.pop(uid), now_s)
+        for uid in [uid for uid in self._last_termination if self._takes_token(uid, now_s)]:
+            self._queue(self._last_termination.pop(uid), now_s)
 
     def refill(self, uid: str) -> None:
         """Give a job all of its tokens, for its last events."""
         self._full_s.pop(uid, None)
-        if self._last_end.pop(uid, None) is not None:
+        if self._last_termination.pop(uid, None) is not None:
             self.dropped.inc()
 
     def _takes_token(self, uid: str, now_s: float) -> bool:

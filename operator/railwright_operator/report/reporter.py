@@ -205,7 +205,9 @@ class Reporter:
         if cached.record.phase in FINAL and record.phase in FINAL:
             self.commits.refuse(uid)
             return (
-                self._expire(cached) if self._is_expired(cached, now_s) else self._observe(cached)
+                self._expire(cached)
+                if self._is_expired(cached, now_s)
+                else self._generation_write(cached)
             )
         if self.jobs.get(uid) is not cached:
             self.wake()  # The job changed during this cycle: the next one has its newest version.
@@ -228,7 +230,7 @@ class Reporter:
             return None
         return self._record(cached, given, after, patch)
 
-    def _observe(self, cached: CachedJob) -> StatusWrite | None:
+    def _generation_write(self, cached: CachedJob) -> StatusWrite | None:
         """The write of the new generation of a finished job whose spec was changed."""
         before, generation = cached.raw.get("status") or {}, cached.raw["metadata"]["generation"]
         after = kept_status.observed(before, generation=generation)

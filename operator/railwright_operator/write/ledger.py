@@ -59,7 +59,7 @@ class LedgerStore:
             found = await self._api.get(PATH)
         except errors.NotFoundError:
             found = await self._make()
-        self._hold(found)
+        self._adopt(found)
         await self.write(self.ledger.taken_over(self._holder))
         logger.info("ledger taken over", extra={"epoch": self.ledger.epoch, "holder": self._holder})
         return self.ledger
@@ -75,7 +75,7 @@ class LedgerStore:
         for _ in range(TOUCHES_MAX):
             before = self.ledger
             try:
-                self._hold(await self._api.replace(PATH, self._manifest(ledger)))
+                self._adopt(await self._api.replace(PATH, self._manifest(ledger)))
             except errors.NotFoundError as error:
                 raise DeposedError("the ledger was deleted") from error
             except errors.ConflictError:
@@ -110,7 +110,7 @@ class LedgerStore:
         ours = (held.incarnation, held.holder, held.epoch)
         if there != written and (there.incarnation, there.holder, there.epoch) != ours:
             raise DeposedError(f"{there.holder} wrote the ledger in epoch {there.epoch}")
-        self._hold(found)
+        self._adopt(found)
         return there == written
 
     async def _make(self) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ class LedgerStore:
             made = await self._api.get(PATH)
         return made
 
-    def _hold(self, found: Mapping[str, Any]) -> None:
+    def _adopt(self, found: Mapping[str, Any]) -> None:
         version = found["metadata"]["resourceVersion"]
         if self._version and int(version) < int(self._version):
             raise DeposedError(f"the ledger went back from version {self._version} to {version}")

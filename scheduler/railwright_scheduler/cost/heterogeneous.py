@@ -108,7 +108,7 @@ class GangModel:
         self.shares = shares(model, split, recipe.framework)
         self.speed_ranks = _speed_ranks(self._works, machines)
         self._dominated = _dominated(self._works)
-        self._inside = _first([each.name for each in machines])
+        self._in_node = _first([each.name for each in machines])
         self._across = _first([(each.name, each.network.bandwidth) for each in machines])
         self._groups = [_groups(each, per_node) for each in communicators]
 
@@ -189,7 +189,7 @@ class GangModel:
         self._budget.spend(CALL + 4 * ELEMENT * cells + SORTED * len(groups.ranks))
         stand = stands[groups.ranks]
         alone = groups.nodes[:, np.newaxis] == 1
-        stand = np.where(alone, self._inside[stand], self._across[stand])
+        stand = np.where(alone, self._in_node[stand], self._across[stand])
         member = np.zeros((len(groups.ranks), len(self._machines)), dtype=np.int64)
         member[np.arange(len(groups.ranks))[:, np.newaxis], stand] = 1
         rows = np.column_stack([groups.stage, groups.nodes, groups.per_node, member])

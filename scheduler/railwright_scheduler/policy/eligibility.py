@@ -62,18 +62,18 @@ class Eligibility:
 
     def tolerated(self, tolerations: Sequence[Toleration]) -> Mask:
         """The nodes without a taint that the tolerations do not cover."""
-        return self._judged(tolerations).now
+        return self._tolerated_by(tolerations).now
 
     def tolerated_ever(self, tolerations: Sequence[Toleration]) -> Mask:
         """The same, forgiving taints that pass by themselves."""
-        return self._judged(tolerations).ever
+        return self._tolerated_by(tolerations).ever
 
     def lasting(self, tolerations: Sequence[Toleration], among: Mask) -> tuple[Taint, ...]:
         """The lasting taints not tolerated that some node of ``among`` carries, sorted."""
         found = self._taints.lasting(tolerations, among)
         return tuple(sorted(found, key=lambda taint: (taint.key, taint.value, taint.effect)))
 
-    def _judged(self, tolerations: Sequence[Toleration]) -> _Tolerated:
+    def _tolerated_by(self, tolerations: Sequence[Toleration]) -> _Tolerated:
         key = tuple(tolerations)
         if key not in self._tolerated:
             self._tolerated[key] = self._taints.tolerated(key)

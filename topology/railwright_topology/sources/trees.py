@@ -87,7 +87,7 @@ def tiers(switches: Iterable[TreeNode], omissions: Omissions) -> tuple[Mapping[s
     lines: dict[str, int] = {}
     switches_below = _Memberships("switch", omissions)
     nodes_below = _Memberships("node", omissions)
-    for switch in _usable(switches, omissions):
+    for switch in _named_switches(switches, omissions):
         lines.setdefault(switch.name, switch.line)
         switches_below.add(switch, switch.children)
         nodes_below.add(switch, switch.nodes)
@@ -110,7 +110,7 @@ def tiers(switches: Iterable[TreeNode], omissions: Omissions) -> tuple[Mapping[s
 def members(groups: Iterable[TreeNode], omissions: Omissions) -> dict[str, str]:
     """Which group each node is in, where groups lie in nothing."""
     found = _Memberships("node", omissions)
-    for each in _usable(groups, omissions):
+    for each in _named_switches(groups, omissions):
         found.add(each, each.nodes)
     return found.certain({})
 
@@ -136,7 +136,7 @@ def names(source: str, line: int, text: str) -> list[str]:
     return found
 
 
-def _usable(switches: Iterable[TreeNode], omissions: Omissions) -> Iterator[TreeNode]:
+def _named_switches(switches: Iterable[TreeNode], omissions: Omissions) -> Iterator[TreeNode]:
     """Those with a name of their own. Topograph describes a switch with switches and nodes below it
     in two lines."""
     described: dict[str, set[str]] = {}
