@@ -75,7 +75,8 @@ class Course:
             self._carry_out(plan)
             self._pass_time(self._rng.choice((1, 1, 5, 40, 100)))
             for event in self._rng.sample(_EVENTS, self._rng.randint(0, self._faults_max)):
-                event(self)
+                if self._jobs:
+                    event(self)
             if self._rng.random() < 0.1 * self._faults_max:
                 self._submit(10 + cycle)
 

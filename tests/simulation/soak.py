@@ -1,5 +1,5 @@
 """Run the operator over seed after seed on all cores, until its requests are so many, or one seed
-breaks an invariant.
+breaks an invariant; and beside each seed courses of plans alone, which need no API server.
 
 It prints its progress on stderr; the last line on stdout is one JSON object. A seed that broke
 something is printed with what happened, and the exit code is 1.
@@ -16,10 +16,12 @@ from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from simulation import plan_invariants
 from simulator.emphasis import CONTROLLERS, of_seed
 from simulator.run import RunError, run
 
 SEEDS_A_TASK = 20
+COURSES_A_SEED = 20
 PROGRESS_S = 10.0
 
 
@@ -29,6 +31,7 @@ class Total:
 
     seeds: int = 0
     requests: int = 0
+    plans: int = 0
     causes: Counter[str] = field(default_factory=Counter)
     broken: dict[int, str] = field(default_factory=dict)
 
@@ -36,6 +39,7 @@ class Total:
         """Both together."""
         self.seeds += other.seeds
         self.requests += other.requests
+        self.plans += other.plans
         self.causes += other.causes
         self.broken |= other.broken
 
@@ -52,7 +56,9 @@ def soak(first: int, count: int) -> Total:
         total.seeds += 1
         try:
             outcome = run(seed, emphasis_of(seed))
-        except RunError as broken:
+            for course in range(seed * COURSES_A_SEED, (seed + 1) * COURSES_A_SEED):
+                total.plans += plan_invariants.check(course)
+        except (RunError, plan_invariants.PlanError) as broken:
             total.broken[seed] = str(broken)
             break
         total.requests += sum(outcome.requests.values())
@@ -99,6 +105,7 @@ def main() -> int:
     seconds = time.monotonic() - started_s
     figures = {
         "requests": total.requests,
+        "plans": total.plans,
         "seeds": total.seeds,
         "causes": dict(total.causes.most_common()),
         "violations": len(total.broken),

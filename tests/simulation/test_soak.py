@@ -19,6 +19,7 @@ def test_soak_prints_one_object(
     assert soak.main() == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert summary["requests"] >= 100
+    assert summary["plans"] >= 16 * soak.COURSES_A_SEED
     assert summary["violations"] == 0
     assert summary["seeds"] >= 1
 

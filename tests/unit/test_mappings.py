@@ -171,6 +171,7 @@ def test_where_the_choice_was_taken_the_reserved_one_is_mapped() -> None:
     snapshot = replace(snapshot, nodes=(slow, *snapshot.nodes[1:]))
     requested = request(snapshot)
     first, *others = ({*names} for (names,) in requested.gangs)
+    assert len({*requested.gangs}) == len(requested.gangs) > 1
     choice = 1 + [other - first for other in others].index({"n2-0"})
     lost = taken(snapshot, "n2-0")
     outcome = mapped(requested)

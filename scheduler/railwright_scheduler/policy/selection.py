@@ -120,8 +120,8 @@ class NodeSelector:
     def choices(
         self, role: Role, allowed: Mask, limits: ResolvedConstraints, work: WorkBudget
     ) -> list[Ints]:
-        """The sets of nodes (columns, ascending) to map the role's ranks onto, the one that spans
-        the fewest domains first. There must be capacity."""
+        """The sets of nodes (columns, ascending) to map the role's ranks onto, each once, the one
+        that spans the fewest domains first. There must be capacity."""
         allowed = self._preferred(allowed, limits, role.replicas)
         domains, count = self._cluster.domains, role.replicas
         slow = _slowdown(role, self._cluster)
@@ -138,7 +138,7 @@ class NodeSelector:
             for nodes, its in self._others(role, first, allowed, limits, slow=slow, busy=busy)
             if capacity(domains, nodes, its) >= count
         )
-        return [first, *others]
+        return [*{nodes.tobytes(): nodes for nodes in (first, *others)}.values()]
 
     def uses(self, role: Role) -> Uses:
         """The use by other jobs of the uplinks that the role could send over."""
