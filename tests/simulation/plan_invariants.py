@@ -3,7 +3,8 @@
 P1   no job is lost, and none raises: each has a record, and no stage of it failed
 P2   a gang starts whole, on available nodes with its labels, the pods of one role on distinct nodes
 P3   a start takes no more of a node than it has, beside all pods and earlier starts
-P4   a job has at most one attempt that starts or runs, and none while it is suspended or held
+P4   a job has at most one attempt that starts or runs, none while it is suspended or held, and the
+     next one begins once the pods of those before it are gone, have ended or are being deleted
 P5   pods are created and bound for starts that the ledger has, on the nodes that it has
 P6   pods are deleted only of attempts that are neither starting nor running
 P7   neither the order of jobs nor of nodes in the state matters
@@ -55,7 +56,7 @@ def violations(state: ClusterState, plan: Plan) -> Iterator[str]:
         yield f"P1: {lost} have no record"
     for key, entry in starting.items():
         if key not in before:
-            yield from _start(state, entry, jobs[entry.job_uid])
+            yield from _start(state, entry, jobs[entry.job_uid], before)
     yield from _over_commitments(state, starting, starting.keys() - before)
     yield from _attempts(plan, starting)
     yield from _actions(plan, starting)
@@ -72,10 +73,17 @@ def order_violations(state: ClusterState, plan: Plan, rng: Random) -> Iterator[s
         yield "P7: another order of nodes and jobs gives another plan"
 
 
-def _start(state: ClusterState, entry: Entry, seen: ObservedJob) -> Iterator[str]:
+def _start(
+    state: ClusterState, entry: Entry, seen: ObservedJob, before: set[AttemptKey]
+) -> Iterator[str]:
     nodes = {node.name: node for node in state.nodes}
     if seen.suspend or seen.held is not None:
         yield f"P4: {entry.key} starts although its job is suspended or held"
+    for key, attempt in state.attempts.items():
+        if key[0] == entry.job_uid and key != entry.key:
+            for pod in attempt.pods:
+                if not pod.terminal and not pod.deleting and key in before:
+                    yield f"P4: {entry.key} starts beside pod {pod.name} of {key}"
     if entry.purpose is Purpose.TRAINING and len(entry.nodes) != seen.job.num_pods:
         yield f"P2: {entry.key} starts {len(entry.nodes)} of {seen.job.num_pods} pods"
     selectors = {role.name: role.selector for role in seen.job.roles}

@@ -6,6 +6,31 @@ from simulation.planted import SCHEDULER, Mutant
 
 SCHEDULER_MUTANTS = (
     Mutant(
+        "old pods are not waited for",
+        "pending.py",
+        "staying = any(not pod.terminal and not pod.deleting for pod in pods)",
+        "staying = False",
+        "tests/simulation/test_plan_invariants.py::test_plans_of_drawn_courses_keep_the_invariants",
+        raises="PlanError",
+        package=SCHEDULER,
+    ),
+    Mutant(
+        "a gang whose mapping is there waits for its turn",
+        "policy/mappings.py",
+        "return before is not None and (before.outcome",
+        "return False and (before.outcome",
+        "tests/unit/test_mappings.py::test_gang_with_its_mapping_starts_beyond_the_queue_window",
+        package=SCHEDULER,
+    ),
+    Mutant(
+        "the same nodes are mapped twice",
+        "policy/selection.py",
+        "[*{nodes.tobytes(): nodes for nodes in (first, *others)}.values()]",
+        "[first, *others]",
+        "tests/unit/test_mappings.py::test_where_the_choice_was_taken_the_reserved_one_is_mapped",
+        package=SCHEDULER,
+    ),
+    Mutant(
         "each cycle evaluates the same front of the queue",
         "policy/queue_window.py",
         "        if self._start is not None and position < self._start:\n",

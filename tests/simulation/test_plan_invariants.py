@@ -22,7 +22,7 @@ from simulation.drawn_courses import CYCLES, Course
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_plans_of_drawn_courses_keep_the_invariants(first: int) -> None:
-    for course in range(100_000 + first, 100_000 + first + 10):
+    for course in range(300 + first, 300 + first + 10):
         assert plan_invariants.check(course) == CYCLES
 
 

@@ -29,6 +29,7 @@ from simulation.planted import (
     Mutant,
     PlantError,
 )
+from simulation.request_mutants import REQUEST_MUTANTS
 from simulation.scheduler_mutants import SCHEDULER_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -338,6 +339,7 @@ TESTED_MUTANTS = (
         "",
         "tests/unit/test_invariants.py::test_unrecorded_attempt_is_reported",
     ),
+    *REQUEST_MUTANTS,
     *SCHEDULER_MUTANTS,
 )
 

@@ -126,7 +126,26 @@ async def test_slow_namespace_delays_no_other(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-async def test_events_in_flight_are_bounded_and_take_turns(
+async def test_slow_namespaces_have_few_events_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "POSTS_MAX", 2)
+    desk, answers, calls = Desk(), asyncio.Event(), list[str]()
+
+    async def slowly(_: str, body: dict[str, Any]) -> Any:
+        calls.append(body["note"])
+        await answers.wait()
+
+    monkeypatch.setattr(desk.store, "create", slowly)
+    for namespace in "abc":
+        desk.events.add(of_namespace(namespace, namespace))
+    async with running(desk):
+        assert calls == ["a", "b"]
+        answers.set()
+    assert calls == ["a", "b", "c"]
+
+
+async def test_namespaces_take_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(events, "POSTS_MAX", 1)

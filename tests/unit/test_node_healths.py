@@ -176,6 +176,8 @@ async def test_report_counts_once_it_is_in_the_fabric(store: Store) -> None:
     await leader.report(**NOTHING)
     leader.now_s += CAUGHT_UP_S + 1
     await leader.report(**NOTHING)
+    await leader.receive("n1", is_assembled=False)
+    await leader.report(**NOTHING)
     assert leader.content() == CONTENT
 
 

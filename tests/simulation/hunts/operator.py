@@ -153,7 +153,7 @@ HUNTS = (
             TEST,
         ),
         "leaders",
-        1110,
+        1387,
     ),
     Hunt(
         Mutant(

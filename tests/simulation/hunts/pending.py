@@ -22,14 +22,6 @@ HUNTS = (
         1004,
     ),
     of_scheduler(
-        "old pods are not waited for",
-        "pending.py",
-        "staying = any(not pod.terminal and not pod.deleting for pod in pods)",
-        "staying = False",
-        "changes",
-        1034,
-    ),
-    of_scheduler(
         "a suspended job starts",
         "pending.py",
         "return not (seen.suspend or seen.record.live",
