@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from railwright import profile as recorded
+from railwright.protocol import ProtocolError
 from railwright_scheduler.model.profile import CallRecord, GroupProfile, Operation, Profile
 
 
 def profile(data: bytes, *, ranks_max: int = recorded.RANKS_MAX) -> Profile:
     """Convert a profile's document. Raises ValueError, with the field, if it is malformed or has
     more ranks."""
-    document = recorded.profile(data)
+    try:
+        document = recorded.profile(data)
+    except ProtocolError as error:
+        raise ValueError(f"no profile as `railwright profile` prints it: {error}") from error
     if document.ranks > ranks_max:
         raise ValueError(f"the profile is of {document.ranks} ranks, expected at most {ranks_max}")
     kinds = tuple(kind for kind in map(_kind, document.kinds) if kind.seen)

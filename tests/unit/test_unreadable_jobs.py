@@ -33,7 +33,9 @@ def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("error", [RecursionError, AssertionError, KeyError], ids=str)
-def test_any_exception_sets_the_job_aside(error: type[Exception]) -> None:
+def test_any_exception_sets_the_job_aside(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     def render(raw: Mapping[str, Any], role: int) -> Mapping[str, Any]:
         raise error("planted")
 
@@ -42,6 +44,8 @@ def test_any_exception_sets_the_job_aside(error: type[Exception]) -> None:
     why = jobs.why_unreadable("a-uid")
     assert why is not None
     assert f"{error.__name__}: " in why
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_unreadable_job_has_one_line_reason(jobs: Jobs, pod: reporting.Raw) -> N
 @pytest.mark.parametrize(
     ("profile", "words"),
     [
-        ("{}", "Profile.ranks: missing"),
+        ("{}", "no profile as `railwright profile` prints it: Profile.ranks: missing"),
         (
             '{"ranks": 3, "steps": 1, "step_s": 1, "compute_s": null, "kinds": []}',
             "the profile is of 3 ranks, but replicas of the job have 2 ranks each",
@@ -71,7 +75,10 @@ def test_unreadable_job_has_one_line_reason(jobs: Jobs, pod: reporting.Raw) -> N
         ),
     ],
 )
-def test_profile_that_does_not_fit_is_reported(jobs: Jobs, profile: str, words: str) -> None:
+def test_profile_that_does_not_fit_is_reported(
+    jobs: Jobs, profile: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On its job; to the log it is no fault of ours."""
     model = {"layers": 2, "hidden": 64, "heads": 4, "feedForward": 256, "vocabulary": 100}
     workload = {
         "transformer": model,
@@ -81,6 +88,8 @@ def test_profile_that_does_not_fit_is_reported(jobs: Jobs, profile: str, words: 
     }
     jobs.absorb(reporting.raw_job("a", replicas=4, spec={"workload": workload}))
     assert words in (jobs.why_unreadable("a-uid") or "")
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
 
 
 def test_job_is_cached_once_readable_and_never_older(jobs: Jobs) -> None:

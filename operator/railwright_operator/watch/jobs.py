@@ -23,7 +23,7 @@ from railwright_conversion import job_roles, times, workloads
 from railwright_kube import body_limits
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_objects import JobObject
-from railwright_operator.watch.job_records import StatusError, record_of
+from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import Phase
@@ -194,7 +194,12 @@ class Jobs:
         except Exception as error:
             why = _why(error)
             if self.why_unreadable(uid) != why:
-                logger.exception("job not readable", extra={"job_uid": uid})
+                extra = {"job_uid": uid, "error": why}
+                if isinstance(error, ValueError):
+                    # What its user wrote, and reads on the job: no fault of ours.
+                    logger.warning("job not readable", extra=extra)
+                else:
+                    logger.exception("job not readable", extra=extra)
             self._set_aside(found, held, why)
 
     def profile_changed(self, old: ProfileRecord | None, new: ProfileRecord | None) -> None:
@@ -345,7 +350,7 @@ class Jobs:
 
 def _why(error: Exception) -> str:
     text = " ".join(str(error).split())
-    kind = "" if isinstance(error, QuantityError | StatusError) else f"{type(error).__name__}: "
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return protocol.fitted(f"the job cannot be read: {kind}{text}", WHY_BYTES_MAX)
 
 
