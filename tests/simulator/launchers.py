@@ -147,6 +147,7 @@ class Launchers:
             await asyncio.sleep(TIMEOUT_S)
             return None
         await asyncio.sleep(self._rng.uniform(0.001, 0.05))
+        was_stopping = self._checks.is_stopping(replica, launcher.key)
         answered = replica.post(path, launcher.bearer, protocol.encode(message))
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -159,8 +160,9 @@ class Launchers:
         if response.status != 200:
             return None
         answer = protocol.decode(kind, response.body)
-        if getattr(answer, "order", None) is protocol.Order.CONTINUE:
-            self._checks.launcher_continues(replica, launcher.key)
+        if was_stopping and getattr(answer, "order", None) is protocol.Order.CONTINUE:
+            found = f"{replica.name} deletes pods of {launcher.key} and lets others go on"
+            raise ViolationError(f"I28: {found}")
         if isinstance(answer, protocol.Registered) and answer.world is not None:
             self._checks.launcher_starts(launcher.key, answer.world)
         return answer

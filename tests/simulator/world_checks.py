@@ -196,10 +196,9 @@ class WorldChecks:
             pods = max(self._cluster.sizes.get(key, 0), len(self._made.get(key, ())))
             invariants.check_cost(key, requests=requests, pods=pods)
 
-    def launcher_continues(self, replica: Replica, key: AttemptKey) -> None:
-        """A launcher may go on: I28, unless this very replica has begun to delete its attempt."""
-        if (replica.name, key) in self._stopping:
-            raise ViolationError(f"I28: {replica.name} deletes pods of {key} and lets others go on")
+    def is_stopping(self, replica: Replica, key: AttemptKey) -> bool:
+        """Whether this replica has begun to delete the attempt: it lets no launcher go on (I28)."""
+        return (replica.name, key) in self._stopping
 
     def launcher_stops(self, pod: Json, key: AttemptKey) -> None:
         """A launcher must stop: I27, unless its attempt is over or revoked, or may have started
