@@ -97,6 +97,9 @@ def _faults(
         "senders without tokens flooding": lambda: isolation_faults.flooded(controllers, None),
         "agents flooding": lambda: isolation_faults.flooded(controllers, agents),
         "controllers killed": lambda: isolation_faults.without(site, controllers),
+        "controllers parsing a file of 30 MB": lambda: isolation_faults.parsing_file(
+            site, controllers
+        ),
         "controllers hung on a file of 30 MB": lambda: isolation_faults.hung_on_file(
             site, controllers
         ),

@@ -111,13 +111,36 @@ def without(
         time.sleep(1.0)
     yield
     controllers.start()
-    waiting.until(lambda: _checked(site) > checked, "a checked Fabric", deadline_s=DEADLINE_S)
+    _until_checked(site, checked)
+
+
+@contextmanager
+def parsing_file(site: GangSite, controllers: ControllersProcess) -> Iterator[None]:
+    """The controllers parse the largest file that is read."""
+    with _large_file(site, controllers):
+        yield
+    _until_checked(site, _checked(site))
 
 
 @contextmanager
 def hung_on_file(site: GangSite, controllers: ControllersProcess) -> Iterator[None]:
-    """The controllers stop in the middle of the largest file that is read, which has the cables of
-    a network of other hosts."""
+    """The controllers stop in the middle of that file."""
+    with _large_file(site, controllers):
+        hang(controllers.pid)
+        checked = _checked(site)
+        yield
+        state = Path(f"/proc/{controllers.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        assert (state, _checked(site)) == ("T", checked), "the controllers went on"
+        # They lost their Lease meanwhile.
+        controllers.stop()
+    controllers.start()
+    _until_checked(site, checked)
+
+
+@contextmanager
+def _large_file(site: GangSite, controllers: ControllersProcess) -> Iterator[None]:
+    """A file with the cables of a network of other hosts, which the controllers have begun to
+    parse."""
     path = paths.config_maps(NAMESPACE)
     labels = {names.LABEL_FABRIC: names.SINGLETON}
     packed = base64.b64encode(gzip.compress(_cables(), 9)).decode()
@@ -133,15 +156,11 @@ def hung_on_file(site: GangSite, controllers: ControllersProcess) -> Iterator[No
         deadline_s=DEADLINE_S,
         pause_s_longest=0.05,
     )
-    hang(controllers.pid)
-    checked = _checked(site)
     yield
-    state = Path(f"/proc/{controllers.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    assert (state, _checked(site)) == ("T", checked), "the controllers went on"
-    # They lost their Lease meanwhile.
-    controllers.stop()
     site.request("DELETE", paths.config_map(NAMESPACE, "cables"))
-    controllers.start()
+
+
+def _until_checked(site: GangSite, checked: str) -> None:
     waiting.until(lambda: _checked(site) > checked, "a checked Fabric", deadline_s=DEADLINE_S)
 
 
