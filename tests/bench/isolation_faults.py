@@ -120,6 +120,11 @@ def parsing_file(site: GangSite, controllers: ControllersProcess) -> Iterator[No
     with _large_file(site, controllers):
         yield
     _until_checked(site, _checked(site))
+    waiting.until(
+        lambda: "cables" not in str(site.fabric().get("sources")),
+        "a Fabric without that file",
+        deadline_s=DEADLINE_S,
+    )
 
 
 @contextmanager
