@@ -119,8 +119,7 @@ class _Run:
                 is_violation=isinstance(broken, ViolationError),
             ) from broken
         finally:
-            for replica in cluster.replicas:
-                replica.resume()  # A paused process cannot be cancelled.
+            self._loop.resume_all()  # A paused process cannot be cancelled.
         pre_runs = cluster.checker.cluster.pre_runs
         phases = Counter(job.record.phase.value for job in cluster.checker.cluster.jobs.values())
         return Outcome(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from functools import partial
 from random import Random
 from typing import Any
@@ -166,7 +167,8 @@ class Site:
         def stop() -> None:
             if self.process is process:
                 process.pause()
-                self._loop.create_task(self.kill())
+                # Not in the context of this step, which is one of the paused process.
+                self._loop.create_task(self.kill(), context=Context())
 
         steps = self._rng.randrange(1, STEPS_MAX)
         self._loop.call_after_steps(process.name, steps, stop)

@@ -60,6 +60,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run what it missed, in order."""
         self._queue.resume(name)
 
+    def resume_all(self) -> None:
+        """Let all paused processes go on."""
+        for name in self._queue.paused():
+            self.resume(name)
+
     def call_after_steps(self, name: str, steps: int, call: Callable[[], object]) -> None:
         """Call this in place of the step of a process that is so many steps away: wherever one of
         its tasks waits then. It replaces the one before."""
@@ -74,7 +79,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         """A task of the process whose context it has, or else of the one that creates it."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        its = self._tasks_of.setdefault((context or copy_context()).get(PROCESS, ""), {})
+        if context is None:
+            context = copy_context()
+        its = self._tasks_of.setdefault(context.get(PROCESS, ""), {})
         its[task] = None
         task.add_done_callback(its.pop)
         return task
@@ -161,6 +168,9 @@ class _Ready(collections.deque[asyncio.Handle]):
 
     def resume(self, name: str) -> None:
         self.extend(self._held.pop(name, ()))
+
+    def paused(self) -> list[str]:
+        return [*self._held]
 
 
 class _Nothing:
