@@ -46,9 +46,9 @@ coloured, and `NO_COLOR` is respected.
 - A list that takes longer than two seconds shows its progress, and the time that remains if the \
 API server says how much there is.
 - What you may not read is shown as `-`, or null, and named on stderr. `info`, `nodes` and \
-`topology` need the ClusterRole `railwright-cluster-view`. With it, `queue` and `why` show \
-positions to those who may list the jobs of all namespaces, and `info`, `nodes`, `why` and `submit \
---dry-run` show what is free to those who may list all pods.
+`topology` need the ClusterRole `railwright-cluster-view`. `railwright-positions` adds the \
+positions of `queue` and `why`, and `railwright-free-devices` what is free in `info`, `nodes`, \
+`why` and `submit --dry-run` ([who has them](install.md#give-users-rights)).
 - If Railwright is not in `railwright-system`: `doctor --system-namespace NAME`, and \
 `RAILWRIGHT_NAMESPACE=NAME railwright topology`.
 """

@@ -160,7 +160,7 @@ def test_all_objects_have_the_common_labels() -> None:
     kinds = [
         f"--api-versions=monitoring.coreos.com/v1/{k}" for k in ("PodMonitor", "PrometheusRule")
     ]
-    kinds += [CERTIFICATE, "--set=certManager.enabled=true"]
+    kinds += [CERTIFICATE, "--set=certManager.enabled=true", "--set=users.positions={a}"]
     labels = ("--set=commonLabels.team=blue", "--set=commonLabels.app=other", *kinds)
     objects = rendered(*labels, "--set=alerts.labels.team=red")
     alone = rendered("--set=alerts.labels.team=red", *kinds)
@@ -245,6 +245,22 @@ def test_named_namespaces_replace_the_right_in_all() -> None:
     assert bound == {("RoleBinding", team, role) for team in ("team-a", "team-b")}
     for key in bound:
         assert some[key]["subjects"][0]["namespace"] == SYSTEM
+
+
+def test_groups_of_users_get_roles_of_the_cluster() -> None:
+    groups = '["system:authenticated","no"]'
+    release = rendered(f"--set-json=users.clusterView={groups}", "--set=users.positions={a}")
+    roles, usual = of_kind(release, "ClusterRole"), of_kind(rendered(), "ClusterRoleBinding")
+    bound = {
+        each["roleRef"]["name"]: [subject["name"] for subject in each["subjects"]]
+        for name, each in of_kind(release, "ClusterRoleBinding").items()
+        if name not in usual
+    }
+    assert bound == {
+        "railwright-cluster-view": ["system:authenticated", "no"],
+        "railwright-positions": ["a"],
+    }
+    assert bound.keys() <= roles.keys()
 
 
 def test_agents_and_policies_can_be_left_out() -> None:
@@ -374,6 +390,7 @@ def test_pod_monitors_need_their_kind() -> None:
         ),
         ("commonLabels.team=3", "got number, want string"),
         ("namespaces={Team A}", "does not match pattern"),
+        ("users.groups={a}", "additional properties 'groups' not allowed"),
         ("podMonitor.interval=30s1m", "does not match pattern"),
         ("alerts.docsURL=docs.example.com", "does not match pattern"),
     ],

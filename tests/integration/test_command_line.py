@@ -19,10 +19,12 @@ from fixtures.training import Training
 from integration.operator_site import COMMAND, FLOOR_LABEL, Floor, Site
 from railwright_api import names
 from railwright_cli import api_server
-from railwright_testbed import binaries, waiting
+from railwright_testbed import binaries, helm, waiting
 from railwright_testbed.kwok import PREFIX
 
 USERS = Path(__file__).resolve().parents[2] / "deploy/rights/users.yaml"
+USERS_VALUES = ("clusterView", "positions", "freeDevices")
+"""Groups of users in the values of the chart."""
 
 
 @pytest.fixture
@@ -110,6 +112,38 @@ def test_viewer_of_a_namespace_sees_its_jobs(floor: Floor, viewer: Path) -> None
     refused = command_line.run(viewer, "cancel", "waits", "-n", floor.name)
     assert refused.returncode == 2
     assert "forbidden" in refused.stderr
+
+
+def test_viewer_with_the_charts_bindings_sees_why_it_waits(
+    site: Site, floor: Floor, viewer: Path
+) -> None:
+    """Its position, the nodes, and whether another job fits: what `users` of the chart is for."""
+    group = f"system:serviceaccounts:{floor.name}"
+    values = [f"--set=users.{each}={{{group}}}" for each in USERS_VALUES]
+    template = ("template", "railwright", str(helm.CHART), "--set=images.registry=example.com")
+    chosen = ("--show-only=templates/users.yaml",)
+    bindings = helm.run(*template, *values, *chosen)
+    edit = ("create", "rolebinding", "editor", "--clusterrole=edit", f"--group={group}")
+    site.plane.kubectl("-n", floor.name, *edit)
+    floor.apply("runs", nodes=4).until_bound()
+    floor.apply("waits", nodes=1).until_reason("NotEnoughNodes")
+    job = json.dumps(_on(floor, Training("next", COMMAND, nodes=1)))
+    try:
+        site.plane.kubectl("apply", "-f", "-", stdin=bindings)
+        waiting.until(
+            lambda: "/next waits: " in _dry_run(viewer, job), "the rights", deadline_s=30
+        )
+        why = command_line.run(viewer, "why", "waits", "-n", floor.name)
+        assert (why.returncode, why.stderr) == (0, "")
+        assert "Queue: position " in why.stdout
+        assert f"32 {floor.name}/runs" in why.stdout
+        assert command_line.run(viewer, "nodes", *floor.nodes).stderr == ""
+    finally:
+        site.plane.kubectl("delete", "-f", "-", stdin=bindings)
+
+
+def _dry_run(kubeconfig: Path, job: str) -> str:
+    return command_line.run(kubeconfig, "submit", "--dry-run", "-f", "-", stdin=job).stderr
 
 
 def test_failed_job_is_explained_by_its_first_failure(

@@ -28,6 +28,7 @@ OF_THE_CLUSTER = {
     ("get", names.NODE_HEALTHS),
     ("list", "nodes"),
     ("list", "priorityclasses"),
+    ("list", "runtimeclasses"),
 }
 
 
@@ -52,21 +53,31 @@ def test_users_of_a_namespace_have_their_jobs(
         assert not {each for each in requests if _may(client, role, *each, namespace="default")}
 
 
-def test_role_for_the_cluster_reads_what_has_no_namespace(control_plane: ControlPlane) -> None:
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        ("cluster-view", OF_THE_CLUSTER),
+        ("positions", {("list", names.TRAINING_JOBS)}),
+        ("free-devices", {("list", "pods")}),
+    ],
+)
+def test_role_for_the_cluster_has_what_it_is_for(
+    control_plane: ControlPlane, role: str, allowed: set[tuple[str, str]]
+) -> None:
     control_plane.kubectl("apply", "-f", str(USERS))
-    role = "railwright-cluster-view"
-    bind = ("create", "clusterrolebinding", role, f"--clusterrole={role}", "--user=reader")
-    control_plane.kubectl(*bind)
+    its = f"--clusterrole=railwright-{role}"
+    control_plane.kubectl("create", "clusterrolebinding", role, its, f"--user={role}")
+    requests = OF_THE_CLUSTER | READ | WRITE | {("list", "pods"), ("list", names.TRAINING_JOBS)}
     with contextlib.closing(control_plane.client()) as client:
 
         def may() -> set[tuple[str, str]]:
-            requests = OF_THE_CLUSTER | READ | WRITE
-            return {each for each in requests if _may(client, "reader", *each, namespace="")}
+            return {each for each in requests if _may(client, role, *each, namespace="")}
 
-        waiting.until(lambda: may() == OF_THE_CLUSTER, "its rights", deadline_s=DEADLINE_S)
+        waiting.until(lambda: may() == allowed, "its rights", deadline_s=DEADLINE_S)
 
 
 def _may(client: ApiClient, user: str, verb: str, what: str, *, namespace: str) -> bool:
-    groups = {"nodes": "", "priorityclasses": "scheduling.k8s.io"}
+    groups = {"nodes": "", "pods": "", "priorityclasses": "scheduling.k8s.io"}
+    groups |= {"runtimeclasses": "node.k8s.io"}
     group = groups.get(what, names.GROUP)
     return access_reviews.may(client, user, verb, group=group, what=what, namespace=namespace)
