@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ WORKLOADS = (
     "daemonset/railwright-agent",
 )
 RELEASE = "railwright"
-EXAMPLE_REGISTRY = "example.com"
+KUSTOMIZATION = helm.CHART.parent / "examples/install/kustomization.yaml"
+EXAMPLE_REGISTRY = "registry.example.com/team"
 PROBES_PORT = "probes"
 """The name of the port that has the metrics too."""
 
@@ -114,17 +117,21 @@ def uninstall(plane: ControlPlane) -> None:
 def apply_manifests(plane: ControlPlane) -> None:
     """Apply the manifests without Helm, as docs/install.md does it; return once all pods are
     ready."""
-    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-    plane.kubectl(*apply, stdin=_manifests(plane))
+    with tempfile.TemporaryDirectory() as folder:
+        deploy = os.path.relpath(helm.CHART, os.path.realpath(folder))
+        text = KUSTOMIZATION.read_text(encoding="utf-8").replace("../../deploy", deploy)
+        own = Path(folder, KUSTOMIZATION.name)
+        own.write_text(text.replace(EXAMPLE_REGISTRY, product_images.REGISTRY), encoding="utf-8")
+        plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", folder)
     for workload in WORKLOADS:
         _until_ready(plane, workload)
 
 
 def delete_manifests(plane: ControlPlane) -> None:
-    """Delete them; return once no pod is left."""
-    plane.kubectl(
-        "delete", "--ignore-not-found", "--timeout=100s", "-f", "-", stdin=_manifests(plane)
-    )
+    """Delete them, as docs/install.md does it; return once no pod is left."""
+    for folder in ("agents", "processes", "rights"):
+        options = ("--ignore-not-found", "--timeout=100s")
+        plane.kubectl("delete", *options, "-k", str(helm.CHART / folder))
 
 
 def operator_log(plane: ControlPlane) -> str:
@@ -185,11 +192,6 @@ def _until_operators(plane: ControlPlane, are_expected: Callable[[set[str]], boo
 
 def _until_ready(plane: ControlPlane, workload: str) -> None:
     plane.kubectl("--namespace", NAMESPACE, "rollout", "status", workload, "--timeout=110s")
-
-
-def _manifests(plane: ControlPlane) -> str:
-    folders = [plane.kubectl("kustomize", str(helm.CHART / each)) for each in ("", "agents")]
-    return "---\n".join(folders).replace(EXAMPLE_REGISTRY, product_images.REGISTRY)
 
 
 def _helm(plane: ControlPlane, verb: str, *arguments: str) -> None:
