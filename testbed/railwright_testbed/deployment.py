@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,18 @@ KUSTOMIZATION = helm.CHART.parent / "examples/install/kustomization.yaml"
 EXAMPLE_REGISTRY = "registry.example.com/team"
 PROBES_PORT = "probes"
 """The name of the port that has the metrics too."""
+
+STAYS = {
+    "CustomResourceDefinition": "a release leaves the kinds, and so all objects of users",
+    "APIService": "Kubernetes has one for our group while there are kinds",
+    "Event": "Kubernetes deletes it after an hour",
+    "Queue": "of users, who may have changed the default one",
+    "Fabric": "of the site, which may have configured it; it has what was discovered",
+    "NodeHealth": "what was discovered: the next installation starts from it",
+    "Ledger": "which attempts run: the next installation continues them",
+}
+"""Kinds whose objects stay after an uninstallation. TrainingJobs are of users; their Placements and
+Profiles are deleted with them."""
 
 _ON_SYSTEM_NODE = {
     "nodeSelector": {CONTROL_PLANE: ""},
@@ -145,15 +158,30 @@ def kinds(plane: ControlPlane) -> list[str]:
     return [each for each in found if each.endswith(f".{GROUP}")]
 
 
-def left(plane: ControlPlane) -> list[str]:
-    """Every object with our name in its own, but for our kinds, what Kubernetes makes of them,
-    events, and what the testbed needs."""
+def objects(plane: ControlPlane) -> dict[str, str]:
+    """Every object of the cluster: its kind, namespace and name by its UID."""
     listed = plane.kubectl("api-resources", "--verbs=list", "-o=name").split()
-    others = ("events", "apiservices")
-    resources = [each for each in listed if GROUP not in each and not each.startswith(others)]
-    found = plane.kubectl("get", ",".join(resources), "--all-namespaces", "-o=name").split()
-    ours = [each for each in found if "railwright" in each and "testbed.railwright" not in each]
-    return [each for each in ours if each not in kinds(plane)]
+    line = "{.metadata.uid} {.kind} {.metadata.namespace}/{.metadata.name}"
+    form = "-o=jsonpath={range .items[*]}" + line + '{"\\n"}{end}'
+    found = plane.kubectl("get", ",".join(listed), "--all-namespaces", form)
+    lines = (each.split(" ", 1) for each in found.splitlines())
+    return {uid: name for uid, name in lines if uid}
+
+
+def left(
+    plane: ControlPlane, before: Container[str], *, deadline_s: float = _DEADLINE_S
+) -> list[str]:
+    """The objects whose UIDs were not there before, but for those of ``STAYS``, once the garbage
+    collector has had its time."""
+
+    def found() -> list[str]:
+        new = (name for uid, name in objects(plane).items() if uid not in before)
+        return sorted(name for name in new if name.partition(" ")[0] not in STAYS)
+
+    end_s = time.monotonic() + deadline_s
+    while (last := found()) and time.monotonic() < end_s:
+        time.sleep(1)
+    return last
 
 
 def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:

@@ -1,8 +1,11 @@
 """From nothing to a job's first step, through an upgrade and a roll-back, and back to nothing.
 
 The chart is installed on real kubelets, with images that the nodes have: what a registry takes is
-not measured. `apply_to_first_step_seconds` begins once Railwright is ready, and the pods of the job
-import no torch. Progress goes to stderr, one JSON object to stdout.
+not measured. `images_mib` counts the compressed layers of each image, which a registry sends;
+`unpacked_mib` counts their files. `apply_to_first_step_seconds` begins once Railwright is ready,
+and the pods of the job import no torch. `left_after_uninstall` counts all objects of the cluster
+that were not there before, but for the kinds that are meant to stay (`deployment.STAYS`). Progress
+goes to stderr, one JSON object to stdout.
 """
 
 from __future__ import annotations
@@ -53,16 +56,13 @@ def main() -> int:
 
 def _installed(bed: Testbed) -> dict[str, Any]:
     plane = bed.control_plane
+    for name in ("team", NAMESPACE):
+        _create_namespace(bed, name)
+    before = deployment.objects(plane)
     _log("install")
     started_s = time.monotonic()
     deployment.install(plane)
     ready_s = time.monotonic() - started_s
-    plane.kubectl("create", "namespace", "team")
-    waiting.until(
-        lambda: "/default" in plane.kubectl("-n", "team", "get", "serviceaccounts", "-o=name"),
-        "the account that every pod needs",
-        deadline_s=ACCOUNT_DEADLINE_S,
-    )
     _log("first job")
     started_s = time.monotonic()
     job = training.apply(plane, "team", Training("first", script(REPORTS_STEPS), bed.image))
@@ -73,13 +73,28 @@ def _installed(bed: Testbed) -> dict[str, Any]:
     job.delete()
     _log("uninstall")
     deployment.uninstall(plane)
-    left = [each for each in deployment.left(plane) if each != f"namespace/{NAMESPACE}"]
+    left = deployment.left(plane, before)
+    for each in left:
+        _log(f"left: {each}")
     return {
         "helm_install_to_ready_seconds": round(ready_s, 1),
         "apply_to_first_step_seconds": round(first_step_s, 1),
         "upgrade_attempts_ended": ended,
         "left_after_uninstall": len(left),
     }
+
+
+def _create_namespace(bed: Testbed, name: str) -> None:
+    """Return once it has what Kubernetes makes in each: the account that every pod needs, and the
+    certificate of the API server."""
+    bed.control_plane.kubectl("create", "namespace", name)
+    listing = ("-n", name, "get", "serviceaccounts,configmaps", "-o=name")
+    made = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
+    waiting.until(
+        lambda: made <= {*bed.control_plane.kubectl(*listing).split()},
+        f"what Kubernetes makes in {name}",
+        deadline_s=ACCOUNT_DEADLINE_S,
+    )
 
 
 def _ended_by_upgrades(bed: Testbed, job: LiveJob) -> int:

@@ -141,24 +141,29 @@ def test_no_container_of_ours_ended(bed: Testbed) -> None:
 @pytest.mark.usefixtures("installed_again")
 def test_only_kinds_and_objects_of_users_are_left(bed: Testbed, run: Run) -> None:
     plane = bed.control_plane
+    deployment.uninstall(plane)
+    before = deployment.objects(plane)
+    deployment.install(plane)
     job = run(Training("stays", ["true"]))
     job.until_phase("Succeeded")
     deployment.uninstall(plane)
-    assert deployment.left(plane) == [f"namespace/{NAMESPACE}"]
     assert job.status()["phase"] == "Succeeded"
     assert len(deployment.kinds(plane)) == 7
     job.delete()
+    assert deployment.left(plane, before) == []
 
 
 @pytest.mark.usefixtures("installed_again")
 def test_plain_manifests_run_too(bed: Testbed, run: Run) -> None:
     plane = bed.control_plane
     deployment.uninstall(plane)
+    before = deployment.objects(plane)
     deployment.apply_manifests(plane)
     job = run(Training("plain", ["true"]))
     job.until_phase("Succeeded")
+    job.delete()
     deployment.delete_manifests(plane)
-    assert deployment.left(plane) == []
+    assert deployment.left(plane, before) == []
 
 
 def _is_of_later(found: dict[str, Any]) -> bool:

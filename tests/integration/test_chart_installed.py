@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from railwright_process import authority
-from railwright_testbed import ControlPlane, binaries, foreign_kinds, helm
+from railwright_testbed import ControlPlane, binaries, deployment, foreign_kinds, helm
 from railwright_testbed.control_plane import KubectlError
 from railwright_testbed.errors import TestbedError
 
@@ -163,6 +163,29 @@ def test_values_of_monitors_may_be_null(release: Release) -> None:
 def test_certificates_need_their_kind(release: Release) -> None:
     with pytest.raises(TestbedError, match="Install cert-manager first"):
         release.upgrade("certManager.enabled=true")
+
+
+@pytest.fixture
+def uninstalled(release: Release) -> Iterator[None]:
+    """No release, for this test."""
+    deployment.uninstall(release.plane)
+    yield
+    deployment.uninstall(release.plane)
+    release.plane.kubectl("-n", SYSTEM, "delete", "configmap", "other", "--ignore-not-found")
+    _sent(release.plane, "install", *VALUES)
+
+
+@pytest.mark.usefixtures("uninstalled")
+def test_uninstalled_release_leaves_what_is_meant_to_stay(release: Release) -> None:
+    """Whatever else stays is found by its UID, under any name."""
+    plane = release.plane
+    before = deployment.objects(plane)
+    _sent(plane, "install", *VALUES)
+    installed = deployment.left(plane, before, deadline_s=0)
+    assert f"Service {SYSTEM}/railwright-operator" in installed
+    plane.kubectl("-n", SYSTEM, "create", "configmap", "other")
+    deployment.uninstall(plane)
+    assert deployment.left(plane, before, deadline_s=5) == [f"ConfigMap {SYSTEM}/other"]
 
 
 @pytest.fixture

@@ -130,9 +130,7 @@ def test_viewer_with_the_charts_bindings_sees_why_it_waits(
     job = json.dumps(_on(floor, Training("next", COMMAND, nodes=1)))
     try:
         site.plane.kubectl("apply", "-f", "-", stdin=bindings)
-        waiting.until(
-            lambda: "/next waits: " in _dry_run(viewer, job), "the rights", deadline_s=30
-        )
+        waiting.until(lambda: "/next waits: " in _dry_run(viewer, job), "the rights", deadline_s=30)
         why = command_line.run(viewer, "why", "waits", "-n", floor.name)
         assert (why.returncode, why.stderr) == (0, "")
         assert "Queue: position " in why.stdout
