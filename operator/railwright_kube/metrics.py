@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,6 +19,9 @@ from prometheus_client.registry import Collector
 from railwright_kube import errors
 
 SECONDS_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+LAG_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+EXPECTED_MAX = 64
+"""Own writes of a kind whose event is measured at a time: enough for a quantile."""
 
 VERBS = ("get", "create", "replace", "patch", "delete")
 CODES = ("none", *map(str, (200, 201, 202, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)))
@@ -124,6 +128,14 @@ class WatchMetrics:
             "Time since the API server last sent anything on this watch.",
             ("kind",),
         )
+        self.lag_s = Histogram(
+            "railwright_watch_lag_seconds",
+            "Time from the response to a write of this process until the watch has its version. "
+            "A write whose event came before its response is not counted.",
+            ("kind",),
+            buckets=LAG_BUCKETS,
+            registry=registry,
+        )
         self.records = gauge("railwright_watch_records", "Objects held by this watch.", ("kind",))
 
     def begin(self, kind: str) -> None:
@@ -131,3 +143,27 @@ class WatchMetrics:
         begin(self.relists, (kind,))
         begin(self.events, (kind,), EVENTS)
         begin(self.errors, (kind,), (*WATCH_ERRORS, *errors.NAMES))
+        begin(self.lag_s, (kind,))
+
+
+class WatchLag:
+    """How late the events of one watch are, by the versions of this process's own writes. It
+    remembers ``EXPECTED_MAX`` of them at most, the oldest. ``clock`` is monotonic seconds."""
+
+    def __init__(self, metrics: WatchMetrics, kind: str, clock: Callable[[], float]) -> None:
+        self._metrics, self._kind, self._clock = metrics, kind, clock
+        self._version: int | None = None
+        self._expected: deque[tuple[int, float]] = deque()
+
+    def expect(self, version: int) -> None:
+        """A response has this version. It counts if the watch has not reached it yet."""
+        newest = self._expected[-1][0] if self._expected else self._version
+        if newest is not None and version > newest and len(self._expected) < EXPECTED_MAX:
+            self._expected.append((version, self._clock()))
+
+    def reached(self, version: int) -> None:
+        """The watch has everything up to this version."""
+        self._version = version
+        while self._expected and self._expected[0][0] <= version:
+            _, since_s = self._expected.popleft()
+            self._metrics.lag_s.labels(self._kind).observe(self._clock() - since_s)

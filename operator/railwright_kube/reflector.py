@@ -29,7 +29,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from railwright_kube import errors, projections
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
-from railwright_kube.metrics import EVENTS, WatchMetrics
+from railwright_kube.metrics import EVENTS, WatchLag, WatchMetrics
 from railwright_kube.pages import Pager
 from railwright_kube.projections import ApiObject, Event, Identity, Projection, Undeclared
 from railwright_kube.yielding import TimeSlice
@@ -112,13 +112,12 @@ class Reflector(Generic[R]):
         self._view = MappingProxyType(self._records)
         self._version: int | None = None
         self._newest = 0
+        self.lag = WatchLag(self.metrics, self.kind, self.clock)
         self._received_s = self.clock()
         self._resync_s = 0.0
         self._failed_resyncs = 0
         self._first_list = asyncio.Event()
-        self.relists = 0
-        self.events = 0
-        self.errors = 0
+        self.relists = self.events = self.errors = 0
 
     def __repr__(self) -> str:
         return (
@@ -154,6 +153,7 @@ class Reflector(Generic[R]):
 
         A write whose response has no new version (a binding) comes with the held version.
         """
+        self.lag.expect(record.rv)
         held = self._records.get(record.uid)
         if held is None and self._version is not None and record.rv <= self._version:
             return
@@ -242,6 +242,7 @@ class Reflector(Generic[R]):
         for held in self._missing_from(listing):
             self._put(held, None)
         self._version = self._newest = listing.version
+        self.lag.reached(listing.version)
         self._received_s = self.clock()
         self._failed_resyncs = 0
         took_s = self._received_s - started_s
@@ -326,6 +327,7 @@ class Reflector(Generic[R]):
                 version = int(projections.versioned(event.object).metadata.version)
         assert self._version is not None, "events come only after a list"
         self._version = max(self._version, version)
+        self.lag.reached(self._version)
         self._newest = max(self._newest, version)
         self.events += 1
 

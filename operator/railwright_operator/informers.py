@@ -35,7 +35,10 @@ class Informers:
     def __init__(
         self, watching: Watching, *, launcher: Launcher, reception_clock: Callable[[], float]
     ) -> None:
-        self.jobs = Jobs(lambda raw, role: sample_pod(raw, role, launcher))
+        self.jobs = Jobs(
+            lambda raw, role: sample_pod(raw, role, launcher),
+            expect=lambda version: self.job_objects.lag.expect(version),
+        )
         self.site, self.interconnect, self.healths = Site(), InterconnectCache(), NodeHealths()
         self.pod_index = PodIndex(self.jobs.namespace_of, self.jobs.layout_of)
         self.start_events = StartEvents(

@@ -49,12 +49,6 @@ class Metrics:
         self.watch = WatchMetrics(registry)
         self.heartbeats = ServerMetrics(registry, "heartbeat", "launchers")
         self.mappings = MappingMetrics(registry)
-        self.loop_lag_s = Histogram(
-            "railwright_loop_lag_seconds",
-            "Delay of a timer of the event loop: every task waits this long.",
-            buckets=SECONDS_BUCKETS,
-            registry=registry,
-        )
         self.mislabelled_pods = Gauge(
             "railwright_mislabelled_pods",
             "Pods of live attempts whose labels are of no rank of the attempt. They count for no "

@@ -29,7 +29,7 @@ from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
 from railwright_operator.faults import JobFaults, WriteMark
-from railwright_operator.heartbeats.reception import ADVANCE_S_MAX, ReceptionClock, measure_lag
+from railwright_operator.heartbeats.reception import ADVANCE_S_MAX, ReceptionClock, advance
 from railwright_operator.heartbeats.server import Launchers
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.informers import Informers
@@ -81,9 +81,7 @@ class OperatorParts(ReplicaParts):
         self._construct_cycle()
         self._construct_server()
         self.construct_tasks(*self.informers.warm)
-        self.tasks += (
-            partial(measure_lag, self.series.loop_lag_s, self.runtime.clock, self.listening),
-        )
+        self.tasks += (partial(advance, self.listening),)
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,

@@ -1,13 +1,18 @@
-"""Prometheus series that every process has: version, memory, CPU time, and whether it leads."""
+"""Prometheus series that every process has: version, memory, CPU time, the lag of its event loop,
+and whether it leads."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
+
+from railwright_kube.metrics import SECONDS_BUCKETS
 
 DISTRIBUTION = "railwright"
+LAG_INTERVAL_S = 0.1
 
 
 class ProcessMetrics:
@@ -33,4 +38,17 @@ class ProcessMetrics:
             registry=registry,
         )
         leader.labels(deployment).set_function(is_leader)
+        self._loop_lag_s = Histogram(
+            "railwright_loop_lag_seconds",
+            "Delay of a timer of the event loop: every task waits this long.",
+            buckets=SECONDS_BUCKETS,
+            registry=registry,
+        )
         ProcessCollector(registry=registry)
+
+    async def measure_lag(self, clock: Callable[[], float]) -> None:
+        """Measure the lag of the event loop until cancelled. ``clock`` is monotonic seconds."""
+        while True:
+            due_s = clock() + LAG_INTERVAL_S
+            await asyncio.sleep(LAG_INTERVAL_S)
+            self._loop_lag_s.observe(max(0.0, clock() - due_s))

@@ -81,7 +81,7 @@ class Replica:
             clock=runtime.clock,
             rng=runtime.rng(),
         )
-        ProcessMetrics(registry, deployment=lease, is_leader=self.leadership.held)
+        self._metrics = ProcessMetrics(registry, deployment=lease, is_leader=self.leadership.held)
         self.api = Api(
             HttpTransport(self.kubeconfig),
             may_write=self.leadership.held,
@@ -104,10 +104,12 @@ class Replica:
         await probes.start(*self._chosen.probe_address)
         await server.start(*self._chosen.address)
         self.leadership.start()
+        lag = asyncio.create_task(self._metrics.measure_lag(self.runtime.clock))
         try:
             return await lifecycle.until_ended(self._stop, self._lost, work(self._leading))
         finally:
             lifecycle.end_in_time()
+            lag.cancel()
             await server.stop()
             await probes.stop()
             await asyncio.to_thread(self.leadership.stop, deadline_s=RELEASE_S)

@@ -30,12 +30,16 @@ def main() -> int:
         every = list(queries.of_panels(*job))
         with contextlib.suppress(TestbedError):
             waiting.until(
-                lambda: not queries.without_data(prometheus, *job),
+                lambda: (
+                    not queries.without_data(prometheus, *job)
+                    and not queries.recordings_without_data(prometheus)
+                ),
                 "data",
                 deadline_s=DATA_DEADLINE_S,
             )
         absent = queries.without_data(prometheus, *job)
-    for each in absent:
+        unrecorded = queries.recordings_without_data(prometheus)
+    for each in (*absent, *unrecorded):
         _log(f"no data: {each}")
     _log("alerts")
     with tempfile.TemporaryDirectory() as folder:
@@ -47,6 +51,8 @@ def main() -> int:
         "panels": sum(len(each.panels) for each in DASHBOARDS),
         "queries": len(every),
         "queries_with_data": len(every) - len(absent),
+        "recordings": len(rules.RECORDINGS),
+        "recordings_with_data": len(rules.RECORDINGS) - len(unrecorded),
         "alerts": len(rules.ALERTS),
         "alerts_tested": len(tested),
         "runbooks_missing": len(runbooks),
@@ -56,7 +62,11 @@ def main() -> int:
     }
     return bars.publish(
         figures,
-        whole={"queries_with_data": "queries", "alerts_tested": "alerts"},
+        whole={
+            "queries_with_data": "queries",
+            "recordings_with_data": "recordings",
+            "alerts_tested": "alerts",
+        },
         at_most={
             "runbooks_missing": 0,
             "series_with_100k_names": scraped_processes.SERIES_MAX,

@@ -39,6 +39,15 @@ def test_every_rule_is_evaluated_without_error(scraping: Prometheus) -> None:
     assert len(healths()) == len(rules.ALERTS) + len(rules.RECORDINGS)
 
 
+def test_every_recorded_series_has_data(scraping: Prometheus) -> None:
+    """A rule without a result is as healthy as any other."""
+
+    def empty() -> str:
+        return "\n".join(queries.recordings_without_data(scraping))
+
+    waiting.until(lambda: not empty(), "recorded series", deadline_s=30, evidence=empty)
+
+
 def test_rules_pass_the_check_of_promtool() -> None:
     assert "SUCCESS" in prometheus.promtool("check", "rules", str(alert_cases.RULES))
 

@@ -112,6 +112,12 @@ def test_rack_label_just_changed_reaches_decisions(ground: Site, floor: Floor) -
     assert placed, _topology(ground)
 
 
+def test_both_processes_measure_their_event_loop(ground: Site) -> None:
+    for process in (ground.operator, ground.controllers):
+        found = process.series("railwright_loop_lag_seconds_count")
+        assert [*found.values()] > [0], process
+
+
 def test_fabric_that_is_deleted_comes_back(ground: Site, floor: Floor) -> None:
     before = _topology(ground)
     ground.admin.delete(FABRIC)

@@ -96,6 +96,15 @@ def test_roles_are_read_with_their_group_and_where_they_may_go(jobs: Jobs) -> No
     assert (worker.shares_topology, evaluator.shares_topology) == (False, True)
 
 
+def test_version_of_a_response_is_expected_of_the_watch() -> None:
+    """What the watch brings itself is not."""
+    expected: list[int] = []
+    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, LAUNCHER), expect=expected.append)
+    jobs.absorb(raw_job(5))
+    jobs.take(job_objects.answered(raw_job(6)))
+    assert expected == [5]
+
+
 def test_an_older_version_changes_nothing(jobs: Jobs) -> None:
     jobs.absorb(raw_job(10, status={"phase": "Running", "attempt": 1}))
     jobs.absorb(raw_job(9))

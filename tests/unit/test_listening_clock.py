@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from railwright_operator.heartbeats.reception import (
+    ADVANCE_INTERVAL_S,
     ADVANCE_S_MAX,
-    LAG_INTERVAL_S,
     ReceptionClock,
 )
 from railwright_scheduler.model.evidence import SILENT_S
@@ -18,8 +18,8 @@ class Loop:
         self.listening = ReceptionClock(lambda: self.now_s, gap_s=ADVANCE_S_MAX)
 
     def run(self, for_s: float) -> None:
-        for _ in range(round(for_s / LAG_INTERVAL_S)):
-            self.now_s += LAG_INTERVAL_S
+        for _ in range(round(for_s / ADVANCE_INTERVAL_S)):
+            self.now_s += ADVANCE_INTERVAL_S
             self.listening.tick()
 
 
@@ -27,8 +27,8 @@ def test_listening_clock_follows_a_loop_that_runs() -> None:
     loop = Loop()
     loop.run(for_s=60.0)
     assert abs(loop.listening() - 60.0) < 1e-6
-    loop.now_s += LAG_INTERVAL_S
-    assert abs(loop.listening() - 60.0 - LAG_INTERVAL_S) < 1e-6
+    loop.now_s += ADVANCE_INTERVAL_S
+    assert abs(loop.listening() - 60.0 - ADVANCE_INTERVAL_S) < 1e-6
 
 
 def test_listening_clock_stops_while_the_loop_is_blocked() -> None:

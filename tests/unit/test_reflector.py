@@ -92,6 +92,39 @@ async def test_time_before_its_first_list_is_no_silence() -> None:
     running.cancel()
 
 
+async def test_lag_of_a_watch_is_from_the_response_to_the_event() -> None:
+    """A stream may send other events, and be late with those of our own writes."""
+    server, now_s = Server(), [100.0]
+    copy = copy_of(server, now_s)
+
+    def measured() -> tuple[float, float]:
+        lag = copy.metrics.lag_s.labels("Pod")
+        (series,) = lag.collect()
+        found = {each.name: each.value for each in series.samples}
+        return found["railwright_watch_lag_seconds_count"], found[
+            "railwright_watch_lag_seconds_sum"
+        ]
+
+    def answered(version: int) -> None:
+        metadata = {**POD["metadata"], "resourceVersion": str(version)}
+        copy.absorb(records.answered(POD | {"metadata": metadata}))
+
+    answered(8)
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    answered(12)
+    for _ in range(3):
+        now_s[0] += 20.0
+        answered(20)
+    server.events.append({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "11"}}})
+    await until(lambda: copy.events > 0, "an event before")
+    assert measured() == (0, 0)
+    server.events.append({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "20"}}})
+    await until(lambda: measured()[0] > 0, "both versions")
+    assert measured() == (2, 60 + 40)
+    running.cancel()
+
+
 async def test_undeclared_object_keeps_last_state_and_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -11,8 +11,6 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from prometheus_client import Histogram
-
 from railwright_process.server import TICK_S
 
 GAP_S = 4 * TICK_S
@@ -27,22 +25,17 @@ MISSES_S = 30.0
 finds no dead node: this bounds the delay to a fifth of the time."""
 
 
-LAG_INTERVAL_S = 0.1
+ADVANCE_INTERVAL_S = 0.1
 
 ADVANCE_S_MAX = 0.5
 """The largest step of the listening clock between two ticks of the loop."""
 
 
-async def measure_lag(
-    lag_s: Histogram, clock: Callable[[], float], listening: ReceptionClock
-) -> None:
-    """Measure the lag of the event loop until cancelled, and advance the listening clock. ``clock``
-    is monotonic."""
+async def advance(listening: ReceptionClock) -> None:
+    """Advance the listening clock until cancelled, unless the event loop is blocked."""
     while True:
-        due_s = clock() + LAG_INTERVAL_S
-        await asyncio.sleep(LAG_INTERVAL_S)
+        await asyncio.sleep(ADVANCE_INTERVAL_S)
         listening.tick()
-        lag_s.observe(max(0.0, clock() - due_s))
 
 
 class ReceptionClock:

@@ -153,10 +153,14 @@ class Jobs:
     in force, so that the attempt does not count as that of a deleted job.
     """
 
-    def __init__(self, render: Callable[[Raw, int], Raw]) -> None:
+    def __init__(
+        self,
+        render: Callable[[Raw, int], Raw],
+        expect: Callable[[int], None] = lambda version: None,
+    ) -> None:
         """``render`` makes the first pod of the role with this index, which has the requests of
-        each of its pods."""
-        self._render = render
+        each of its pods. ``expect`` gets the version of each response, before the watch has it."""
+        self._render, self._expect = render, expect
         self._cached: dict[str, CachedJob] = {}
         self._unreadable: dict[str, UnreadableJob] = {}
         self._profiles = OwnedObjects[ProfileRecord]()
@@ -165,7 +169,9 @@ class Jobs:
 
     def absorb(self, raw: Raw) -> None:
         """Take in the response to a request. Raises KeyError or ValueError if it is no job."""
-        self.take(job_objects.answered(raw))
+        found = job_objects.answered(raw)
+        self._expect(found.rv)
+        self.take(found)
 
     def is_news(self, old: JobObject | None, new: JobObject | None) -> bool:
         """Whether this change was not already taken in from the response to a request."""
