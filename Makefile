@@ -42,7 +42,8 @@ $(SETUP): pyproject.toml requirements.lock
 		fi; \
 		"$$python" -m venv .venv; \
 	fi
-	@[ -x $(BIN)/uv ] || $(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@[ -x $(BIN)/uv ] || $(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r images/build.lock
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --require-hashes --compile-bytecode -r requirements.lock \
 		</dev/null >&2
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --no-deps --no-build-isolation --editable . </dev/null >&2
@@ -56,6 +57,9 @@ lock: ## resolve pyproject.toml into requirements.lock and the locks of the imag
 	printf 'hatchling\nuv==$(UV_VERSION)\n' | $(BIN)/uv pip compile - --universal \
 		--python-version 3.11 --constraints requirements.lock --generate-hashes \
 		--custom-compile-command "make lock" --output-file images/build.lock --quiet
+	echo 'cyclonedx-bom==$(CYCLONEDX_VERSION)' | $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
+		--output-file images/sbom.lock --quiet
 	for extra in agent operator; do \
 		$(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 \
 			--constraints requirements.lock --generate-hashes --custom-compile-command "make lock" \
@@ -154,13 +158,14 @@ docs: $(SETUP) ## build the documentation site into build/site; broken links and
 
 .PHONY: sbom
 sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), into build/sbom
-	@mkdir -p build/sbom
+	@$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/sbom/cyclonedx
+	@VIRTUAL_ENV=build/sbom/cyclonedx $(BIN)/uv pip install --quiet --require-hashes -r images/sbom.lock
 	@for extra in agent operator; do \
 		folder=build/sbom/$$extra; \
 		$(BIN)/uv venv --quiet --clear --python $(PYTHON) $$folder && \
 		VIRTUAL_ENV=$$folder $(BIN)/uv pip install --quiet --require-hashes -r images/$$extra.lock && \
-		$(BIN)/uv tool run --quiet --from cyclonedx-bom==$(CYCLONEDX_VERSION) cyclonedx-py environment \
-			$$folder --gather-license-texts --output-file $$folder.cdx.json && \
+		build/sbom/cyclonedx/bin/cyclonedx-py environment $$folder --gather-license-texts \
+			--output-file $$folder.cdx.json && \
 		rm -r $$folder && ls $$folder.cdx.json || exit; \
 	done
 

@@ -70,3 +70,13 @@ def test_lock_file_has_every_required_version() -> None:
     missing = sorted(line for line in asked if line.lower() not in locked)
     assert len(asked) > 10
     assert not missing, f"run `make lock`: it lacks {missing}"
+
+
+def test_make_installs_no_package_without_its_hash() -> None:
+    """Our own package has none, and gets no other."""
+    recipes = (tree.ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    installs = re.findall(r".*pip install.*", recipes)
+    without = [line for line in installs if not re.search("--require-hashes|--no-deps", line)]
+    assert len(installs) > 3
+    assert not without
+    assert "tool run" not in recipes, "it resolves what its tool needs anew"
