@@ -113,11 +113,13 @@ class ApiServer:
             return None
 
     def items(self, path: str, kind: type[Read], query: Query | None = None) -> list[Read]:
-        """All objects of a list, page by page. The progress is shown on a terminal. A list that
-        takes longer than the API server keeps its state is read again as one page."""
+        """All objects of a list, page by page. The progress is shown on a terminal: the ``query``
+        is a selector, of which the API server does not say how much it selects. A list that takes
+        longer than the API server keeps its state is read again as one page."""
         found: list[Read] = []
         following, limit = "", PAGE_OBJECTS
-        with shown_progress(path.rpartition("/")[2]) as show:
+        bound: int | None = None
+        with shown_progress(f"reading {path.rpartition('/')[2]}") as show:
             while True:
                 paged: Query = {"limit": limit, "continue": following}
                 try:
@@ -133,7 +135,18 @@ class ApiServer:
                 if not following:
                     return found
                 left = page.metadata.remaining
-                show(len(found), len(found) + left if left else None)
+                total = len(found) + left if left else bound
+                is_shown = show(len(found), total, at_most=not left)
+                if is_shown and query and bound is None:
+                    bound = self._count(path)
+
+    def _count(self, path: str) -> int:
+        """How many objects there are, whatever a selector selects; 0 if that is unknown."""
+        try:
+            page = _decoded(self._body("GET", path, {"limit": 1}), _Page[msgspec.Raw])
+        except RequestError:
+            return 0
+        return len(page.items or ()) + page.metadata.remaining
 
     def create(self, path: str, body: Any, *, is_dry_run: bool = False) -> Any:
         """The created object, as the API server completed it."""

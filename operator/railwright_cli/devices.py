@@ -9,6 +9,7 @@ from typing import Any
 from railwright_cli.api_server import ApiServer
 from railwright_cli.feasibility import SchedulingSite, convert, read_site
 from railwright_cli.inventory import NodeUse
+from railwright_cli.progress import shown_progress
 from railwright_cli.tables import Row
 from railwright_scheduler.model.snapshot import Job, Node, Role, is_device
 from railwright_scheduler.policy.eligibility import Eligibility
@@ -28,7 +29,8 @@ def read_device_rows(server: ApiServer, path: str) -> list[Row]:
         job, _ = convert(manifest, site)
     except ValueError:
         return []  # The message of the job says why.
-    return device_rows(job, site, inventory.nodes)
+    with shown_progress("comparing nodes with the job"):
+        return device_rows(job, site, inventory.nodes)
 
 
 def device_rows(job: Job, site: SchedulingSite, uses: Sequence[NodeUse]) -> list[Row]:

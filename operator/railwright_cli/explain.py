@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from railwright_api.schema import RANKS_MAX
 from railwright_cli import amounts, profiles, yaml_files
 from railwright_cli.arguments import one_of
 from railwright_cli.errors import UsageError
+from railwright_cli.progress import shown_progress
 from railwright_cli.tables import show_document
 from railwright_cli.terminal import show
 from railwright_conversion import workloads
@@ -63,7 +64,7 @@ class Case:
         """The kind of each machine."""
         return [node * len(self.machines) // self.nodes for node in range(self.nodes)]
 
-    @functools.cached_property
+    @cached_property
     def step(self) -> StepTime:
         """The predicted time of each part of a step."""
         first, *others = self.machines
@@ -150,12 +151,20 @@ def explain(
     if tokens is not None and not 1 <= tokens < TOKENS_MAX:
         raise UsageError(f"--tokens {tokens:g}: expected 1 to {TOKENS_MAX:g}")
     scaled = [case.on(nodes) for nodes in _counts(scale)]
+    with shown_progress("predicting"):
+        print_all = _prepare(case, tokens, scaled, output)
+    print_all()
+
+
+def _prepare(
+    case: Case, tokens: float | None, scaled: list[Case], output: str
+) -> Callable[[], None]:
+    """Compute what is printed. Returns what prints it."""
     if output == "graphml":
-        typer.echo("\n".join(nx.generate_graphml(_graph(case))))
-    elif output in ("json", "yaml"):
-        show_document(_json(case, tokens, scaled), output)
-    else:
-        show(*_text(case, tokens), *_scaling(scaled))
+        return partial(typer.echo, "\n".join(nx.generate_graphml(_graph(case))))
+    if output in ("json", "yaml"):
+        return partial(show_document, _json(case, tokens, scaled), output)
+    return partial(show, *_text(case, tokens), *_scaling(scaled))
 
 
 def _workload(file: Path, profile: Path | None, servers: int) -> Workload:

@@ -30,6 +30,7 @@ from railwright_cli.errors import AccessDeniedError
 from railwright_cli.installation import ObjectView
 from railwright_cli.inventory import ClusterInventory, NodeUse, read_inventory, visible
 from railwright_cli.jobs import UNFINISHED, UNSCHEDULABLE, priority_of
+from railwright_cli.progress import counted_progress, shown_progress
 from railwright_conversion import amounts, job_roles, machines, node_healths
 from railwright_scheduler.model import reasons, scale_up_domains
 from railwright_scheduler.model.decisions import Admit
@@ -111,8 +112,9 @@ def check(server: ApiServer, created: Sequence[Manifest]) -> tuple[list[JobFeasi
     except AccessDeniedError:
         notes.append("jobs that wait were not counted: you may not list those of all namespaces")
         stored = []
-    site = replace(site, ahead=tuple(_waiting(stored, site)))
-    found, is_counted = decide_jobs(created, site)
+    with shown_progress("deciding whether jobs fit"):
+        site = replace(site, ahead=tuple(_waiting(stored, site)))
+        found, is_counted = decide_jobs(created, site)
     if not is_counted:
         notes.append(f"{count(len(site.ahead), 'job')} that wait were not counted: too many")
     return found, notes
@@ -129,9 +131,11 @@ def read_site(server: ApiServer) -> tuple[SchedulingSite, ClusterInventory, list
     queues = server.items(routes.kind(names.QUEUES), ObjectView)
     classes = visible(server, PRIORITY_CLASSES, PriorityClassView, unread)
     runtime_classes = visible(server, RUNTIME_CLASSES, RuntimeClassView, unread)
+    with counted_progress("reading what nodes have", inventory.nodes) as each:
+        nodes = tuple(scheduler_node(use, inventory.levels, now) for use in each)
     site = SchedulingSite(
         levels=inventory.levels,
-        nodes=tuple(scheduler_node(use, inventory.levels, now) for use in inventory.nodes),
+        nodes=nodes,
         queues=tuple(sorted(each.metadata.name for each in queues)),
         classes=tuple(classes),
         runtime_classes={each.name: each for each in runtime_classes},

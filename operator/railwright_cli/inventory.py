@@ -19,6 +19,7 @@ from railwright_cli.api_objects import (
 )
 from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
+from railwright_cli.progress import counted_progress
 from railwright_conversion import amounts
 from railwright_scheduler.model.snapshot import Amounts
 from railwright_topology.grouping import group
@@ -205,16 +206,21 @@ def _read_fabric(server: ApiServer, uses: dict[str, NodeUse], unread: list[str])
 
 def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:
     by_node = group((pod.spec.node_name, pod) for pod in pods)
-    for name, use in uses.items():
-        use.used = Counter()
-        for pod in by_node.get(name, ()):
-            requested = _requested(pod)
-            use.used.update(requested)
-            if label := pod.metadata.labels.get(names.LABEL_JOB_NAME):
-                job = f"{pod.metadata.namespace}/{label}"
-                use.jobs.setdefault(job, Counter()).update(requested)
-            else:
-                use.foreign.update(requested)
+    with counted_progress("counting devices of nodes", uses.values()) as each:
+        for use in each:
+            _count_pods_of(use, by_node.get(use.node.metadata.name, ()))
+
+
+def _count_pods_of(use: NodeUse, pods: Iterable[PodView]) -> None:
+    use.used = Counter()
+    for pod in pods:
+        requested = _requested(pod)
+        use.used.update(requested)
+        if label := pod.metadata.labels.get(names.LABEL_JOB_NAME):
+            job = f"{pod.metadata.namespace}/{label}"
+            use.jobs.setdefault(job, Counter()).update(requested)
+        else:
+            use.foreign.update(requested)
 
 
 def visible(

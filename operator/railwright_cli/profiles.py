@@ -10,6 +10,7 @@ import typer
 
 from railwright import profile as recorded
 from railwright_cli.errors import UsageError
+from railwright_cli.progress import counted_progress, shown_progress
 from railwright_conversion import profiles
 from railwright_scheduler.model.profile import Profile
 
@@ -21,11 +22,15 @@ def profile(folder: Annotated[Path, typer.Argument(help="folder with each rank's
 
     Each rank writes a file to the folder in RAILWRIGHT_PROFILE_FOLDER.
     """
-    parts = [_read(path, recorded.recorded) for path in sorted(folder.glob(recorded.FILES))]
+    files = sorted(folder.glob(recorded.FILES))
+    with counted_progress("reading files of ranks", files) as paths:
+        parts = [_read(path, recorded.recorded) for path in paths]
     try:
-        typer.echo(recorded.encoded(recorded.merged(parts)).decode())
+        with shown_progress("merging them"):
+            found = recorded.encoded(recorded.merged(parts))
     except ValueError as error:
         raise UsageError(f"{folder}: {error}") from error
+    typer.echo(found.decode())
 
 
 def read(path: Path) -> Profile:

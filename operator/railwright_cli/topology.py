@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from railwright_cli.api_server import ApiServer
 from railwright_cli.gang import NO_JOB, Gang
 from railwright_cli.jobs import Context, Namespace, reference
 from railwright_cli.picture import Picture
+from railwright_cli.progress import counted_progress, shown_progress
 from railwright_cli.tables import show_document
 from railwright_cli.terminal import show
 from railwright_topology import fabric, graphs, outline
@@ -65,28 +67,40 @@ def topology(
     determines its format. For a file of another name, use topology.conf=FILE.
     """
     view = _of_files(files, job) if files else _of_the_cluster(job, namespace, context)
+    with shown_progress("drawing the network"):
+        print_all = _prepare(view, output)
+    print_all()
+
+
+def _prepare(view: View, output: str) -> Callable[[], None]:
+    """Compute what is printed. Returns what prints it."""
     if output == "tree":
-        show(*_lines(view))
-    elif output in ("json", "yaml"):
-        show_document(_json(view), output)
-    elif output == "dot":
-        typer.echo(_dot(graphs.of(view.fabric)))
-    elif output == "svg":
-        typer.echo(Picture(view.fabric, view.gang).draw())
-    else:
-        typer.echo("\n".join(nx.generate_graphml(graphs.of(view.fabric))))
+        return partial(show, *_lines(view))
+    if output in ("json", "yaml"):
+        return partial(show_document, _json(view), output)
+    if output == "dot":
+        return partial(typer.echo, _dot(graphs.of(view.fabric)))
+    if output == "svg":
+        return partial(typer.echo, Picture(view.fabric, view.gang).draw())
+    return partial(typer.echo, "\n".join(nx.generate_graphml(graphs.of(view.fabric))))
 
 
 def _of_files(given: list[str], job: str) -> View:
-    sources = [each for file in map(_file, given) for each in formats.read(file)]
+    with counted_progress("reading files", given) as files:
+        sources = [each for file in map(_file, files) for each in formats.read(file)]
     source_reports = (each.source_report if isinstance(each, Network) else each for each in sources)
     nodes = frozenset().union(*(source_report.nodes for source_report in source_reports))
     its = gang.read(Path(job)) if job else NO_JOB
     # A host that files call by its first name is the job's node of that name.
     named = {node.partition(".")[0]: node for node in its.nodes}
     every = {named.get(node, node) for node in nodes} | {*its.nodes}
-    found = fabric.of(every, sources)
+    found = _merge(every, sources)
     return View(found, slow=tuple(tree.describe_slow_devices(found)), gang=its)
+
+
+def _merge(nodes: Collection[str], sources: Sequence[Facts]) -> Fabric:
+    with shown_progress("merging sources"):
+        return fabric.of(nodes, sources)
 
 
 def _file(given: str) -> File:
@@ -106,13 +120,14 @@ def _of_the_cluster(job: str, namespace: str, context: str) -> View:
     labelled = {name: its.metadata.labels for name, its in nodes.items() if not its.is_reserved}
     sources: list[Facts] = list(labels.source_reports(labelled, levels))
     problems = []
-    for file in cluster.files(server):
-        try:
-            sources += formats.read(file)
-        except WiringError as error:
-            problems.append(str(error))
+    with counted_progress("reading files", [*cluster.files(server)]) as files:
+        for file in files:
+            try:
+                sources += formats.read(file)
+            except WiringError as error:
+                problems.append(str(error))
     placed = cluster.placed(server, its.namespace, its.name) if its else NO_JOB
-    found, status = fabric.of(nodes.keys(), sources), stored.get("status") or {}
+    found, status = _merge(nodes.keys(), sources), stored.get("status") or {}
     # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)
     return View(found, tuple(problems), tuple(slow), placed, tuple(_sources(status)))

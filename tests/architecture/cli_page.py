@@ -43,8 +43,10 @@ both on the PATH, `kubectl railwright queue` works, and so does kubectl's comple
 with `-o name` its name as kubectl does.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.
-- A list that takes longer than two seconds shows its progress, and the time that remains if the \
-API server says how much there is.
+- What takes longer than two seconds, such as a list of the API server or a prediction, shows its \
+progress, and the time that remains where there is a number to estimate it from. Of jobs that have \
+not ended, and of pods that run, the API server does not say how many there are: the time is then an \
+upper bound, from the number of all.
 - What you may not read is shown as `-`, or null, and named on stderr. `info`, `nodes` and \
 `topology` need the ClusterRole `railwright-cluster-view`. `railwright-positions` adds the \
 positions of `queue` and `why`, and `railwright-free-devices` what is free in `info`, `nodes`, \
