@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
@@ -22,6 +22,7 @@ from railwright_cli.installation import (
     LeaseView,
     ObjectView,
     ResourceList,
+    RoleReference,
     Version,
     WorkloadView,
 )
@@ -52,9 +53,12 @@ BINDINGS = (
     ("railwright-controllers", ""),
     ("railwright-controllers", "{system}"),
 )
-"""Each named as its service account, with its namespace; none for one of the cluster."""
+"""Each named as its service account and its role, with its namespace; none for one of the
+cluster."""
 JOBS_BINDING = "railwright-operator-jobs"
-"""The rights in namespaces of jobs: of the cluster, or of each namespace."""
+"""The rights in namespaces of jobs: of the cluster, or of each namespace. Its ClusterRole has the
+same name."""
+RIGHTS = "apply deploy/rights, or the Helm chart: docs/install.md"
 
 MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
 
@@ -173,29 +177,51 @@ def _kinds(site: CheckedSite) -> Iterator[Finding]:
 
 
 def _schemas(site: CheckedSite) -> Iterator[Finding]:
-    """The schemas of the kinds against the version of the operator, or without one of this
-    command. An older schema drops the fields that a newer operator writes."""
-    expected = metadata.version("railwright")
+    """An older schema drops the fields that a newer operator writes."""
+    paths = {each.plural: f"{CUSTOM_KINDS}/{each.plural}.{names.GROUP}" for each in DEFINITIONS}
+    found = _find(site, paths)
+    advice = "kubectl apply --server-side -f crds, or the Helm chart"
+    yield from _compare_versions(site, found, "kind", advice)
+
+
+def _roles(site: CheckedSite) -> Iterator[Finding]:
+    """An older role lacks the rights that only a newer operator needs."""
+    roles = [f"clusterroles/{JOBS_BINDING}"]
+    for name, place in BINDINGS:
+        namespace = place.format(system=site.system)
+        roles.append(f"namespaces/{namespace}/roles/{name}" if place else f"clusterroles/{name}")
+    found = _find(site, {each: f"{RBAC}/{each}" for each in roles})
+    if missing := sorted({*roles} - found.keys()):
+        yield Finding("failed", f"missing: {', '.join(missing)}", RIGHTS)
+    yield from _compare_versions(site, found, "role", RIGHTS)
+
+
+def _find(site: CheckedSite, paths: Mapping[str, str]) -> dict[str, ObjectView]:
+    """The objects that exist of those with these names and paths."""
+    objects = ((name, site.server.find(path, ObjectView)) for name, path in paths.items())
+    return {name: found for name, found in objects if found is not None}
+
+
+def _compare_versions(
+    site: CheckedSite, objects: Mapping[str, ObjectView], what: str, advice: str
+) -> Iterator[Finding]:
+    """The versions of objects against that of the operator, or without one that of this command."""
+    tag = expected = metadata.version("railwright")
     operator = site.find_workload(LEADERS[0])
     if operator is not None and operator.spec.template.spec.containers:
-        tag = operator.spec.template.spec.containers[0].tag
-        expected = tag.removeprefix("v") if RELEASE.match(tag) else expected
+        tag = operator.spec.template.spec.containers[0].tag.removeprefix("v")
+        expected = tag if RELEASE.match(tag) else expected
     versions: dict[str, list[str]] = {}
-    for each in DEFINITIONS:
-        path = f"{CUSTOM_KINDS}/{each.plural}.{names.GROUP}"
-        if (found := site.server.find(path, ObjectView)) is not None:
-            version = found.metadata.labels.get(LABEL_VERSION, "")
-            versions.setdefault(version, []).append(each.plural)
-    advice = (
-        f"apply the kinds of {expected}: kubectl apply --server-side -f crds, or the Helm chart"
-    )
-    for version, plurals in versions.items():
-        if version.removeprefix("v") == expected:
-            yield Finding("ok", f"{count(len(plurals), 'kind')} of version {version}")
+    for name, each in objects.items():
+        versions.setdefault(each.metadata.labels.get(LABEL_VERSION, ""), []).append(name)
+    for version, its in versions.items():
+        if version.removeprefix("v") in (expected, tag):
+            yield Finding("ok", f"{count(len(its), what)} of version {version}")
             continue
         is_newer = _release(version) > _release(expected)
-        text = f"{', '.join(plurals)}: version {version or 'unknown'}, the operator's is {expected}"
-        yield Finding("warning" if is_newer else "failed", text, advice)
+        text = f"{', '.join(its)}: version {version or 'unknown'}, the operator's is {expected}"
+        result: Result = "warning" if is_newer else "failed"
+        yield Finding(result, text, f"of version {expected}: {advice}")
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -211,26 +237,27 @@ def _bindings(site: CheckedSite) -> Iterator[Finding]:
         namespace = place.format(system=site.system)
         within = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
         found = site.server.find(f"{RBAC}/{within}/{service_account}", BindingView)
-        if found is None or not _binds(found, service_account, site.system):
+        role = RoleReference("Role" if namespace else "ClusterRole", service_account)
+        if found is None or not _binds(found, role, service_account, site.system):
             missing.append(f"{within}/{service_account}")
     query = {"fieldSelector": f"metadata.name={JOBS_BINDING}"}
     jobs = [
         each
         for plural in ("clusterrolebindings", "rolebindings")
         for each in site.server.items(f"{RBAC}/{plural}", BindingView, query)
-        if _binds(each, LEADERS[0], site.system)
+        if _binds(each, RoleReference("ClusterRole", JOBS_BINDING), LEADERS[0], site.system)
     ]
     if not jobs:
         missing.append(f"{JOBS_BINDING}, of the cluster or of a namespace")
     for each in missing:
         text = f"no binding {each} gives its role to the service account in {site.system}"
-        yield Finding("failed", text, "apply deploy/rights, or the Helm chart: docs/install.md")
+        yield Finding("failed", text, RIGHTS)
     if not missing:
         yield Finding("ok", f"{len(BINDINGS) + 1} bindings of {' and '.join(LEADERS)}")
 
 
-def _binds(binding: BindingView, service_account: str, system: str) -> bool:
-    return any(
+def _binds(binding: BindingView, role: RoleReference, service_account: str, system: str) -> bool:
+    return binding.role_ref == role and any(
         (each.kind, each.name, each.namespace) == ("ServiceAccount", service_account, system)
         for each in binding.subjects or ()
     )
@@ -347,6 +374,7 @@ CHECKS: dict[str, Check] = {
     "kinds": _kinds,
     "schemas": _schemas,
     "bindings": _bindings,
+    "roles": _roles,
     "pods": _pods,
     "versions": _images,
     "leaders": _leaders,

@@ -48,10 +48,18 @@ class SubjectView(Struct, frozen=True):
     namespace: str = ""
 
 
-class BindingView(Struct, frozen=True):
+class RoleReference(Struct, frozen=True):
+    """The Role or ClusterRole of a binding."""
+
+    kind: str
+    name: str
+
+
+class BindingView(Struct, rename="camel", frozen=True):
     """A RoleBinding or a ClusterRoleBinding."""
 
     metadata: MetadataView
+    role_ref: RoleReference
     subjects: tuple[SubjectView, ...] | None = None
 
 

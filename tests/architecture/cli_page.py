@@ -45,8 +45,8 @@ with `-o name` its name as kubectl does.
 coloured, and `NO_COLOR` is respected.
 - What takes longer than two seconds, such as a list of the API server or a prediction, shows its \
 progress, and the time that remains where there is a number to estimate it from. Of jobs that have \
-not ended, and of pods that run, the API server does not say how many there are: the time is then an \
-upper bound, from the number of all.
+not ended, and of pods that run, the API server does not say how many there are: the time is then \
+an upper bound, from the number of all.
 - What you may not read is shown as `-`, or null, and named on stderr. `info`, `nodes` and \
 `topology` need the ClusterRole `railwright-cluster-view`. `railwright-positions` adds the \
 positions of `queue` and `why`, and `railwright-free-devices` what is free in `info`, `nodes`, \

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,8 +34,12 @@ class StoredObjects:
         raw = self.objects.get(path)
         return None if raw is None else msgspec.convert(raw, kind)
 
-    def items(self, path: str, kind: type[Any], query: Mapping[str, str]) -> list[Any]:
-        """Those of all namespaces with the name that the query selects."""
+    def items(
+        self, path: str, kind: type[Any], query: Mapping[str, str] | None = None
+    ) -> list[Any]:
+        """Those of all namespaces with the name that the query selects; without a query, a list."""
+        if query is None:
+            return msgspec.convert(self.objects.get(path, []), list[kind])  # type: ignore[valid-type]
         name, plural = query["fieldSelector"].partition("=")[2], path.rpartition("/")[2]
         return [
             msgspec.convert(raw, kind)
@@ -72,6 +76,7 @@ def _installed(kinds: str, operator: str | None) -> dict[str, Any]:
         ("0.10.0", "0.9.1", "warning"),
         (VERSION, None, "ok"),
         (VERSION, "latest", "ok"),
+        ("next", "next", "ok"),
         ("0.0.9", "latest", "failed"),
     ],
 )
@@ -101,14 +106,20 @@ def test_generated_kinds_have_the_version_of_the_package() -> None:
 
 
 def test_bindings_are_those_that_the_manifests_make() -> None:
-    """Each of them is missed, and one for a service account of another namespace is none."""
+    """Each of them is missed. One for a service account of another namespace is none, nor is one
+    of another role."""
     objects = _bindings()
     (found,) = _findings(doctor.CHECKS["bindings"], objects)
     assert (found.result, len(objects)) == ("ok", len(doctor.BINDINGS) + 1)
     for path, binding in objects.items():
         others = {its: raw for its, raw in objects.items() if its != path}
         subject = {**binding["subjects"][0], "namespace": "elsewhere"}
-        for changed in (others, others | {path: {**binding, "subjects": [subject]}}):
+        wrong: list[dict[str, Any]] = [
+            {"subjects": [subject]},
+            {"roleRef": {**binding["roleRef"], "name": "view"}},
+            {"roleRef": {**binding["roleRef"], "kind": "Other"}},
+        ]
+        for changed in (others, *(others | {path: binding | each} for each in wrong)):
             (found,) = _findings(doctor.CHECKS["bindings"], changed)
             assert found.result == "failed"
             assert path.rpartition("/")[2] in found.text
@@ -123,16 +134,134 @@ def test_binding_of_one_namespace_of_jobs_is_enough() -> None:
     assert found.result == "ok"
 
 
+def test_roles_of_the_manifests_have_the_version_of_the_package() -> None:
+    (found,) = _findings(doctor.CHECKS["roles"], _roles())
+    assert (found.result, found.text) == ("ok", f"6 roles of version {VERSION}")
+
+
+def test_older_or_missing_role_is_named() -> None:
+    """Each of them, such as one that an upgrade of the images alone left as it was."""
+    roles = _roles()
+    for path, role in roles.items():
+        others = {its: raw for its, raw in roles.items() if its != path}
+        older = {**role, "metadata": {"labels": {doctor.LABEL_VERSION: "0.0.9"}}}
+        name = path.removeprefix(f"{RBAC}/")
+        for changed, text in (
+            (others, f"missing: {name}"),
+            (others | {path: older}, f"{name}: version 0.0.9, the operator's is {VERSION}"),
+        ):
+            (found,) = (
+                each
+                for each in _findings(doctor.CHECKS["roles"], changed)
+                if each.result == "failed"
+            )
+            assert found.text == text
+            assert found.advice.endswith(doctor.RIGHTS)
+
+
+def test_missing_kinds_are_named() -> None:
+    """No kind is there, or one is missing."""
+    path = "/apis/railwright.dev/v1alpha1"
+    plurals = [each.plural for each in DEFINITIONS]
+    for served in ([], [each for each in plurals if each != "ledgers"], plurals):
+        resources = {path: {"resources": [{"name": each} for each in served]}} if served else {}
+        (found,) = _findings(doctor.CHECKS["kinds"], resources)
+        missing = sorted({*plurals} - {*served})
+        assert found.result == ("failed" if missing else "ok")
+        if missing:
+            assert found.text == f"missing: {', '.join(missing)}"
+            assert "kubectl apply --server-side -f crds" in found.advice
+
+
+FABRIC = "/apis/railwright.dev/v1alpha1/fabrics/default"
+
+
+@pytest.mark.parametrize(
+    ("changed", "result", "text"),
+    [
+        ({}, "ok", "the network was checked "),
+        ({"freshness": {}}, "failed", "the network was never discovered"),
+        (
+            {"freshness": {"checked": "2026-01-01T00:00:00Z"}},
+            "failed",
+            "the network was checked ",
+        ),
+        ({"domains": []}, "warning", "the network has no levels: "),
+        ({"agents": {"nodes": 9, "silent": 2}}, "warning", "2 of 9 node agents silent"),
+        ({"problemCount": 1}, "warning", "1 problem"),
+        ({"conflictCount": 3}, "warning", "3 conflicts of sources"),
+    ],
+    ids=str,
+)
+def test_network_is_checked(changed: dict[str, Any], result: str, text: str) -> None:
+    checked = (datetime.now(UTC) - timedelta(seconds=5)).isoformat()
+    status = {"freshness": {"checked": checked}, "domains": [{"level": "rack"}]} | changed
+    *before, last = _findings(doctor.CHECKS["fabric"], {FABRIC: {"status": status}})
+    assert (last.result, last.text[: len(text)]) == (result, text)
+    assert all(each.result == "ok" for each in before)
+    assert bool(last.advice)
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/railwright-system/leases"
+
+
+@pytest.mark.parametrize(
+    ("silence_s", "result", "text"),
+    [
+        (None, "failed", "railwright-operator has never led"),
+        (5, "ok", "pod-1 leads"),
+        (3600, "failed", "nothing leads: railwright-operator renewed its Lease 1h ago"),
+    ],
+)
+def test_lost_leader_is_found(silence_s: float | None, result: str, text: str) -> None:
+    objects: dict[str, Any] = {}
+    if silence_s is not None:
+        renewed = (datetime.now(UTC) - timedelta(seconds=silence_s)).isoformat()
+        spec = {"holderIdentity": "pod-1", "renewTime": renewed}
+        objects[f"{LEASES}/railwright-operator"] = {"metadata": {}, "spec": spec}
+    found, controllers = _findings(doctor.CHECKS["leaders"], objects)
+    assert (found.result, found.text) == (result, text)
+    advice = "kubectl logs -n railwright-system deploy/railwright-operator"
+    assert found.advice == ("" if result == "ok" else advice)
+    assert controllers.text == "railwright-controllers has never led"
+
+
+def test_jobs_that_met_a_fault_of_the_operator_are_named() -> None:
+    statuses = [{"reason": "InternalError", "message": "KeyError: x"}, {"reason": "Running"}]
+    jobs = [
+        {"metadata": {"namespace": "team", "name": f"job-{at}"}, "status": status}
+        for at, status in enumerate(statuses)
+    ]
+    path = "/apis/railwright.dev/v1alpha1/trainingjobs"
+    (found,) = _findings(doctor.CHECKS["jobs"], {path: jobs})
+    assert (found.result, found.advice) == ("failed", "report it as a bug")
+    assert found.text == "team/job-0 met a fault of the operator: KeyError: x"
+    (found,) = _findings(doctor.CHECKS["jobs"], {path: jobs[1:]})
+    assert found.text == "1 job, none met a fault of the operator"
+
+
 def _bindings() -> dict[str, Any]:
     """The bindings of the operator and the controllers in deploy/rights, by path."""
-    found: dict[str, Any] = {}
-    for file in sorted((ROOT / "deploy/rights").glob("*.yaml")):
+    return {
+        path: each
+        for path, each in _rights()
+        if {its["name"] for its in each.get("subjects", ())} & {*doctor.LEADERS}
+    }
+
+
+def _roles() -> dict[str, Any]:
+    """The roles of these bindings, by path."""
+    files = ("operator.yaml", "controllers.yaml")
+    return {path: each for path, each in _rights(*files) if each["kind"].endswith("Role")}
+
+
+def _rights(*files: str) -> Iterator[tuple[str, Any]]:
+    """The roles and bindings in these files, or all files, of deploy/rights, with their paths."""
+    folder = ROOT / "deploy/rights"
+    for file in map(folder.joinpath, files) if files else sorted(folder.glob("*.yaml")):
         for each in yaml.safe_load_all(file.read_text()):
-            if not str((each or {}).get("kind")).endswith("RoleBinding"):
+            if "Role" not in str((each or {}).get("kind")):
                 continue
-            if {its["name"] for its in each["subjects"]} & {*doctor.LEADERS}:
-                metadata = each["metadata"]
-                place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-                plural = f"{each['kind'].lower()}s"
-                found[f"{RBAC}{place}/{plural}/{metadata['name']}"] = each
-    return found
+            metadata = each["metadata"]
+            place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+            yield f"{RBAC}{place}/{each['kind'].lower()}s/{metadata['name']}", each
