@@ -48,6 +48,18 @@ class RoleView(Struct, rename="camel", frozen=True):
     processes_per_replica: int = 1
 
 
+class TrainingView(Struct, rename="camel", frozen=True):
+    """How a job trains."""
+
+    global_batch: int | None = None
+
+
+class JobWorkloadView(Struct, frozen=True):
+    """What a job trains."""
+
+    training: TrainingView = TrainingView()
+
+
 class JobSpecView(Struct, rename="camel", frozen=True):
     """What a user wrote of a job."""
 
@@ -55,6 +67,7 @@ class JobSpecView(Struct, rename="camel", frozen=True):
     priority_class_name: str | None = None
     suspend: bool = False
     roles: tuple[RoleView, ...] = ()
+    workload: JobWorkloadView = JobWorkloadView()
 
 
 class JobProgress(Struct, rename="camel", frozen=True):
@@ -144,6 +157,15 @@ class JobView(Struct, frozen=True):
         """Since when all ranks of its attempt run; None if they do not."""
         found = self.condition("Running")
         return found.last_transition_time if found and found.status == "True" else None
+
+    @property
+    def seconds_a_step(self) -> float | None:
+        """The time of a step, from the samples of a step and those of a second; None if the job
+        does not state the one or its script does not report the other."""
+        progress, samples = self.status.progress, self.spec.workload.training.global_batch
+        if progress is None or not samples or not float(progress.samples_per_second or 0):
+            return None
+        return samples / float(progress.samples_per_second or 0)
 
     def condition(self, name: str) -> ConditionView | None:
         """A condition of its status."""

@@ -44,6 +44,9 @@ def status(
 ) -> None:
     """Show the progress of a job, its nodes and its conditions.
 
+    The time that remains is shown of a job whose workload has a globalBatch and
+    whose script reports samples per second, and with --watch of each that reports its steps.
+
     With --watch the view is drawn again when something changes; without a terminal, each change is
     a line. The exit code is then that of the job: 0 if it succeeded, 1 if it failed.
     """
@@ -67,7 +70,8 @@ def status(
 class StatusView:
     """A job as it is shown. ``nodes`` are those of its live attempt; ``nodes_problem`` is why they
     are unknown. ``reported`` are the attempt and step that were seen last; ``origin`` is the first
-    step of that attempt that was seen to begin, and when: the remaining time follows from it."""
+    step of that attempt that was seen to begin, and when: the remaining time follows from it, and
+    before that from the reported samples per second."""
 
     job: JobView
     nodes: tuple[str, ...] = ()
@@ -151,6 +155,7 @@ class StatusView:
             "percent": progress and progress.percent,
             "loss": progress and progress.loss,
             "samplesPerSecond": progress and progress.samples_per_second,
+            "remainingSeconds": progress and self._remaining_s(progress),
             "checkpointAttempt": status.checkpoints[0].attempt if status.checkpoints else None,
             "checkpointStep": status.checkpoints[0].step if status.checkpoints else None,
             "conditions": self._conditions(),
@@ -183,10 +188,16 @@ class StatusView:
         parts += [progress.percent] if progress.percent else []
         for name, amount in (("loss", progress.loss), ("samples/s", progress.samples_per_second)):
             parts += [f"{name} {float(amount):.5g}"] if amount else []
-        if total and self.seconds_a_step is not None:
-            left = duration((total - progress.step) * self.seconds_a_step)
-            parts.append(f"about {left} remain")
+        if (left_s := self._remaining_s(progress)) is not None:
+            parts.append(f"about {duration(left_s)} remain")
         return ", ".join(parts)
+
+    def _remaining_s(self, progress: JobProgress) -> float | None:
+        """The time that remains of a job that runs; None if it is unknown."""
+        step_s = self.seconds_a_step or self.job.seconds_a_step
+        if not progress.total_steps or step_s is None or self.job.status.phase != "Running":
+            return None
+        return max(0, progress.total_steps - progress.step) * step_s
 
 
 def _watch(its: JobReference, view: StatusView) -> int:

@@ -39,7 +39,9 @@ both on the PATH, `kubectl railwright queue` works, and so does kubectl's comple
 
 - A job is named `NAME`, in the namespace of the context or of `--namespace`, or `NAMESPACE/NAME`.
 - With `-o`, `json` and `yaml` are for programs; times are in ISO 8601. `-o wide` adds columns to \
-`queue` and `nodes`. `submit`, `cancel`, `suspend` and `resume` print a document for each job, and \
+`queue` and `nodes`. Of `status`, `why`, `info` and `doctor` it changes nothing, as `kubectl get` \
+accepts it for kinds without more columns; the other commands refuse it, as `kubectl create` and \
+`kubectl delete` do. `submit`, `cancel`, `suspend` and `resume` print a document for each job, and \
 with `-o name` its name as kubectl does.
 - Results are on stdout, everything else is on stderr. Without a terminal nothing is redrawn or \
 coloured, and `NO_COLOR` is respected.

@@ -20,8 +20,10 @@ from railwright_cli.api_objects import (
     JobSpecView,
     JobStatusView,
     JobView,
+    JobWorkloadView,
     LastTermination,
     MetadataView,
+    TrainingView,
 )
 from railwright_cli.errors import RequestError
 from railwright_cli.inventory import NodeSpecView, NodeStatusView, NodeView, TaintView, node_use
@@ -207,6 +209,24 @@ def test_remaining_time_follows_from_whole_steps() -> None:
     view.update(_at(18, attempt=2, phase="Recovering"), 240.0)
     view.update(_at(18, attempt=2), 1_000.0)
     assert "remain" not in view.line()
+
+
+def test_remaining_time_of_one_read_follows_from_samples() -> None:
+    """Of a job that states how many samples a step has, whose script reports the others."""
+    stated = JobSpecView(workload=JobWorkloadView(TrainingView(global_batch=64)))
+    for samples, spec, remain in (
+        ("32", stated, 100.0),
+        (None, stated, None),
+        ("0", stated, None),
+        ("32", JobSpecView(), None),
+    ):
+        progress = JobProgress(step=10, total_steps=60, samples_per_second=samples)
+        for phase, remain_s in (("Running", remain), ("Recovering", None)):
+            status = JobStatusView(phase=phase, progress=progress)
+            view = StatusView(JobView(MetadataView("a", "team"), spec, status))
+            assert view.document()["remainingSeconds"] == remain_s
+            shown = any("about 1m40s remain" in line for line in view.lines())
+            assert shown is (remain_s is not None)
 
 
 def test_state_of_a_job_is_explained_from_its_cause_on() -> None:

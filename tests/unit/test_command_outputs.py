@@ -127,3 +127,31 @@ def test_json_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr().out
     assert "\\u001b\\u007f\\u0085\\u009b31m é" in printed
     assert json.loads(printed) == document
+
+
+@pytest.mark.parametrize("command", [("status", "a"), ("why", "a"), ("info",), ("doctor",)])
+def test_wide_output_without_more_columns_is_the_table(
+    command: tuple[str, ...], serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: Request) -> Response:
+        if request.path == f"{NAMESPACED}/a":
+            return Response(job("a", phase="Running"))
+        is_list = request.path.endswith(("/nodes", "/nodehealths", "/pods"))
+        return Response({"metadata": {}}) if is_list else status(403, "Forbidden", "it")
+
+    serve(respond)
+    printed = []
+    for output in ((), ("-o", "wide")):
+        assert run(*command, *output) == 0
+        printed.append(capsys.readouterr())
+    assert printed[0] == printed[1] != ("", "")
+
+
+@pytest.mark.parametrize(
+    "command", ["topology", "explain", "submit", "cancel", "suspend", "resume"]
+)
+def test_wide_output_of_no_table_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command, "a", "-o", "wide") == 2
+    assert "'wide' is not one of" in capsys.readouterr().err
