@@ -16,6 +16,8 @@ from railwright_kube import errors
 from railwright_operator.report import events
 from railwright_operator.report.events import BURST, REPEAT_S, TOKEN_S, JobEvent
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.model.reasons import QueueNotFound
 
 JOB = {"uid": "job-uid", "namespace": "team", "name": "job"}
 DROPPED = "railwright_events_dropped_total"
@@ -239,3 +241,42 @@ async def test_limits_of_few_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch
     assert [await posted(uid, "first") for uid in ("a", "b", "a")] == [BURST, BURST, 0]
     assert await posted("c", "first") == BURST
     assert [await posted(uid, "second") for uid in ("c", "b", "a")] == [0, 0, BURST]
+
+
+STORY = [
+    *("QueueNotFound", "Scheduled", "Running", "RankFailed", "Recovering"),
+    *("QueueNotFound", "Scheduled", "Running", "Succeeded"),
+]
+
+
+async def test_burst_is_the_shortest_that_has_the_whole_story(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that waits, starts, fails, waits again, resumes and completes, all in no time."""
+    reasons = []
+    for burst in (BURST, BURST - 1):
+        monkeypatch.setattr(events, "BURST", burst)
+        desk = Desk()
+        desk.add(reporting.raw_job("job"))
+        await run_story(desk)
+        reasons.append([reason for reason, _ in await desk.posted()])
+    assert reasons == [STORY, [each for at, each in enumerate(STORY) if at != BURST - 1]]
+
+
+async def run_story(desk: Desk) -> None:
+    """The records of the story, each in a cycle of its own."""
+    waits = QueueNotFound("team", ())
+    failed = replace(attempts.RECOVERING, last_termination=attempts.FAILED)
+    await desk.run_cycle({"job-uid": JobRecord()}, waits=waits)
+    for before, at in ((JobRecord(), 1), (failed, 2)):
+        starting = replace(before, phase=Phase.STARTING, attempt=at, nodes=attempts.NODES)
+        running = replace(starting, phase=Phase.RUNNING)
+        over = replace(running, phase=Phase.SUCCEEDED, ended=2, nodes=())
+        for record in (starting, running):
+            await desk.run_cycle({"job-uid": record})
+        if at == 2:
+            await desk.run_cycle({"job-uid": over})
+            return
+        await desk.run_cycle({"job-uid": failed})
+        queued = replace(failed, phase=Phase.QUEUED)
+        await desk.run_cycle({"job-uid": queued}, waits=waits)

@@ -36,8 +36,9 @@ POSTS_MAX = 8
 
 REMEMBERED_MAX = 10_000
 REPEAT_S = 600.0
-BURST = 25
-"""The limit of client-go's event recorder. The events of four or five attempts."""
+BURST = 8
+"""The events of a job that waits, starts, fails, waits again and resumes, however fast. Its outcome
+needs no token."""
 
 TOKEN_S = 20.0
 POSTPONED_S_MAX = 15.0
