@@ -28,7 +28,7 @@ from railwright_cli.tables import OutputOption, Row, age, printable, show_docume
 from railwright_scheduler.model.reasons import BY_CODE
 
 WHAT_TO_DO = {
-    "Queued": "Wait: a second, or the back-off in the message.",
+    "Queued": "Wait: a few seconds, or the back-off in the message.",
     **{code: reason.advice for code, reason in BY_CODE.items()},
 }
 """What a user can do about each reason for which a job waits."""

@@ -1,4 +1,4 @@
-"""A job that cannot start has a reason with numbers soon, and starts when it can."""
+"""A job that cannot start has a reason with numbers within 5 s, and starts when it can."""
 
 from __future__ import annotations
 
@@ -63,6 +63,15 @@ def test_waiting_jobs_state_need_free_and_jobs_ahead(floor: Floor) -> None:
         f"needs 1 node and 2 are available, but {floor.name}/large is ahead "
         "and reserved some of them: it needs 4 nodes and has 2 available; position 2 in the queue",
     )
+
+
+def test_waiting_job_has_no_pods(floor: Floor) -> None:
+    """So an autoscaler sees no pod for which it could add a node."""
+    floor.apply("holder", nodes=2).until_bound()
+    job = floor.apply("job", nodes=4)
+    job.until_reason("NotEnoughNodes")
+    job.until_older()
+    assert job.pods() == []
 
 
 def _until_waits(job: Job, reason: str, message: str) -> None:
