@@ -1,4 +1,5 @@
-"""Every command and every YAML block of the pages, on a real cluster with real nodes.
+"""Every command and every YAML block of the pages, on a real cluster with real nodes; of the
+commands in their text, those of ``railwright``.
 
 A reader's folder is a clone of the repository. The pages are read in an order in which a reader
 could follow them: the installation first, what ends it last. The commands of a code block are one
@@ -23,7 +24,7 @@ import yaml
 from architecture import pages, tree
 from bench import bars
 from fixtures import doc_examples, storage, training
-from fixtures.doc_examples import Block, Example
+from fixtures.doc_examples import INLINE_JOB, Block, Example
 from fixtures.training import REPORTS_STEPS, LiveJob, Training, script
 from railwright_testbed import (
     Testbed,
@@ -52,6 +53,9 @@ NEXT = f"--set images.registry={product_images.REGISTRY} --wait"
 FAILS = ("kubectl apply -f job.yaml",)
 """The page shows the refusal."""
 
+SUSPENDED = (
+    f"kubectl wait --timeout=2m --for=jsonpath='{{.status.phase}}'=Suspended tj {INLINE_JOB}"
+)
 PROBED = "127.0.0.2"
 SERVES = "> served & timeout 30 sh -c 'until grep -q ready served; do sleep 0.1; done'"
 
@@ -111,40 +115,53 @@ def main() -> int:
         command = ["git", "clone", "--quiet", str(tree.ROOT), str(reader)]
         subprocess.run(command, check=True, timeout=60)
         scene = Scene(bed, reader)
-        blocks = _ordered(doc_examples.blocks())
-        failed = [text for block in blocks for text in _run(scene, block)]
-        every = [text for block in blocks for text in block.commands]
+        inline = doc_examples.inline_commands()
+        blocks = _ordered(doc_examples.blocks(), inline)
+        results = [(block, _run(scene, block)) for block in blocks]
         _log("examples")
         deployment.apply_manifests(bed.control_plane)
         examples = doc_examples.examples()
         refused = [each for each in examples if not _is_accepted(scene, each)]
-    for each in failed:
-        _log(f"not run: {each}")
+    for block, failed in results:
+        for text in failed:
+            _log(f"not run: {block.page}: {text}")
     broken = pages.broken_links()
     for link in broken:
         _log(f"broken link: {link}")
     figures = {
-        "commands": len(every),
-        "commands_run": len(every) - len(failed),
+        **_count("commands", [each for each in results if each[0] is not inline]),
+        **_count("inline_commands", [each for each in results if each[0] is inline]),
         "yaml": len(examples),
         "yaml_accepted": len(examples) - len(refused),
         "broken_links": len(broken),
     }
     return bars.publish(
         figures,
-        whole={"commands_run": "commands", "yaml_accepted": "yaml"},
+        whole={
+            "commands_run": "commands",
+            "inline_commands_run": "inline_commands",
+            "yaml_accepted": "yaml",
+        },
         at_most={"broken_links": 0},
     )
 
 
-def _ordered(blocks: list[Block]) -> list[Block]:
-    """The installation first, then all pages, then what changes rights, upgrades and uninstalls;
-    last the installation without Helm."""
+def _count(name: str, results: list[tuple[Block, list[str]]]) -> dict[str, int]:
+    """How many commands these blocks have, and how many of them succeeded."""
+    every = sum(len(block.commands) for block, _ in results)
+    failed = sum(len(texts) for _, texts in results)
+    return {name: every, f"{name}_run": every - failed}
+
+
+def _ordered(blocks: list[Block], inline: Block) -> list[Block]:
+    """The installation first, then the commands in the text, while no other job needs nodes; then
+    all pages, then what changes rights, upgrades and uninstalls; last the installation without
+    Helm."""
     install = [each for each in blocks if each.page == INSTALL]
     docker, demo, helm, privileged, manifests, doctor, *ends = install
     rest = [each for each in blocks if each.page not in (INSTALL, SECURITY)]
     security = [each for each in blocks if each.page == SECURITY]
-    return [docker, demo, helm, doctor, *rest, *security, *ends, privileged, manifests]
+    return [docker, demo, helm, doctor, inline, *rest, *security, *ends, privileged, manifests]
 
 
 def _run(scene: Scene, block: Block) -> list[str]:
@@ -154,6 +171,8 @@ def _run(scene: Scene, block: Block) -> list[str]:
     _log(f"{block.page}: {block.commands[0]}")
     if matching := [each for each in PREPARED if block.commands[0].startswith(each)]:
         PREPARED[max(matching, key=len)](scene)
+    if block.page == doc_examples.INLINE:
+        _prepare_inline(scene)
     commands = [_adapted(scene, text) for text in block.commands]
     codes = scene.folder.parent / "codes"
     lines = [f"exec 3> {codes}", *(f"{text}\necho $? >&3" for text in commands)]
@@ -237,6 +256,7 @@ def _adapted(scene: Scene, text: str) -> str:
         ".venv/bin/python -m rail": f"HOME={Path.home()} {PYTHON} -m rail",
         "$PWD": str(tree.ROOT),
         "gpu-01": "node-a1",
+        f"railwright resume {INLINE_JOB}": f"{SUSPENDED} && railwright resume {INLINE_JOB}",
         "10.0.0.7": PROBED,
         # A server ends after the block.
         "python -m railwright_agent serve": "timeout 60 python -m railwright_agent serve",
@@ -267,6 +287,17 @@ def _until_trains(scene: Scene, namespace: str = "default") -> None:
     job.until_phase("Running")
 
 
+def _prepare_inline(scene: Scene) -> None:
+    example = tree.ROOT / "examples/first-job.yaml"
+    scene.write("job.yaml", example.read_text(encoding="utf-8"))
+    _write_plan(scene)
+    job = scene.job(INLINE_JOB, doc_examples.INLINE_SCRIPT, nodes=1)
+    job.until(
+        lambda status: (status.get("attempt"), status.get("phase")) == (2, "Running"),
+        "its second attempt",
+    )
+
+
 def _prepare_first(scene: Scene) -> None:
     LiveJob(scene.bed.control_plane, "default", "first").until_phase("Succeeded")
 
@@ -293,6 +324,10 @@ def _prepare_plan(scene: Scene) -> None:
 
 def _prepare_site(scene: Scene) -> None:
     scene.write("topology.conf", "SwitchName=leaf1 Nodes=node-a[1-2]\n")
+    _write_plan(scene)
+
+
+def _write_plan(scene: Scene) -> None:
     scene.write("plan.yaml", "version: 1\ntiers: [rack]\ndomains: {rack-a: 'node-a[1-2]'}\n")
 
 
