@@ -6,7 +6,7 @@ immediate retries would overload the server, and never more than the cap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
@@ -56,6 +56,15 @@ class Pauses(Generic[K]):
         failures = self._held[key].failures + 1 if key in self._held else 0
         wait_s = self._backoff.delay_s(failures, self._rng)
         self._held[key] = _Pause(failures, self._clock() + wait_s)
+
+    def held(self) -> Mapping[K, tuple[int, float]]:
+        """The failures of each key after the first in a row, and the seconds left of its pause."""
+        now_s = self._clock()
+        return {key: (pause.failures, pause.until_s - now_s) for key, pause in self._held.items()}
+
+    def restore(self, key: K, failures: int, left_s: float) -> None:
+        """Take over a pause of an earlier process, as ``held`` returned it."""
+        self._held[key] = _Pause(failures, self._clock() + min(left_s, self._backoff.cap_s))
 
     def succeeded(self, key: K) -> None:
         """Forget the failures of this key."""

@@ -19,6 +19,7 @@ from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
+from railwright_controllers.surveys import stored
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.service_process import NAMESPACE
@@ -141,7 +142,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     assert source["nodes"] == NODES
     assert source["time"].endswith("Z")
     assert status["problems"] == []
-    assert ground.admin.get(KEPT)["binaryData"].keys() == {"probes.json.gz"}
+    assert ground.admin.get(KEPT)["binaryData"].keys() == {stored.RESULT, stored.PROGRESS}
     kept = Right("patch", "", "configmaps", "", NAMESPACE)
     assert kept in audit.used(ground.plane.audit_log, audit.CONTROLLERS)
     assert _probes(ground) >= NODES * (NODES - 1) / 2

@@ -5,135 +5,20 @@ The network is planted; probe tasks are answered by it at once, on a clock that 
 
 from __future__ import annotations
 
-import collections
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import replace
-from random import Random
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from fixtures import observing, reporting
-from fixtures.office import fabric_cache
-from fixtures.planted_network import adjusted_rand_index, planted, truths
+from fixtures.survey_office import SETTLED, Office
 from railwright_api import names
-from railwright_controllers.agents.probe_tasks import Poll, ProbeTasks
-from railwright_controllers.discovery import Discovery
-from railwright_controllers.metrics import SurveyMetrics
+from railwright_controllers.agents.probe_tasks import Poll
 from railwright_controllers.surveys import surveyor
-from railwright_controllers.surveys.surveyor import Surveyor
-from railwright_controllers.watch.files import FilesRecord
-from railwright_kube.errors import RequestFailed, Unreachable
+from railwright_kube.errors import Unreachable
 from railwright_scheduler.model.snapshot import Taint
-from railwright_topology.probing.readings import Reading
-from railwright_topology.sources import documents, hardware_documents
-from railwright_topology.sources.formats import File
-from railwright_topology.sources.hardware_documents import Document
+from railwright_topology.sources import documents
 
 HOUR_S = 3600.0
-DOCUMENT = hardware_documents.written(Document(()))
-
-
-class PlantedErrands(ProbeTasks):
-    """Agents of a planted network: present ones measure."""
-
-    def __init__(self, office: Office) -> None:
-        super().__init__(lambda: office.now_s)
-        self.office = office
-        self.present: set[str] = set()
-        self.sent: list[tuple[str, str]] = []
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def there(self) -> frozenset[str]:
-        return frozenset(self.present)
-
-    async def dispatch(
-        self, pair: tuple[str, str], *, seconds: float, crowd: bool = False
-    ) -> Reading:
-        self.sent.append(pair)
-        self.meanwhile()
-        self.office.now_s += seconds
-        return self.office.network.probe(pair) if self.present.issuperset(pair) else Reading()
-
-
-class Office:
-    """Twelve nodes in three racks without a source, each with a polling agent."""
-
-    def __init__(self, **probing: Any) -> None:
-        self.now_s = self.wall_s = 1e9
-        self.network = planted(12, (3,), seed=4, noise=0.03)
-        spec = {"levels": [], "probing": probing}
-        self.fabric = fabric_cache(reporting.raw_object("default", spec=spec))
-        self.discovery = Discovery(self.fabric, clock=lambda: self.now_s)
-        self.nodes = {name: observing.node_record(name) for name in self.network.paths}
-        for node in self.nodes.values():
-            self.discovery.node_changed(None, node)
-        self.given: FilesRecord | None = None
-        self.give()
-        self.probe_tasks = PlantedErrands(self)
-        self.probe_tasks.present = {*self.nodes}
-        self.busy: set[str] = set()
-        self.asked: collections.Counter[float] = collections.Counter()
-        self.refusal: RequestFailed | None = None
-        self.surveyor = self.leader()
-
-    def leader(self) -> Surveyor:
-        """A new leader with the stored survey only."""
-        return Surveyor(
-            self.probe_tasks,
-            fabric=self.fabric,
-            discovery=self.discovery,
-            nodes=self.nodes,
-            busy=self.ask_busy,
-            keep=self.keep,
-            metrics=SurveyMetrics(CollectorRegistry()),
-            clock=lambda: self.now_s,
-            wall_clock=lambda: self.wall_s,
-            rng=Random(0),
-        )
-
-    def ask_busy(self) -> set[str]:
-        self.asked[self.now_s] += 1
-        return self.busy
-
-    def give(self, *files: File) -> None:
-        record = FilesRecord("uid", names.PROBES, files, rv=1)
-        self.discovery.files_changed(self.given, record)
-        self.given = record
-
-    async def keep(self, text: str) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-        self.give(File(names.PROBES, "probes.json", text))
-
-    async def run_checks(self, passes: int = 1) -> int:
-        """Run this number of passes; return the number of probes in them."""
-        before = len(self.probe_tasks.sent)
-        for node in self.probe_tasks.present:
-            await self.discovery.receive_report(node, DOCUMENT)
-        for _ in range(passes):
-            self.now_s += surveyor.CHECK_EVERY_S
-            await self.discovery.read_files()
-            await self.discovery.refresh()
-            await self.surveyor.run_due()
-        await self.discovery.read_files()
-        await self.discovery.refresh()
-        return len(self.probe_tasks.sent) - before
-
-    def placed(self, nodes: Iterable[str]) -> bool:
-        """Whether exactly these nodes are in the racks that they were planted in."""
-        rack = {
-            node: place[-1]
-            for node, place in self.discovery.found.fabric.places.items()
-            if place and place[-1]
-        }
-        truth = {node: its for node, its in truths(self.network)[0].items() if node in nodes}
-        return rack.keys() == truth.keys() and adjusted_rand_index(truth, rack) == 1.0
-
-
-SETTLED = int(surveyor.SETTLED_S / surveyor.CHECK_EVERY_S) + 1
 PATIENCE = int(surveyor.PATIENCE_S / surveyor.CHECK_EVERY_S) + 1
 BETWEEN = int(surveyor.BETWEEN_S / surveyor.CHECK_EVERY_S) + 1
 
@@ -291,7 +176,7 @@ async def test_unreadable_survey_is_not_stored_and_reported(
     assert not await office.run_checks(2 * BETWEEN)
     (problem,) = office.surveyor.problems
     assert re.match(r"the survey cannot be read back: .* has \d+ char", problem), problem
-    assert not office.given or not office.given.files
+    assert not office.stored
 
 
 async def test_busy_nodes_are_queried_once_for_all_failures() -> None:

@@ -2,7 +2,8 @@
 
 The surveyor chooses pairs of nodes, and agents measure them. The result is joined with the stored
 survey and written to a ConfigMap, which is a source of the fabric as any other. So controllers
-that start again read it, and do not measure again.
+that start again read it, and do not measure again. The samples of a running survey are stored too,
+and the back-off of nodes without a result: a new process continues with the pairs that are missing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from railwright_api.fabric import Probing
 from railwright_controllers.agents.probe_tasks import ProbeTasks
 from railwright_controllers.discovery import Discovery
 from railwright_controllers.metrics import DONE, FAILED, SurveyMetrics
-from railwright_controllers.surveys import due
+from railwright_controllers.surveys import due, progress, stored
+from railwright_controllers.surveys.progress import Progress
 from railwright_controllers.surveys.stored import TooLargeError
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_conversion import bounds
@@ -32,7 +34,7 @@ from railwright_topology.probing.findings import Findings
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
 from railwright_topology.source_reports import SourceReport
-from railwright_topology.sources import probes
+from railwright_topology.sources import formats, probes
 from railwright_topology.wiring import WiringError
 from railwright_watch.nodes import NodeRecord
 
@@ -47,8 +49,11 @@ PATIENCE_S = 300.0
 start to poll after a report."""
 BETWEEN_S = 300.0
 """From the end of a survey to the start of the next."""
+PROGRESS_S = 60.0
+"""How often a running survey stores its samples: each time one object of up to a megabyte."""
 SURVEY_S_MAX = 3600.0
-"""A survey that takes longer ends with the results so far."""
+"""A survey that takes longer ends with the results so far. No survey uses samples that an earlier
+process stored longer ago."""
 PROBE_S = 0.3
 NODES_PER_PAIR, AT_ONCE_MAX = 16, 8
 """One pair for each 16 nodes is measured at a time, as pairs on one link share its bandwidth."""
@@ -63,7 +68,7 @@ Pair = tuple[str, str]
 
 @dataclass(eq=False, repr=False)
 class Surveyor:
-    """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores a survey. ``problems`` are the
+    """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores files. ``problems`` are the
     reasons why nodes are not measured. ``clock`` is monotonic; ``wall_clock`` is Unix time, as
     surveys of earlier processes have it."""
 
@@ -73,7 +78,7 @@ class Surveyor:
     discovery: Discovery
     nodes: Mapping[str, NodeRecord]
     busy: Callable[[], Collection[str]]
-    keep: Callable[[str], Awaitable[object]]
+    keep: Callable[[Mapping[str, str]], Awaitable[object]]
     metrics: SurveyMetrics
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
@@ -86,7 +91,10 @@ class Surveyor:
         self._keeping: Pauses[str] = Pauses(
             Backoff(CHECK_EVERY_S, BETWEEN_S), clock=self.clock, rng=self.rng
         )
-        self._unkept = self._failed = ""
+        self._unkept: dict[str, str] = {}
+        self._failed = ""
+        self._is_restored = False
+        self._left: Progress | None = None
         self._seen: frozenset[str] = frozenset()
         self._due_since_s: float | None = None
         self._chosen: tuple[str, ...] = ()
@@ -113,6 +121,9 @@ class Surveyor:
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys() or self.discovery.unread_files():
             return  # The fabric of these nodes is not assembled yet, or lacks a file.
+        if not self._is_restored:
+            self._is_restored = True
+            self._restore()
         due_nodes = await self._due(fabric, probing)
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
@@ -136,6 +147,22 @@ class Surveyor:
         # A node that stopped polling is not waited for.
         if self._may_begin(chosen, all_there=idle <= there | self._seen):
             await self._survey(chosen, probing)
+
+    def _restore(self) -> None:
+        """Take over what an earlier process left: its back-off, and the samples of its survey."""
+        name = f"{names.PROBES}/{stored.PROGRESS}"
+        files = (read.file for read in self.discovery.found.files)
+        file = next((file for file in files if str(file) == name), None)
+        if file is None:
+            return
+        try:
+            found = progress.parse(formats.text(file))
+        except WiringError as error:
+            logger.warning("survey progress not read", extra={"error": str(error)})
+            return
+        for node, (failures, until_s) in found.pauses.items():
+            self._vain.restore(node, failures, until_s - self.wall_clock())
+        self._left = found
 
     async def _due(self, fabric: Fabric, probing: Probing) -> frozenset[str]:
         """The nodes that are to be measured: none that the control plane keeps for itself."""
@@ -208,18 +235,32 @@ class Surveyor:
         self.metrics.seconds.observe(took_s)
         self.metrics.pairs.inc(found.pairs)
         self.metrics.surveys.labels(DONE if placed else FAILED).inc()
+        # Without samples, as the survey is over.
+        texts = {stored.PROGRESS: self._progress(None)}
         if placed:
             try:
-                self._unkept = await asyncio.to_thread(self._joined, found, placed)
+                texts[stored.RESULT] = await asyncio.to_thread(self._joined, found, placed)
             except WiringError as refused:
                 self._over(f"the survey cannot be read back: {refused}", AGAIN_S_MAX)
-            else:
-                await self._kept()
+                return
+        self._unkept = texts
+        await self._kept()
 
     async def _measured(self, chosen: tuple[str, ...], probing: Probing) -> Findings:
         at_once = max(1, min(AT_ONCE_MAX, len(chosen) // NODES_PER_PAIR))
         survey = Survey(chosen, at_once=at_once)
-        end_s = self.clock() + SURVEY_S_MAX
+        # Once: samples with which a survey raised must not make every survey raise.
+        left, self._left = self._left, None
+        if left is not None and self.wall_clock() - left.stored_s < SURVEY_S_MAX:
+            await asyncio.to_thread(survey.resume, left.readings())
+        begun_s = stored_s = self.clock()
+
+        async def goes_on() -> bool:
+            nonlocal stored_s
+            if self.clock() - stored_s >= PROGRESS_S:
+                await self._store_progress(survey)
+                stored_s = self.clock()
+            return self._goes_on() and self.clock() - begun_s < SURVEY_S_MAX
 
         async def ask(pair: Pair) -> Reading:
             for node in pair:
@@ -227,13 +268,22 @@ class Surveyor:
                     survey.leave_out(node, "it became busy before it was measured")
             return await self._reading(pair, seconds=PROBE_S)
 
-        await rounds.carry_out(
-            survey, ask, goes_on=lambda: self._goes_on() and self.clock() < end_s
-        )
+        await rounds.carry_out(survey, ask, goes_on=goes_on)
         found = await asyncio.to_thread(findings.of, survey)
         if probing.uplinks and self._goes_on():
             found = await rounds.with_uplinks(found, self._crowded)
         return found
+
+    async def _store_progress(self, survey: Survey) -> None:
+        """Store the samples of a running survey. A failure leaves those before."""
+        text = await asyncio.to_thread(self._progress, survey)
+        try:
+            await self.keep({stored.PROGRESS: text})
+        except (RequestFailed, TooLargeError) as error:
+            logger.warning("survey progress not stored", extra={"error": str(error)})
+
+    def _progress(self, survey: Survey | None) -> str:
+        return progress.written(survey, self._vain.held(), wall_s=self.wall_clock())
 
     def _goes_on(self) -> bool:
         return bool(self.fabric.probing.mode != due.NEVER)
@@ -286,7 +336,7 @@ class Surveyor:
             return False
         except TooLargeError as error:
             self._over(f"the survey is not stored: {error}", AGAIN_S_MAX)
-        self._unkept = ""
+        self._unkept = {}
         self._keeping.succeeded("")
         return True
 

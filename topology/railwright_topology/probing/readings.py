@@ -9,6 +9,7 @@ counts, so that pairs with more samples do not appear nearer.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -86,6 +87,14 @@ class Readings:
         elif self._times[row] < SAMPLES_MAX:
             self._samples[:, self._times[row], row] = sample
             self._times[row] += 1
+
+    def each(self) -> Iterator[tuple[Pair, Reading]]:
+        """All samples and failures of all pairs, as ``add`` takes them."""
+        for pair, row in self.rows.items():
+            for latency, bandwidth in self._samples[:, : self._times[row], row].T.tolist():
+                yield pair, Reading(math.exp(latency), math.exp(-bandwidth))
+            for _ in range(self._failures[row]):
+                yield pair, Reading()
 
     def sampled(self, times: int) -> Bools:
         """The rows with so many samples, or that are not probed again."""

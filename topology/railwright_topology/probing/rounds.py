@@ -7,7 +7,7 @@ operator and the agents' command line call it with their way to send probes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from railwright_topology.probing import contention
@@ -20,20 +20,17 @@ Probe = Callable[[Pair], Awaitable[Reading]]
 """Let the first node of a pair probe the second; a failed probe returns an empty reading."""
 
 
+async def _always() -> bool:
+    return True
+
+
 async def carry_out(
-    survey: Survey, probe: Probe, *, goes_on: Callable[[], bool] = lambda: True
+    survey: Survey, probe: Probe, *, goes_on: Callable[[], Awaitable[bool]] = _always
 ) -> None:
-    """Measure until no pair is left, or ``goes_on`` returns False."""
-    pairs = await asyncio.to_thread(survey.next_round) if goes_on() else ()
-    while pairs:
+    """Measure until no pair is left, or ``goes_on`` returns False before a round."""
+    while await goes_on() and (pairs := await asyncio.to_thread(survey.next_round)):
         readings = await asyncio.gather(*map(probe, pairs))
-        results = dict(zip(pairs, readings, strict=True))
-        pairs = await asyncio.to_thread(_advance, survey, results, goes_on=goes_on())
-
-
-def _advance(survey: Survey, results: Mapping[Pair, Reading], *, goes_on: bool) -> tuple[Pair, ...]:
-    survey.record(results)
-    return survey.next_round() if goes_on else ()
+        await asyncio.to_thread(survey.record, dict(zip(pairs, readings, strict=True)))
 
 
 async def with_uplinks(found: Findings, probe: Probe) -> Findings:

@@ -6,7 +6,7 @@ the next. Domains are derived from all samples each time; nothing but the sample
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -93,6 +93,16 @@ class Survey:
             self._read_anew()
         else:
             self._place()
+
+    def resume(self, samples: Iterable[tuple[tuple[str, str], Reading]]) -> None:
+        """Record samples of an earlier process; those of other nodes are ignored."""
+        index = {node: at for at, node in enumerate(self.nodes)}
+        for pair, reading in samples:
+            if index.keys() >= {*pair}:
+                one, other = sorted(index[node] for node in pair)
+                self.readings.add((one, other), reading)
+                self._unread += 1
+        self._read_anew()
 
     def leave_out(self, node: str, why: str) -> None:
         """Stop measuring a node; it is reported as lost."""

@@ -53,6 +53,8 @@ READERS: Mapping[str, Callable[[str], _Read | tuple[_Read, ...]]] = MappingProxy
 )
 
 _GZIP = ".gz"
+PROGRESS = "survey-progress.json"
+"""What the controllers store of a survey that has not ended. It is no source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,17 @@ def is_known(name: str) -> bool:
 def read(file: File) -> tuple[Facts, ...]:
     """Read a file. Raises WiringError if it breaks a rule of its format, or if no format has its
     name."""
-    reader = READERS.get(file.name.removesuffix(_GZIP))
+    name = file.name.removesuffix(_GZIP)
+    if name == PROGRESS:
+        return ()
+    reader = READERS.get(name)
     if reader is None:
         formats = ", ".join(sorted(READERS))
         raise WiringError(str(file), 1, f"files of this name are not read; these are: {formats}")
     # A byte order mark is no content.
-    text = _text(file).removeprefix("\ufeff")
+    content = text(file).removeprefix("\ufeff")
     try:
-        found = reader(text)
+        found = reader(content)
         return tuple(
             _placed(file.place, each) for each in (found if isinstance(found, tuple) else (found,))
         )
@@ -90,7 +95,8 @@ def read(file: File) -> tuple[Facts, ...]:
         raise WiringError(str(file), refused.line, refused.rule) from refused
 
 
-def _text(file: File) -> str:
+def text(file: File) -> str:
+    """The unpacked content. Raises WiringError if that is no text, or too long."""
     content = file.content
     if isinstance(content, str):
         return content
