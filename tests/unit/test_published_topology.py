@@ -13,7 +13,10 @@ from railwright_controllers import discovery, file_reads
 from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SLOW_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report import fabric as reports
+from railwright_conversion import interconnects
 from railwright_topology import networks
+from railwright_topology.fabric import of as fabric_of
+from railwright_topology.source_reports import Provenance, SourceReport
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.formats import File
 from railwright_topology.sources.hardware_documents import Document
@@ -39,7 +42,10 @@ def wired(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(office.discovery, "_read", (read,))
 
 
-KEPT = {"levels": [], "places": [{"domains": [], "nodes": "before"}]}
+KEPT = {
+    "levels": [{"level": "plan tier 1", "oversubscription": "3.0", "domains": []}],
+    "places": [{"domains": ["without front-end"], "nodes": "n[0-1]"}],
+}
 
 
 def with_kept_topology(office: Office) -> None:
@@ -63,7 +69,7 @@ async def test_new_leader_keeps_topology_that_agents_take_part_in(
     assert (await office.report())["topology"] == KEPT
     await asyncio.wait_for(office.discovery.due.wait(), 5)
     (place,) = (await office.report())["topology"]["places"]
-    assert place["nodes"] == "n[0-1]"
+    assert place == {"domains": ["leaf"], "nodes": "n[0-1]"}
 
 
 async def test_refused_reports_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +84,66 @@ async def test_refused_reports_are_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert (await office.report())["topology"] == KEPT
     office.now_s += CAUGHT_UP_S + 1
     assert (await office.report())["topology"] != KEPT
+
+
+HOSTS = [f"n{number}" for number in range(8)]
+RAILS = [(f"{host} mlx5_0", f"tor-{at // 4}") for at, host in enumerate(HOSTS)]
+STORAGE = [(f"{host} mlx5_1", "storage") for host in HOSTS]
+SPINE = [("spine", "tor-0"), ("spine", "tor-1")]
+
+
+def restarted(monkeypatch: pytest.MonkeyPatch) -> Office:
+    """A new leader before the reports of agents. The last one had them: the adapters of storage,
+    which join all hosts, are front-end. Labels divide each rack in two."""
+    labelled = SourceReport(
+        "configured labels",
+        Provenance.DECLARED,
+        ({host: f"half-{at // 2}" for at, host in enumerate(HOSTS)},),
+        names=("old",),
+    )
+    whole = networks.of(wiring(RAILS + STORAGE + SPINE))
+    last = fabric_of(HOSTS, [labelled, networks.of(wiring(RAILS + SPINE))])
+    office = Office()
+    office.add(fabric("old", version=2, status={"topology": interconnects.render(last)}))
+    for at, host in enumerate(HOSTS):
+        office.health(host, sources=[AGENTS])
+        office.node(host, old=f"half-{at // 2}")
+    read = FileRead(File("site", "x", ""), (whole,))
+    monkeypatch.setattr(office.discovery, "_read", (read,))
+    return office
+
+
+async def test_new_leader_keeps_cables_and_follows_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is published of cables stays; a rack label that changes is published at once."""
+    office = restarted(monkeypatch)
+    published = office.cache.published["topology"]
+    assert (await office.report())["topology"] == published
+    assert {level["level"] for level in published["levels"]} == {
+        "old",
+        "plan tier 1",
+        "plan tier 2",
+    }
+    office.node("n0", old="half-1")
+    after = (await office.report())["topology"]
+    assert after["levels"] == published["levels"]
+    assert after["places"] == [
+        {"domains": ["spine", "tor-0", "half-0"], "nodes": "n1"},
+        {"domains": ["spine", "tor-0", "half-1"], "nodes": "n[0,2-3]"},
+        {"domains": ["spine", "tor-1", "half-2"], "nodes": "n[4-5]"},
+        {"domains": ["spine", "tor-1", "half-3"], "nodes": "n[6-7]"},
+    ]
+
+
+async def test_kept_topology_that_is_unreadable_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is of another version."""
+    office = Office()
+    unreadable = {"levels": [], "places": [{"domains": ["more"], "nodes": "n0"}]}
+    office.add(fabric("old", version=2, status={"topology": unreadable}))
+    office.health("n0", sources=[AGENTS])
+    wired(office, monkeypatch)
+    assert (await office.report())["topology"] == unreadable
 
 
 async def test_new_leader_follows_labels_at_once() -> None:

@@ -64,6 +64,7 @@ class FabricReporter:
     def __post_init__(self) -> None:
         self._summarized: FabricState | None = None
         self._summary = FabricSummary()
+        self._interim: Status | None = None
         self._completed_s = self.clock()
         self._fresh_s: float | None = None
         self._absent_s: float | None = None
@@ -126,6 +127,7 @@ class FabricReporter:
             return {}
         if is_assembled and found is not self._summarized:
             self._summary = await asyncio.to_thread(fabric.summarize, found)
+            self._interim = None
             self._summarized = found
         agents, published = self.discovery.agents(), self.cache.published
         problems = await fabric.problems(
@@ -147,7 +149,7 @@ class FabricReporter:
             status = {name: published[name] for name in published.keys() - OF_PROCESS}
         else:
             status = self._summary.status | self._of_reports(found, is_caught_up=is_caught_up)
-            status |= self._topology(found, is_caught_up=is_caught_up)
+            status["topology"] = await self._topology(found, is_caught_up=is_caught_up)
         counts = fabric.agents_status(agents) if is_caught_up else published.get("agents")
         topology = status.pop("topology", None)
         rest = status | {"agents": counts} | problems
@@ -167,14 +169,16 @@ class FabricReporter:
         names_kept = cabled if found.fabric.networks else kept.OF_REPORTS
         return kept.fields(published, names_kept, found.fabric.places)
 
-    def _topology(self, found: FabricState, *, is_caught_up: bool) -> Status:
+    async def _topology(self, found: FabricState, *, is_caught_up: bool) -> Status | None:
         """The topology for scheduling. A process that has just started keeps what is published
-        until it has assembled its own; if cables are among the sources, until agents have reported,
-        as these determine which adapters are front-end."""
+        until it has assembled its own; of cables, until agents have reported, as these determine
+        which adapters are front-end."""
         published = self.cache.published.get("topology")
         if published is not None and found.fabric.networks and not is_caught_up:
-            return {"topology": published}
-        return {"topology": self._summary.topology or published}
+            if self._interim is None:
+                self._interim = await asyncio.to_thread(kept.topology, published, found.fabric)
+            return self._interim
+        return self._summary.topology or published
 
     async def _write(self, held: ClusterObject, status: Status) -> None:
         """Replace the stored status by this one, unless it is empty."""

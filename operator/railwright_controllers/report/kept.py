@@ -5,11 +5,18 @@ The Fabric is the only memory of it: after a restart `FabricReporter` takes it f
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from railwright_controllers.report import fabric
 from railwright_controllers.report.fabric import Status
+from railwright_conversion import interconnects
+from railwright_topology import topology_merge
+from railwright_topology.fabric import Fabric
+from railwright_topology.interconnect import UNKNOWN, Interconnect
+from railwright_topology.source_reports import SourceReport
 
 OF_REPORTS = frozenset(
     {"conflictCount", "conflicts", "hardware", "measuredNodes", "rails", "slow", "slowCount"}
@@ -46,3 +53,47 @@ def entries(listed: Iterable[Status], nodes: Container[str]) -> list[Status]:
         for each in listed
         if "node" not in each or each["node"] in nodes or fabric.SAME in each["message"]
     ]
+
+
+def topology(published: Status, found: Fabric) -> Status:
+    """The topology in which cables count as published, and labels and files as they are now. Which
+    adapters are front-end, and so the domains of cables, only reports of agents show. All stays as
+    published if that would change a level, or a domain of cables: a host with front-end cables
+    alone can have been in a domain by its labels."""
+    try:
+        held = interconnects.parse(published)
+    except ValueError:
+        return published
+    wired = {network.wiring.source for network in found.networks}
+    by_cables = {
+        source: [at for at, name in enumerate(held.levels) if name.startswith(f"{source} tier ")]
+        for source in wired
+    }
+    tiers = topology_merge.of(
+        _as_published(report, held, by_cables[report.source]) if report.source in wired else report
+        for report in found.source_reports
+    ).tiers[::-1]
+    places = {
+        node: tuple(tier.domains.get(node, UNKNOWN) for tier in tiers) for node in found.places
+    }
+    if tuple(tier.name for tier in tiers) != held.levels or any(
+        places[node][at] != held.places[node][at]
+        for node in places.keys() & held.places.keys()
+        for at in itertools.chain(*by_cables.values())
+    ):
+        return published
+    merged = replace(held, places=places)
+    return interconnects.render_bounded(merged, fabric.TOPOLOGY_BYTES_MAX)[0] or published
+
+
+def _as_published(report: SourceReport, held: Interconnect, levels: Sequence[int]) -> SourceReport:
+    """The report of a network with the domains that are published of it, at these levels."""
+    places = {node: held.place(node) for node in sorted(report.nodes)}
+    return replace(
+        report,
+        tiers=tuple(
+            {node: its[level] for node, its in places.items() if its[level] != UNKNOWN}
+            for level in reversed(levels)
+        ),
+        names=tuple(held.levels[level] for level in reversed(levels)),
+    )
