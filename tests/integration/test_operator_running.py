@@ -108,6 +108,25 @@ def test_silently_dead_node_is_replaced_until_none_is_left(
         assert (status["restarts"], status["failures"]) == (2, 0)
 
 
+def test_death_of_a_launcher_alone_ends_only_its_attempt(
+    site: Site, launchers: SimulatedLaunchers
+) -> None:
+    """The kubelet reports the exit code. The node is well, and the next attempt has it again."""
+    with operator_site.floor_on(site, (2,)) as floor:
+        job = floor.apply("job")
+        job.until_phase("Running")
+        node, _ = nodes = job.nodes()
+        launchers.silence(node)
+        site.kwok.fail_pod(floor.name, "job-worker-0-1", exit_code=137)
+        end = job.until(lambda status: "lastTermination" in status, "its end")["lastTermination"]
+        assert (end["cause"], end["exitCode"], end["node"]) == ("RankFailed", 137, node)
+        assert "lostNodes" not in end
+        launchers.resume(node)
+        status = job.until(_runs(2), "attempt 2 running", deadline_s=120)
+        assert job.nodes() == nodes
+        assert (status["restarts"], status["failures"]) == (1, 1)
+
+
 def test_silence_of_one_source_never_makes_a_node_lost(
     site: Site, launchers: SimulatedLaunchers, floor: Floor
 ) -> None:
