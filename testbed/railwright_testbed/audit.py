@@ -80,6 +80,11 @@ class Request:
     path: str
 
     @property
+    def right(self) -> Right:
+        """The permission that it needs."""
+        return Right(self.verb, self.group, self.resource, self.subresource, self.namespace)
+
+    @property
     def landed(self) -> bool:
         """Whether the request succeeded."""
         return 200 <= self.code < 300
@@ -117,9 +122,7 @@ def used(path: Path, user: str) -> collections.Counter[Right]:
     and the controllers, only deletions of pods are recorded.
     """
     return collections.Counter(
-        Right(one.verb, one.group, one.resource, one.subresource, one.namespace)
-        for one in requests(path)
-        if one.user == user and one.resource
+        one.right for one in requests(path) if one.user == user and one.resource
     )
 
 

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from railwright_api import names
 from railwright_testbed import audit
 from railwright_testbed.audit import Right
+from railwright_testbed.service_process import NAMESPACE
 
 RIGHTS = Path(__file__).resolve().parents[2] / "deploy/rights"
 ANYWHERE = "any namespace"
+USED_BY: Mapping[str, tuple[str, frozenset[Right]]] = {
+    "test_operator_profile": (
+        audit.OPERATOR,
+        frozenset(
+            Right(verb, names.GROUP, names.PROFILES, "", ANYWHERE) for verb in ("create", "patch")
+        ),
+    ),
+    "test_operator_hardware": (
+        audit.CONTROLLERS,
+        frozenset(
+            Right(verb, names.GROUP, names.NODE_HEALTHS, "", ANYWHERE)
+            for verb in ("create", "patch")
+        ),
+    ),
+    "test_operator_surveys": (
+        audit.CONTROLLERS,
+        frozenset({Right("patch", "", "configmaps", "", NAMESPACE)}),
+    ),
+}
+"""The rights that a test beside those of rights uses, with its account: recordings, agents and
+surveys take minutes. Each such test calls ``expect_used``."""
 DISCOVERED = re.compile(r"/apis?(/[^/]+){0,2}|/version")
 """Which kinds there are: Kubernetes lets every account ask (its role ``system:discovery``)."""
 
@@ -47,6 +70,23 @@ def used(log: Path, user: str, granted: set[Right]) -> set[Right]:
         right if right in granted else right._replace(namespace=ANYWHERE)
         for right in audit.used(log, user)
     }
+
+
+def used_elsewhere(user: str) -> set[Right]:
+    """The rights of this account that other tests use."""
+    return {right for account, rights in USED_BY.values() if account == user for right in rights}
+
+
+def expect_used(log: Path, test: str, *, namespace: str = "") -> None:
+    """Assert that the requests of a module of tests succeeded, by the audit log. Those that are
+    allowed in any namespace count in this one, or of cluster objects."""
+    user, rights = USED_BY[test.rpartition(".")[2]]
+    expected = {
+        right._replace(namespace=namespace) if right.namespace == ANYWHERE else right
+        for right in rights
+    }
+    done = {one.right for one in audit.requests(log) if one.user == user and one.landed}
+    assert expected <= done, f"never used: {sorted(expected - done)}"
 
 
 def used_paths(log: Path, user: str) -> set[tuple[str, str]]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from integration import granted_rights
-from integration.granted_rights import ANYWHERE
 from integration.operator_site import Floor, Site
-from railwright_api import names
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.controllers_process import SERVICE_ACCOUNT
-from railwright_testbed.service_process import NAMESPACE
 
 MANIFESTS = "controllers.yaml"
 DRIVEN_S = 40.0
-STORING_SURVEYS = {Right("patch", "", "configmaps", "", NAMESPACE)}
-"""A survey is of all nodes: ``test_operator_surveys`` makes one on a site of its own."""
-WRITING_HEALTHS = {
-    Right(verb, names.GROUP, names.NODE_HEALTHS, "", ANYWHERE) for verb in ("create", "patch")
-}
-"""Of nodes with agents, as in ``test_operator_hardware``."""
-ELSEWHERE = STORING_SURVEYS | WRITING_HEALTHS
+ELSEWHERE = granted_rights.used_elsewhere(audit.CONTROLLERS)
 
 
 def test_controllers_use_every_right_and_lack_none(site: Site, floor: Floor) -> None:
@@ -42,6 +35,12 @@ def test_controllers_use_every_right_and_lack_none(site: Site, floor: Floor) -> 
 def test_controllers_have_no_rights_elsewhere() -> None:
     """All roles that are bound to their account are those that the other test holds them to."""
     assert granted_rights.bound_roles(SERVICE_ACCOUNT) == granted_rights.defined_roles(MANIFESTS)
+
+
+def test_rights_used_elsewhere_are_asserted_there() -> None:
+    folder = Path(__file__).parent
+    for test in granted_rights.USED_BY:
+        assert "granted_rights.expect_used(" in (folder / f"{test}.py").read_text(), test
 
 
 def _used(site: Site, granted: set[Right]) -> set[Right]:

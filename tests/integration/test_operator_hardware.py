@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from fixtures import command_line, machines
+from integration import granted_rights
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_api import names
@@ -112,3 +113,4 @@ def test_slow_node_is_on_fabric(site: Site, floor: Floor, agents: NodeAgents) ->
         deadline_s=20,
         evidence=lambda: str(_health(site, name)),
     )
+    granted_rights.expect_used(site.plane.audit_log, __name__)

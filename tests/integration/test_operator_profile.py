@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from integration import manifests, operator_site
+from integration import granted_rights, manifests, operator_site
 from integration.operator_site import Floor, Site
 from railwright_api import names
 from railwright_testbed import waiting
@@ -38,23 +38,29 @@ def test_profile_maps_the_next_attempt_after_a_restart(site: Site, floor: Floor)
     "stated", [{}, {"workload": {"opaque": {}, "parallelism": {}}}], ids=["none", "opaque"]
 )
 def test_profile_alone_maps_the_next_attempt(site: Site, floor: Floor, stated: Any) -> None:
-    """The first attempt is in the network's order, and its recording maps the second one."""
+    """The first attempt is in the network's order, and its recording maps the second one, whose
+    recording replaces it."""
     job = floor.apply("alone", nodes=4, profiling={"steps": 3}, **stated)
     with SimulatedLaunchers(site.plane, PLAYED):
-        status = job.until_phase("Running")
-        path = f"{floor.path(names.PROFILES)}/alone"
-        waiting.until(lambda: stored(site, path), "its profile", deadline_s=30)
-    first = status["attempt"]
-    assert "mapping" not in job.placement(first)
-    site.kwok.fail_pod(floor.name, f"alone-worker-0-{first}", exit_code=3)
-    job.until_bound(first + 1)
+        first = job.until_phase("Running")["attempt"]
+        until_recorded(floor, first)
+        assert "mapping" not in job.placement(first)
+        site.kwok.fail_pod(floor.name, f"alone-worker-0-{first}", exit_code=3)
+        until_recorded(floor, first + 1)
     assert job.placement(first + 1)["mapping"]["communication"] == "Measured"
+    granted_rights.expect_used(site.plane.audit_log, __name__, namespace=floor.name)
     job.delete()
     floor.until_nothing_is_left()
 
 
-def stored(site: Site, path: str) -> bool:
-    try:
-        return bool(site.admin.get(path))
-    except ApiError:
-        return False
+def until_recorded(floor: Floor, attempt: int) -> None:
+    """Wait until the Profile of the job is that of this attempt."""
+
+    def is_stored() -> bool:
+        try:
+            found = floor.site.admin.get(f"{floor.path(names.PROFILES)}/alone")
+        except ApiError:
+            return False
+        return bool(found["spec"]["attempt"] == attempt)
+
+    waiting.until(is_stored, f"the profile of attempt {attempt}", deadline_s=60)

@@ -14,14 +14,13 @@ from random import Random
 import pytest
 
 from fixtures import command_line, local_network, machines
-from integration import controllers, node_agents, operator_site
+from integration import controllers, granted_rights, node_agents, operator_site
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
 from railwright_controllers.surveys import stored
-from railwright_testbed import audit, waiting
-from railwright_testbed.audit import Right
+from railwright_testbed import waiting
 from railwright_testbed.service_process import NAMESPACE
 
 KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"
@@ -143,8 +142,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     assert source["time"].endswith("Z")
     assert status["problems"] == []
     assert ground.admin.get(KEPT)["binaryData"].keys() == {stored.RESULT, stored.PROGRESS}
-    kept = Right("patch", "", "configmaps", "", NAMESPACE)
-    assert kept in audit.used(ground.plane.audit_log, audit.CONTROLLERS)
+    granted_rights.expect_used(ground.plane.audit_log, __name__)
     assert _probes(ground) >= NODES * (NODES - 1) / 2
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(
         ground.plane
