@@ -74,7 +74,7 @@ def used(log: Path, user: str, granted: set[Right]) -> set[Right]:
 
 def used_elsewhere(user: str) -> set[Right]:
     """The rights of this account that other tests use."""
-    return {right for account, rights in USED_BY.values() if account == user for right in rights}
+    return {right for name, rights in USED_BY.values() if name == user for right in rights}
 
 
 def expect_used(log: Path, test: str, *, namespace: str = "") -> None:

@@ -18,6 +18,8 @@ from railwright_topology.fabric import Fabric
 from railwright_topology.interconnect import UNKNOWN, Interconnect
 from railwright_topology.source_reports import SourceReport
 
+Places = Mapping[str, tuple[str, ...]]
+
 OF_REPORTS = frozenset(
     {"conflictCount", "conflicts", "hardware", "measuredNodes", "rails", "slow", "slowCount"}
 )
@@ -76,14 +78,17 @@ def topology(published: Status, found: Fabric) -> Status:
     places = {
         node: tuple(tier.domains.get(node, UNKNOWN) for tier in tiers) for node in found.places
     }
-    if tuple(tier.name for tier in tiers) != held.levels or any(
-        places[node][at] != held.places[node][at]
-        for node in places.keys() & held.places.keys()
-        for at in itertools.chain(*by_cables.values())
-    ):
+    has_same_levels = tuple(tier.name for tier in tiers) == held.levels
+    if not has_same_levels or _differ(places, held.places, itertools.chain(*by_cables.values())):
         return published
     merged = replace(held, places=places)
     return interconnects.render_bounded(merged, fabric.TOPOLOGY_BYTES_MAX)[0] or published
+
+
+def _differ(places: Places, held: Places, levels: Iterable[int]) -> bool:
+    """Whether a node that is in both has another domain at one of these levels."""
+    both = places.keys() & held.keys()
+    return any(places[node][level] != held[node][level] for level in levels for node in both)
 
 
 def _as_published(report: SourceReport, held: Interconnect, levels: Sequence[int]) -> SourceReport:

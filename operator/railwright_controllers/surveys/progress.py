@@ -24,7 +24,7 @@ Whole = Annotated[int, Meta(ge=0, le=1 << 53)]
 NS_PER_S, BYTES_PER_KB = 1e9, 1e3
 
 
-class Progress(Struct):
+class SurveyProgress(Struct):
     """``stored_s`` is Unix time. A sample has the indices of two nodes, nanoseconds, and kB a
     second; 0 is none. ``pauses`` has, by node, the failures, and the Unix time of its end."""
 
@@ -46,7 +46,7 @@ def written(
     """The document with the samples of a survey that goes on, if one does, and these pauses: the
     failures of each node, and the seconds left."""
     samples: Iterable[tuple[tuple[int, int], Reading]] = survey.readings.each() if survey else ()
-    found = Progress(
+    found = SurveyProgress(
         round(wall_s),
         [*survey.nodes] if survey else [],
         [
@@ -58,10 +58,10 @@ def written(
     return msgspec.json.encode(found).decode()
 
 
-def parse(text: str) -> Progress:
+def parse(text: str) -> SurveyProgress:
     """Read it. Raises WiringError for another document."""
     try:
-        found = msgspec.json.decode(text, type=Progress)
+        found = msgspec.json.decode(text, type=SurveyProgress)
     except msgspec.DecodeError as error:
         raise WiringError(formats.PROGRESS, 1, str(error)) from None
     ends = [end for sample in found.samples for end in sample[:2]]

@@ -20,7 +20,7 @@ from railwright_controllers.agents.probe_tasks import ProbeTasks
 from railwright_controllers.discovery import Discovery
 from railwright_controllers.metrics import DONE, FAILED, SurveyMetrics
 from railwright_controllers.surveys import due, progress, stored
-from railwright_controllers.surveys.progress import Progress
+from railwright_controllers.surveys.progress import SurveyProgress
 from railwright_controllers.surveys.stored import TooLargeError
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_conversion import bounds
@@ -94,7 +94,7 @@ class Surveyor:
         self._unkept: dict[str, str] = {}
         self._failed = ""
         self._is_restored = False
-        self._left: Progress | None = None
+        self._left: SurveyProgress | None = None
         self._seen: frozenset[str] = frozenset()
         self._due_since_s: float | None = None
         self._chosen: tuple[str, ...] = ()
