@@ -282,6 +282,7 @@ def scheduler_node(use: NodeUse, levels: tuple[str, ...], now: datetime) -> Node
         allocatable=amounts.allocatable(node.status.allocatable)[0],
         ready=ready is not None and ready.status == "True",
         cordoned=node.spec.unschedulable,
+        discovered=node_healths.parse_device(use.health.device),
     )
     since = None if ready is None else ready.last_transition_time
     is_recent = since is not None and (now - since).total_seconds() < LOST_GRACE_S

@@ -82,6 +82,7 @@ class NodeHealthSpecView(Struct, rename="camel", frozen=True):
     """The hardware of a node."""
 
     hardware: str | None = None
+    device: str | None = None
     relative_speed: RelativeSpeedView | None = None
     slow: tuple[str, ...] = ()
     rails: dict[str, object] | None = None

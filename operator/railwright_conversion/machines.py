@@ -1,11 +1,11 @@
-"""A node as the scheduler has it, and the machine of the cost model that it is by its labels."""
+"""A node as the scheduler has it, and the machine of the cost model that it is by its devices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800
+from railwright_scheduler.cost.hardware import DGX_A100, DGX_H100, HGX_H800, MI300X_PLATFORM
 from railwright_scheduler.model.snapshot import Amounts, Node, Taint, Unavailable
 from railwright_scheduler.usage import capped
 
@@ -17,8 +17,22 @@ _BY_PRODUCT: Mapping[str, str] = MappingProxyType(
         "NVIDIA-A100-SXM4-80GB": DGX_A100.name,
         "NVIDIA-H100-80GB-HBM3": DGX_H100.name,
         "NVIDIA-H800": HGX_H800.name,
+        "AMD-Instinct-MI300X": MI300X_PLATFORM.name,
+        "AMD-Instinct-MI300X-VF": MI300X_PLATFORM.name,
     }
 )
+"""The machine of the cost model by the product name of a node's devices."""
+
+_BY_MODEL: Mapping[str, str] = MappingProxyType(
+    {
+        "10de:20b2": "NVIDIA-A100-SXM4-80GB",
+        "10de:2330": "NVIDIA-H100-80GB-HBM3",
+        "10de:2324": "NVIDIA-H800",
+        "1002:74a1": "AMD-Instinct-MI300X",
+        "1002:74b5": "AMD-Instinct-MI300X-VF",
+    }
+)
+"""The same products by their PCI vendor and device, as the PCI ID Repository lists them."""
 
 
 CONDITION_TAINTS = frozenset(
@@ -32,14 +46,16 @@ CONDITION_TAINTS = frozenset(
 and its ``unschedulable`` field count instead."""
 
 
-def device(labels: Mapping[str, str]) -> str:
-    """The kind of a node's devices; empty without the label."""
-    return labels.get(PRODUCT, "")
+def product(models: Iterable[str]) -> str:
+    """The product name of devices with these PCI vendors and devices; empty if they differ or the
+    cost model has no such machine."""
+    names = {_BY_MODEL.get(each, "") for each in models}
+    return names.pop() if len(names) == 1 else ""
 
 
-def machine_name(labels: Mapping[str, str]) -> str:
-    """The node's name in the cost model; empty if the model has no such machine."""
-    return _BY_PRODUCT.get(device(labels), "")
+def is_known(device: str) -> bool:
+    """Whether the cost model has the machine with devices of this product name."""
+    return device in _BY_PRODUCT
 
 
 def node(
@@ -51,8 +67,11 @@ def node(
     allocatable: Amounts,
     ready: bool,
     cordoned: bool,
+    discovered: str,
 ) -> Node:
-    """The node in these domains, without pods; nothing is known of its health."""
+    """The node in these domains, without pods. ``discovered`` is the product name of its devices in
+    its NodeHealth, before that of its label."""
+    device = discovered or labels.get(PRODUCT, "")
     unavailable = Unavailable.CORDONED if cordoned else None
     return Node(
         name=name,
@@ -62,6 +81,6 @@ def node(
         labels=labels,
         taints=tuple(taint for taint in taints if taint.key not in CONDITION_TAINTS),
         unavailable=unavailable if ready else Unavailable.UNREADY,
-        machine=machine_name(labels),
-        device=device(labels),
+        machine=_BY_PRODUCT.get(device, ""),
+        device=device,
     )

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from railwright_api.node_health import NodeRails, NodeSpeed
+from railwright_conversion import machines
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
 Json = dict[str, Any]
+
+
+def parse_device(raw: Any) -> str:
+    """The product name of the node's devices; empty without one, and for one of a later version."""
+    return raw if isinstance(raw, str) and machines.is_known(raw) else ""
 
 
 def parse_rails(raw: Any) -> Rails | None:

@@ -74,9 +74,8 @@ class Machines:
         return self._racks[nodes]
 
     def devices(self, nodes: tuple[str, ...]) -> frozenset[str]:
-        """The kinds of devices of these nodes, by their labels."""
-        records = (self.by_name[name] for name in nodes if name in self.by_name)
-        return frozenset(machines.device(record.labels) for record in records)
+        """The kinds of devices of these nodes."""
+        return frozenset(self._made[name].node.device for name in nodes if name in self._made)
 
     def _place(self, name: str) -> tuple[str, ...]:
         """The domains of a node, with its scale-up domain resolved."""
@@ -103,6 +102,7 @@ def _node(record: NodeRecord, place: tuple[str, ...], health: HealthRecord | Non
         allocatable=record.allocatable,
         ready=record.ready,
         cordoned=record.cordoned,
+        discovered="" if health is None else health.device,
     )
     if health is None:
         return found

@@ -39,6 +39,7 @@ class HealthRecord:
     node_uid: str
     rails: Rails | None = None
     relative_speed: RelativeSpeed = EVEN
+    device: str = ""
     content: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -60,6 +61,7 @@ def record(found: HealthObject) -> HealthRecord:
         node_uid=next(owners, ""),
         rails=rails,
         relative_speed=relative_speed,
+        device=node_healths.parse_device(found.spec.get("device")),
         content=found.spec,
     )
 
@@ -91,5 +93,5 @@ def is_decisive(old: HealthRecord | None, new: HealthRecord | None) -> bool:
     return _decisive(old) != _decisive(new)
 
 
-def _decisive(found: HealthRecord | None) -> tuple[Rails | None, RelativeSpeed]:
-    return (None, EVEN) if found is None else (found.rails, found.relative_speed)
+def _decisive(found: HealthRecord | None) -> tuple[Rails | None, RelativeSpeed, str]:
+    return (None, EVEN, "") if found is None else (found.rails, found.relative_speed, found.device)

@@ -39,7 +39,7 @@ relative_speeds = st.builds(
     *[st.sampled_from([1.0, 0.95, 0.9, 0.7, 0.5, 0.1])] * 2,
     st.sampled_from([1.0, 0.875, 0.5]),
 )
-kinds = st.sampled_from([DGX_A100, DGX_H100, HGX_H800])
+kinds = st.sampled_from(list(MACHINES.values()))
 
 
 @st.composite

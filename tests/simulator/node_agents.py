@@ -36,7 +36,7 @@ from simulator.processes import NAMESPACE
 from simulator.sources import AGENT, Sources
 from simulator.virtual_loop import VirtualLoop
 
-MODEL = "10de:2330"
+MODEL = "10de:20b2"
 GPUS = ("0000:17:00.0", "0000:3b:00.0")
 ADAPTERS = ("0000:18:00.0", "0000:3c:00.0")
 BYTES_PER_S = 50_000_000_000

@@ -14,6 +14,7 @@ from railwright_scheduler.cost.hardware import (
     DGX_H100,
     HGX_H800,
     INFINIBAND_HDR,
+    MI300X_PLATFORM,
     NETWORK_STEP_S,
     NVLINK_STEP_S,
     ROCE,
@@ -107,3 +108,17 @@ def test_more_tiers_make_steps_longer() -> None:
 
 def test_switches_that_cannot_add_up_do_not() -> None:
     assert DGX_A100.behind(ROCE, 2, sharp=True).sharp_s is None
+
+
+def test_ranks_of_a_mesh_have_the_links_between_them() -> None:
+    """Published for two and for all eight devices of this node: 47.7 and 312.9 GB/s."""
+    two, eight = (Group(MI300X_PLATFORM, 1, ranks) for ranks in (2, 8))
+    assert bus_bandwidth(4 * GIB, two) == pytest.approx(47.7e9, rel=0.07)
+    assert bus_bandwidth(4 * GIB, eight) == pytest.approx(312.9e9, rel=0.02)
+    assert two.link.bandwidth == eight.link.bandwidth == pytest.approx(312.9e9 / 7)
+    exchanged = (collectives.all_to_all_s(GIB, each) for each in (two, eight))
+    assert [GIB / each for each in exchanged] == [
+        pytest.approx(2 * 45e9, rel=0.02),
+        pytest.approx(8 * 45e9, rel=0.02),
+    ]
+    assert Group(MI300X_PLATFORM, 4, 1).inside == 1.0

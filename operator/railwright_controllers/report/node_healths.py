@@ -12,7 +12,7 @@ from typing import Any
 from railwright_api import names, routes
 from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
 from railwright_controllers.discovery import AGENTS, Discovery, FabricState
-from railwright_conversion import bounds, node_healths
+from railwright_conversion import bounds, machines, node_healths
 from railwright_kube import bodies
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
@@ -154,8 +154,10 @@ def contents(fabric: Fabric) -> dict[str, Json]:
 
 def _content(fabric: Fabric, node: str, hardware: str | None, slow: Iterable[str]) -> Json:
     inventory, rails = fabric.inventories.get(node), fabric.rails.get(node)
+    accelerators = inventory.accelerators if inventory else ()
     fields = {
         "hardware": hardware,
+        "device": machines.product(part.model for part in accelerators),
         "unknown": _sentences(inventory.unknown if inventory else ()),
         "rails": node_healths.render_rails(_bounded(rails)) if rails else None,
         "relativeSpeed": node_healths.render_speed(fabric.relative_speeds.get(node, EVEN)),

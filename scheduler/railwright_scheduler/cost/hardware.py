@@ -104,7 +104,8 @@ class Machine:
 
     Where the switches inside can add up what crosses them, ``nvls`` is the link to them meanwhile;
     ``sharp_s`` is the latency of a sum where those of the network do. ``algorithms`` are those of
-    its library.
+    its library. ``mesh`` is the number of other devices that each device has a link of its own to,
+    which share the bandwidth inside; 0 if a switch gives all of it to any of them.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Machine:
     nvls: LinkCost | None = None
     sharp_s: float | None = None
     algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
+    mesh: int = 0
 
     def behind(self, switches: Switches, tiers: int, *, sharp: bool) -> Machine:
         """The same on a network of so many tiers, with SHARP set up or not. The farthest two
@@ -303,8 +305,44 @@ HGX_H800 = replace(
     nvls=LinkCost(_H800_NVLINK * _NVLS_BANDWIDTH, NVLS_S),
 )
 
+# samuel-bohman/AI-benchmarking-guide 3de0c294, a fork of Azure's, ND_MI300X_v5_results.md: copy in
+# HBM, copy from the host, disks, and the processor, which is DGX H100's. Latencies are those of
+# NCCL, from which RCCL is derived.
+MI300X = Device(
+    "MI300X",
+    # ROCm/rocm-blogs 8e011952, Measuring Max-Achievable FLOPs - Part 2, on a normal distribution
+    matmul=MappingProxyType(
+        {
+            Precision.HALF: Matmul(708e12, 4096, 4864, 32_896),
+            # Measured with n = 3648: tiles of 256 by 192 instead of 256, also one a multiprocessor.
+            Precision.FP8: Matmul(1273e12, 4096, 4864, 32_896),
+        }
+    ),
+    multiprocessors=304,
+    memory=4.11e12,
+    # ROCm/aiter 0403bcdf, op_tests/cpp/mha/README.md: causal, 4 sequences of 8k tokens, 64 heads of
+    # 128; backward accumulated in 32 bits
+    attention=540.5e12,
+    attention_back=434.6e12,
+    maker="AMD",
+    direct=True,  # ROCm/cvs, as below, with Broadcom's adapters
+)
+MI300X_PLATFORM = Machine(
+    "MI300X Platform",
+    MI300X,
+    devices=8,
+    intra_node=LinkCost(312.9e9, NVLINK_STEP_S),  # stas00 0030e63f: all-reduce, 8 GPUs
+    # ROCm/cvs 00fff433, rccl_config.json: all-reduce expected of two nodes with 8 adapters each
+    network=LinkCost(350e9 / 8, NETWORK_STEP_S),
+    # ROCm/rocm-blogs 0e81c2ca, Understanding RCCL Bandwidth and xGMI Performance: the slowest GPU
+    all_to_all=314.8e9,
+    host=Host(clock=3.8e9, memory=2 * 307.2e9, copy=55e9, load=55.9e9, store=52.1e9),
+    algorithms=(Algorithm.TREE,),
+    mesh=7,  # the same blog: a link to each other GPU
+)
+
 MACHINES: Mapping[str, Machine] = MappingProxyType(
-    {machine.name: machine for machine in (DGX_A100, DGX_H100, HGX_H800)}
+    {machine.name: machine for machine in (DGX_A100, DGX_H100, HGX_H800, MI300X_PLATFORM)}
 )
 
 NETWORKS: Mapping[str, Switches] = MappingProxyType(
