@@ -188,7 +188,8 @@ class Profiling(Part):
 
     steps: Annotated[int, Field(ge=0, le=PROFILE_STEPS_MAX)] = 0
     """Number of steps that the ranks of every attempt record, for scripts that report steps. The
-    next attempt is mapped by the recorded profile. 0 records nothing."""
+    next attempt is mapped by the recorded profile. 0 records nothing. An attempt of more than 256
+    ranks of the role that trains records nothing; set preRun: Auto for such a job."""
     pre_run: Literal["Never", "Auto"] = "Never"
     """Auto starts a job that has no profile of its parallelism with a pre-run: an attempt of a few
     steps on the fewest nodes that can have that parallelism. The job is then mapped by the recorded

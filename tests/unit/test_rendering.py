@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import attempts, reporting
+from fixtures import attempts, profiled_jobs, reporting
 from fixtures.profiled_jobs import LARGE, jobs_with, large, recorded
 from railwright_conversion import amounts
 from railwright_operator.write import rendering
@@ -275,3 +275,12 @@ def test_pre_run_records_and_resumes_from_nothing(steps: int, recorded_steps: in
 def environment(pod: Any) -> dict[str, Any]:
     (main,) = pod["spec"]["containers"]
     return {each["name"]: each.get("value") for each in main["env"]}
+
+
+@pytest.mark.parametrize(("ranks", "recorded_steps"), [(256, 5), (257, 0), (512, 0)])
+def test_attempt_too_large_to_record_records_no_steps(ranks: int, recorded_steps: int) -> None:
+    """Every part of it would be refused; its pre-run is small enough."""
+    cached = profiled_jobs.cached(large(data=ranks, spec={"profiling": {"steps": 5}}))
+    assert rendering.profile_steps(cached, attempts.entry()) == recorded_steps
+    small = attempts.entry(purpose=Purpose.PRE_RUN)
+    assert rendering.profile_steps(cached, small) == 5

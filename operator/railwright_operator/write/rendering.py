@@ -106,15 +106,16 @@ class Rendering:
 def profile_steps(cached: CachedJob, entry: Entry) -> int:
     """The number of steps that ranks of the attempt record: that of the job's spec. If the spec has
     none: a few in a pre-run, and in a job with pre-runs that starts without a profile, or with one
-    of other devices."""
+    of other devices. More ranks than can be recorded record nothing; a pre-run has fewer."""
     spec, workload = cached.job.spec, cached.workload
-    profiling = spec.profiling
+    profiling, is_pre_run = spec.profiling, entry.purpose is Purpose.PRE_RUN
+    if spec.training_role.ranks > RANKS_MAX and not is_pre_run:
+        return 0
     if profiling.steps or profiling.pre_run == "Never":
         return profiling.steps
-    if entry.purpose is Purpose.PRE_RUN:
+    if is_pre_run:
         return PROFILE_STEPS
-    is_too_large = spec.training_role.ranks > RANKS_MAX
-    if is_too_large or workload is None or spec.workload is None or spec.workload.profile:
+    if workload is None or spec.workload is None or spec.workload.profile:
         return 0
     # An opaque workload has no score without a profile of its devices.
     is_aside = entry.score.other_devices != () if entry.score else workload.model is None
