@@ -149,6 +149,25 @@ def test_group_at_the_barrier_starts_after_a_restart() -> None:
     assert (answer.world.master_address, answer.world.master_port) == ("10.0.0.2", 1002)
 
 
+@pytest.mark.parametrize(("steps", "expected"), [((0, 77, 78), 77), ((5, None, None), 5)])
+def test_progress_is_that_of_the_training_role_in_its_group(
+    steps: tuple[int | None, ...], expected: int
+) -> None:
+    """A server of its group may report steps of its own; they count while no worker reports."""
+    roles = [Role(1, {}, "server", "train"), Role(2, {}, "worker", "train")]
+    sessions = Sessions(clock=lambda: 100.0, wake=lambda: None)
+    layout = number_ranks(roles, training="worker")
+    sessions.expect(JOB, 2, nodes=("n0", "n1", "n2"), layout=layout, resume={})
+    for rank, step in enumerate(steps):
+        progress = None if step is None else protocol.Progress(step=step)
+        member = protocol.Member(JOB, 2, rank)
+        heartbeat = protocol.Heartbeat(member, 1, running=1, exited=0, progress=progress)
+        sessions.heartbeat(heartbeat, f"pod-{rank}")
+    view = sessions.attempt(JOB, 2)
+    assert view is not None
+    assert view.progress == protocol.Progress(step=expected)
+
+
 def test_evaluation_of_another_group_is_no_pause_of_training() -> None:
     """A worker that lags is found while an evaluator evaluates."""
     now_s = 100.0

@@ -73,9 +73,12 @@ class SessionView:
 
     @property
     def reporting(self) -> LauncherView | None:
-        """The first launcher of the group that trains that reports any progress."""
+        """The first launcher of the role that trains that reports any progress; without one, of
+        its group."""
         training = (rank for rank in self.ranks if self.layout.trains(rank.node_rank))
-        return next((rank for rank in training if rank.progress is not None), None)
+        found = [rank for rank in training if rank.progress is not None]
+        pods = self.layout.training.pods
+        return min(found, key=lambda rank: rank.node_rank not in pods, default=None)
 
     def master_of(self, group: str) -> LauncherView | None:
         """The launcher that reports the checkpoints of a group."""
