@@ -40,7 +40,7 @@ LABEL_FABRIC = f"{GROUP}/fabric"
 PROBES = "railwright-probes"
 """The ConfigMap in which the controllers store the results of surveys."""
 
-JOB_AND_ROLE_LENGTH_MAX = 51
+JOB_AND_ROLE_LENGTH_MAX = 49
 POD_NAME_LENGTH_MAX = 63
 
 RESERVED_PREFIX = "railwright"
@@ -67,5 +67,5 @@ def placement_name(job_name: str, attempt: int) -> str:
 
 
 def pod_name(job_name: str, role: str, index: int, attempt: int) -> str:
-    """The pod of a role in an attempt, within 63 characters up to attempt 9,999."""
+    """The pod of a role in an attempt, within 63 characters up to attempt 999,999."""
     return f"{job_name}-{role}-{index}-{attempt}"

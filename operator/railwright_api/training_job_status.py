@@ -99,8 +99,9 @@ class PreRun(Part):
     """The pre-run that the job needs before it starts."""
 
     spec_hash: Digest
-    """Hash of the fields that the pre-run is made from. Another pre-run is made when they
-    change."""
+    """Hash of the fields of the spec that the pre-run is made from: those of `status.specHash`,
+    profiling, and workload without its profile. Another pre-run is made when they change. While the
+    pre-run is the live attempt, `status.specHash` is this hash."""
     attempts: Count
     """Number of its attempts that ended without a profile."""
     message: Sentence | None = None
@@ -156,7 +157,7 @@ class TrainingJobStatus(Part):
     Placement of the attempt has their names."""
     spec_hash: Digest | None = None
     """Hash of the fields of the spec that the live attempt was made from: priorityClassName,
-    roles and topology."""
+    roles, topology and workload.role. While it is a pre-run, that of `status.preRun.specHash`."""
     racks: Annotated[int, Field(ge=0, le=NODES_MAX)] | None = None
     """Number of domains of the fabric's finest level, commonly racks, that the nodes span."""
     progress: Progress | None = None

@@ -68,9 +68,9 @@ def test_eight_roles_of_one_group_are_taken(admin: ApiClient) -> None:
 
 def test_longest_role_name_counts_for_the_name_of_pods(admin: ApiClient) -> None:
     roles = _roles("worker", "e" * 32)
-    answer = refusal(admin, manifests.job("x" * 20, spec={"roles": roles}))
-    assert "have 52 characters, at most 51" in answer
-    assert accept(admin, manifests.job("x" * 19, spec={"roles": roles}))
+    answer = refusal(admin, manifests.job("x" * 18, spec={"roles": roles}))
+    assert "have 50 characters, at most 49" in answer
+    assert accept(admin, manifests.job("x" * 17, spec={"roles": roles}))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_requests_below_limits_are_taken(admin: ApiClient) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("x" * 46, ["have 52 characters, at most 51", "job-role-index-attempt", "within 63"]),
+        ("x" * 44, ["have 50 characters, at most 49", "job-role-index-attempt", "within 63"]),
         ("my.job", ['"my.job" holds a dot', 'use "my-job"']),
         ("My_Job", ["metadata.name", "lowercase"]),
     ],

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 
 from railwright_api import names
 from railwright_api.failure_policy import FailurePolicy
+from railwright_api.schema import NODES_MAX
 from railwright_api.training_job import TrainingJob
 from railwright_api.training_job_status import Progress, TrainingJobStatus
 from railwright_conversion import bounds
+from railwright_operator.watch.job_records import ATTEMPT_MAX
 
 POD: dict[str, Any] = {
     "containers": [
@@ -94,7 +96,7 @@ def test_a_model_cannot_be_changed_after_it_was_read() -> None:
 def test_longest_pod_name_fits_a_host_name() -> None:
     """The longest names with the largest index and attempt have at most 63 characters."""
     job, role = "x" * (names.JOB_AND_ROLE_LENGTH_MAX - 6), "worker"
-    assert len(names.pod_name(job, role, 16_383, 9_999)) == names.POD_NAME_LENGTH_MAX
+    assert len(names.pod_name(job, role, NODES_MAX - 1, ATTEMPT_MAX)) == names.POD_NAME_LENGTH_MAX
     assert names.pod_name("train", role, 0, 2) == "train-worker-0-2"
 
 

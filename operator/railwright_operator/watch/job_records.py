@@ -14,7 +14,7 @@ from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
 Raw = Mapping[str, Any]
 
 ATTEMPT_MAX = 999_999
-"""Two months with an attempt every five seconds. Names of pods have room for these digits."""
+"""Two months with an attempt every five seconds. Names of pods have space for these digits."""
 
 
 class StatusError(ValueError):
