@@ -127,38 +127,41 @@ _PAGES_WITH_MEMORY = Rule(
 
 
 class EnvVar(Part):
-    """An environment variable; valueFrom works as in any pod."""
+    """EnvVar is an environment variable of a container. valueFrom is supported as in any pod."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra=rules(_ENV_RESERVED))
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Name of the variable. Those that tell a rank its place are set by Railwright."""
+    """Name of the environment variable. RANK, WORLD_SIZE, MASTER_ADDR and the other variables of
+    torchrun, and names that begin with RAILWRIGHT_, are set by Railwright and are refused."""
     value: Text | None = None
-    """Value of the variable."""
+    """Value of the environment variable. Defaults to the empty string."""
 
 
 class Resources(Part):
-    """Compute resources of a container."""
+    """Resources describes the compute resource requirements of a container."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra=rules(_DEVICES_EQUAL, _PAGES_WITH_MEMORY)
     )
 
     requests: Amounts | None = None
-    """Reserved for this container."""
+    """Minimum amount of compute resources required. Defaults to limits where those are set.
+    Requests of devices and huge pages must equal their limits."""
     limits: Amounts | None = None
-    """The most this container may use."""
+    """Maximum amount of compute resources allowed. Devices are whole numbers."""
 
 
 class VolumeMount(Part):
-    """A volume inside the container; every field of a pod's volumeMounts works."""
+    """VolumeMount describes the mounting of a volume within a container. All fields of volumeMounts
+    of a pod are supported."""
 
     model_config = ConfigDict(extra="allow")
 
     name: Name
-    """Which volume."""
+    """Name of the volume to mount. Must match the name of a volume of the pod."""
     mount_path: Annotated[str, Field(max_length=4096)]
-    """Where it appears."""
+    """Path within the container at which the volume is mounted."""
 
 
 _RESERVED_IN_CONTAINER: Mapping[str, tuple[Json, str]] = {
@@ -167,53 +170,61 @@ _RESERVED_IN_CONTAINER: Mapping[str, tuple[Json, str]] = {
 
 
 class Container(Part):
-    """A container; every other field of a pod's container works as it does there."""
+    """Container is a container of the pod. All fields of a container of a pod are supported, except
+    restartPolicyRules."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra=reserving(_RESERVED_IN_CONTAINER, _NAME_RESERVED)
     )
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    """Name of the container."""
+    """Name of the container, unique within the pod. Must not begin with `railwright`."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
-    """Image to run. In the first container it needs the shell /bin/sh and nothing else."""
+    """Name of the container image. The image of the first container must have /bin/sh."""
     command: Words | None = None
-    """What to run, without a shell. The first container needs it: one process for each rank."""
+    """Entrypoint array, not executed within a shell. Required in the first container, where it is
+    started once for each rank. In other containers, defaults to the ENTRYPOINT of the image."""
     args: Words | None = None
-    """Arguments after the command."""
+    """Arguments to the entrypoint."""
     env: Annotated[tuple[EnvVar, ...], Field(max_length=256)] | None = None
-    """Environment. RANK, WORLD_SIZE, MASTER_ADDR and the like are set by Railwright."""
+    """List of environment variables to set in the container. Railwright sets RANK, WORLD_SIZE,
+    MASTER_ADDR and the other variables of torchrun in the first container."""
     resources: Resources | None = None
-    """Compute resources of the container. The pod requests the sum over its containers."""
+    """Compute resources required by the container. A node of a job must have those of all
+    containers of the pod."""
     volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64)] | None = None
-    """Volumes to mount."""
+    """Pod volumes to mount into the container's filesystem."""
     restart_policy: Annotated[str, Field(max_length=16)] | None = None
-    """Always, of an init container, makes it a sidecar that runs beside the ranks. Never, or not
-    set, for other containers."""
+    """Restart policy of the container. Always makes an init container a sidecar, which runs beside
+    the ranks. Containers that are not init containers only support Never, which is the default."""
 
 
 class Volume(Part):
-    """A volume; every source that a pod may use works."""
+    """Volume is a named volume of the pod. All sources of volumes of a pod are supported."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra=rules(_NAME_RESERVED))
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    """Name of the volume."""
+    """Name of the volume, unique within the pod. Must not begin with `railwright`."""
 
 
 class Toleration(Part):
-    """A taint the job's pods may live with."""
+    """Toleration allows the pods to run on nodes with any taint that matches the triple key, value
+    and effect with the matching operator."""
 
     model_config = ConfigDict(extra="allow")
 
     key: LabelKey | None = None
-    """Taint key; none with operator Exists tolerates every taint."""
+    """Taint key that the toleration applies to. If not set, operator must be Exists, which matches
+    all keys and values."""
     operator: Literal["Exists", "Equal"] | None = None
-    """Exists matches any value, Equal (the default) only this one."""
+    """Relationship of the key to the value: Exists or Equal. Exists matches all values of the
+    taint. Defaults to Equal."""
     value: LabelValue | None = None
-    """Taint value for Equal."""
+    """Taint value that the toleration matches. Should be empty if operator is Exists."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Taint effect; none means every effect."""
+    """Taint effect to match: NoSchedule, PreferNoSchedule or NoExecute. If not set, all effects
+    match."""
 
 
 _TEXT: Json = {"type": "string", "maxLength": 253}
@@ -266,7 +277,8 @@ _NONE_RESTARTED = Rule(
 
 
 class PodSpec(Part):
-    """The pod of each replica; every field of a pod that is not reserved works as it does there."""
+    """PodSpec is the specification of the pod of each replica. All fields of a pod are supported,
+    except those that Railwright sets itself, which are refused with the reason."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -276,25 +288,29 @@ class PodSpec(Part):
     )
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1, max_length=8)]
-    """The first container runs the ranks; the others run beside it."""
+    """List of containers of the pod. The first one runs the ranks; the others run beside it. There
+    must be at least one."""
     init_containers: Annotated[tuple[Container, ...], Field(max_length=8)] | None = None
-    """Run before the ranks start."""
+    """List of initialization containers. They run in order before the ranks start."""
     volumes: Annotated[tuple[Volume, ...], Field(max_length=64)] | None = None
-    """Volumes that containers may mount."""
+    """List of volumes that can be mounted by containers of the pod."""
     node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
-    """Only nodes with all of these labels are used."""
+    """Selector which must be true for the pod to fit on a node: labels that the node must have."""
     affinity: Affinity | None = None
-    """Which nodes are used, beside nodeSelector. Only required terms of nodeAffinity are
-    supported."""
+    """Scheduling constraints of the pod, in addition to nodeSelector. Only
+    requiredDuringSchedulingIgnoredDuringExecution of nodeAffinity is supported."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] | None = None
-    """Taints of nodes that these pods may live with."""
+    """Tolerations of the pod."""
     runtime_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Name of the RuntimeClass of the pods. Its overhead counts as requested by each of them."""
+    """Name of the RuntimeClass that runs the pod. Its overhead is added to the requests of the
+    pod. Defaults to the runtime handler of the node."""
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=GRACE_MAX_S)] | None = None
-    """Seconds between the signal to end and the kill; 30 if not set. A pod keeps its devices for as
-    long."""
+    """Duration in seconds that the pod needs to terminate gracefully: processes are killed so long
+    after the termination signal. The pod keeps its devices until it has ended. 1 to 3600. Defaults
+    to 30."""
     restart_policy: Annotated[str, Field(max_length=16)] | None = None
-    """Never, or not set: Railwright restarts whole attempts."""
+    """Restart policy of all containers of the pod. Only Never is supported, as Railwright restarts
+    whole attempts. Defaults to Never."""
 
 
 def _ours(field: str) -> Rule:
@@ -308,24 +324,26 @@ def _ours(field: str) -> Rule:
 
 
 class TemplateMetadata(Part):
-    """Labels and annotations of each pod, besides Railwright's own."""
+    """TemplateMetadata has labels and annotations of the pods. Railwright adds its own."""
 
     model_config = ConfigDict(json_schema_extra=reserving(_RESERVED_IN_METADATA))
 
     labels: Annotated[
         dict[str, LabelValue], Field(max_length=64, json_schema_extra=rules(_ours("labels")))
     ] = Field(default_factory=dict)
-    """Labels of each pod."""
+    """Map of string keys and values, which are labels of each pod. Keys that begin with
+    railwright.dev/ are reserved."""
     annotations: Annotated[
         dict[str, Text], Field(max_length=64, json_schema_extra=rules(_ours("annotations")))
     ] = Field(default_factory=dict)
-    """Annotations of each pod."""
+    """Map of string keys and values, which are annotations of each pod. Keys that begin with
+    railwright.dev/ are reserved."""
 
 
 class PodTemplate(Part):
-    """The pod that runs for each replica of a role."""
+    """PodTemplate describes the pods of the replicas of a role."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    """Labels and annotations of each pod."""
+    """Metadata of the pods: labels and annotations."""
     spec: PodSpec
-    """The pod of each replica."""
+    """Specification of the pods."""

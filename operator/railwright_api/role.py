@@ -47,7 +47,7 @@ _SPREAD = Rule(
 
 
 class Role(Part):
-    """Equal pods of a job. Pods of one role run on different nodes."""
+    """Role describes equal pods of a job. Pods of one role run on different nodes."""
 
     model_config = ConfigDict(json_schema_extra=rules(_SEGMENTS, _SPREAD))
 
@@ -62,7 +62,8 @@ class Role(Part):
     processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
     """Number of ranks in each pod, one process each, commonly one for each device."""
     template: PodTemplate
-    """The pod. Ranks run in its first container; the pod needs what its containers request."""
+    """Template of the pods of the role. Ranks run in the first container. A node must have what the
+    containers request together."""
     topology: Topology | None = None
     """Topology constraints of this role, instead of those of the job."""
 

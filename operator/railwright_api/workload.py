@@ -27,7 +27,7 @@ def _number(value: object) -> object:
 
 
 class Transformer(Part):
-    """A decoder-only transformer."""
+    """Transformer describes the dimensions of a decoder-only transformer."""
 
     layers: Positive
     """Number of layers."""
@@ -44,45 +44,55 @@ class Transformer(Part):
     vocabulary: Positive
     """Size of the vocabulary."""
     gated: bool = False
-    """Whether feed-forward layers are gated and have three matrices instead of two, as SwiGLU."""
+    """Whether feed-forward layers are gated and have three matrices instead of two, as SwiGLU.
+    Defaults to false."""
     biased: bool = False
-    """Whether linear layers and norms have a bias."""
+    """Whether linear layers and norms have a bias. Defaults to false."""
     tied: bool = False
-    """Whether the output layer shares its weights with the token embedding."""
+    """Whether the output layer shares its weights with the token embedding. Defaults to false."""
     positions: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """Number of learned position embeddings. 0 if positions are encoded in another way."""
+    """Number of learned position embeddings. 0 if positions are encoded in another way. Defaults to
+    0."""
     experts: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Number of experts in each layer. 0 for a dense model."""
+    """Number of experts in each layer. 0 for a dense model. Defaults to 0."""
     experts_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Number of experts to which each token is routed."""
+    """Number of experts to which each token is routed. At least 1 if experts is set. Defaults to
+    0."""
     nodes_per_token: Annotated[int, Field(ge=0, le=EXPERTS_MAX)] = 0
-    """Maximum number of nodes to which the experts of a token belong. 0 for no limit."""
+    """Maximum number of nodes to which the experts of a token belong. 0 for no limit. Defaults to
+    0."""
 
 
 class Parallelism(Part):
-    """Number of parts along each dimension. The product of tensor, context, pipeline and data is
-    the number of ranks of the role that trains."""
+    """Parallelism describes how a model is split over ranks. The product of tensor, context,
+    pipeline and data must be the number of ranks of the role that trains."""
 
     tensor: Parts = 1
-    """Degree of tensor parallelism."""
+    """Degree of tensor parallelism. Defaults to 1."""
     context: Parts = 1
-    """Degree of context parallelism: the number of parts of a sequence."""
+    """Degree of context parallelism: the number of parts of a sequence. Defaults to 1."""
     pipeline: Parts = 1
-    """Degree of pipeline parallelism: the number of ranks that hold stages."""
+    """Degree of pipeline parallelism: the number of ranks that hold stages. Defaults to 1."""
     stages_per_rank: Parts = 1
-    """Number of stages on each rank of an interleaved pipeline."""
+    """Number of stages on each rank of an interleaved pipeline. Defaults to 1."""
     data: Parts | None = None
-    """Degree of data parallelism, over all shards and replicas. If it is not set, it follows from
-    the number of ranks."""
+    """Degree of data parallelism, over all shards and replicas. Defaults to the number of ranks of
+    the role that trains divided by the product of tensor, context and pipeline."""
     expert: Parts = 1
-    """Degree of expert parallelism, over the ranks of a stage."""
+    """Degree of expert parallelism, over the ranks of a stage. Defaults to 1."""
     replicas: Parts = 1
-    """Number of replicas of sharded state among the data-parallel ranks (HSDP)."""
+    """Number of replicas of sharded state among the data-parallel ranks (HSDP). Defaults to 1."""
     servers: _RoleOfJob | None = None
-    """Role whose ranks are parameter servers: they hold the parameters, which all ranks of the role
-    that trains push gradients to and pull. If it is not set, the ranks hold them."""
+    """Name of the role whose ranks are parameter servers. They hold the parameters: each rank of
+    the role that trains pushes gradients to all of them and pulls weights. Must be another role
+    than the one that trains, and not be set with an opaque model. If not set, the ranks that train
+    hold the parameters."""
     rank_order: Literal["Megatron", "MegatronPipelineFirst", "DeepSpeed", "Torch"] = "Megatron"
-    """Framework in whose order ranks are numbered."""
+    """Framework, and the order of its ranks. Megatron numbers data-parallel before pipeline ranks,
+    MegatronPipelineFirst after them. It also selects the formulas of the traffic and of the step
+    time: what is gathered again for gradients, what goes to the next stage, which tokens go to
+    experts, how state is sharded, and which stages have fewer layers. Of an opaque model only the
+    order counts. Defaults to Megatron."""
 
     @property
     def fixed(self) -> Parallelism:
@@ -96,50 +106,54 @@ class Parallelism(Part):
 
 
 class Training(Part):
-    """How the model is trained."""
+    """Training describes the training recipe of a transformer."""
 
     sequence: Positive
     """Number of tokens in a sequence."""
     micro_batch: Positive = 1
-    """Number of sequences in a micro-batch."""
+    """Number of sequences in a micro-batch. Defaults to 1."""
     global_batch: Positive
     """Number of sequences in a step, over all ranks."""
     precision: Literal["BF16", "FP16", "FP8", "FP32"] = "BF16"
-    """Data type of matrix products."""
+    """Data type of matrix products. Defaults to BF16."""
     recompute: Literal["None", "Attention", "Layers"] = "None"
     """Activations that are recomputed in the backward pass: none, those of attention, or those of
-    whole layers."""
+    whole layers. Defaults to None."""
     fused_attention: bool = True
-    """Whether attention is fused and does not write its scores to memory, as FlashAttention."""
+    """Whether attention is fused and does not write its scores to memory, as FlashAttention.
+    Defaults to true."""
     sequence_parallel: bool = False
     """Whether each tensor-parallel rank holds a part of the sequence between tensor-parallel
-    products."""
+    products. Must be true with experts and tensor parallelism, except with rankOrder DeepSpeed.
+    Defaults to false."""
     context: Literal["Ring", "Ulysses"] = "Ring"
-    """Algorithm of context-parallel attention."""
+    """Algorithm of context-parallel attention. Defaults to Ring."""
     sharding: Literal["None", "Optimizer", "Gradients", "Parameters"] = "None"
-    """State that data-parallel ranks shard, as ZeRO stages 0 to 3 do. FSDP shards parameters."""
+    """State that data-parallel ranks shard, as ZeRO stages 0 to 3 do. FSDP shards parameters.
+    Defaults to None."""
     gradient_bytes: Annotated[Literal[2, 4], BeforeValidator(_number)] = 2
-    """Number of bytes of each gradient that is reduced."""
+    """Number of bytes of each gradient that is reduced. Defaults to 2."""
     fused_loss: bool = False
-    """Whether fused kernels compute the loss and its gradient."""
+    """Whether fused kernels compute the loss and its gradient. Defaults to false."""
     overlap: bool = False
     """Whether data-parallel traffic overlaps with the backward pass, and the traffic of interleaved
-    stages with other micro-batches."""
+    stages with other micro-batches. Defaults to false."""
     overlap_tensor: bool = False
-    """Whether tensor-parallel traffic overlaps with the products that need it. Needs
-    sequenceParallel."""
+    """Whether tensor-parallel traffic overlaps with the products that need it. Has an effect only
+    with sequenceParallel. Defaults to false."""
     overlap_experts: bool = False
-    """Whether the traffic of experts overlaps with another micro-batch."""
+    """Whether the traffic of experts overlaps with another micro-batch. Defaults to false."""
     forwarded: bool = False
     """Whether tokens cross the network once for each node and are forwarded inside it, as with
-    DeepEP."""
+    DeepEP. Defaults to false."""
     optimizer: Literal["Device", "Host", "Disk"] = "Device"
-    """Where the state of the optimizer is kept."""
+    """Memory that holds the state of the optimizer: that of the device, of the host, or the disk.
+    Defaults to Device."""
 
 
 class Opaque(Part):
-    """A model that is not described. Its traffic is known once it is recorded: until then ranks
-    follow the order of the network, and no step time is predicted."""
+    """Opaque is a model without a description. Until its traffic is recorded, ranks follow the
+    order of the network, and no step time is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +255,7 @@ WHOLE = (
     _Whole(
         ("transformer.hidden",),
         ("transformer.heads",),
-        "heads; or say headSize",
+        "heads; or set headSize",
         unless="transformer.headSize",
     ),
 )
@@ -253,7 +267,7 @@ _SEQUENCE = "parallelism.tensor is %d with experts: expected training.sequencePa
 
 _DESCRIBED = "!has(self.transformer) || !has(self.training) || "
 _ONE_MODEL = "expected one of transformer, and opaque: {} for a model that is not described"
-_TRAINING = "training says how a transformer is trained: set it with transformer, and only then"
+_TRAINING = "training must be set with transformer, and not with opaque"
 _SERVED = (
     "parallelism.servers is %s with an opaque model: leave it out, as traffic to servers is not "
     "recorded, or describe the model as transformer"
@@ -302,27 +316,28 @@ def rules_of_ranks(workload: str, data: str) -> tuple[Rule, ...]:
 
 
 class Workload(Part):
-    """Workload of the ranks of a role: the model, its parallelism and the training recipe."""
+    """Workload describes what the ranks of a role train: the model, its parallelism and the
+    training recipe."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(*(each.rule() for each in WHOLE if not each.is_of_ranks), *_OTHERS),
     )
 
     role: _RoleOfJob | None = None
-    """Role whose ranks train it; none means the first role of the job."""
+    """Name of the role whose ranks train the model. Defaults to the first role of the job."""
     transformer: Transformer | None = None
-    """Dimensions of the model, from which its traffic and its step time follow. One of transformer
-    and opaque."""
+    """Dimensions of the model, from which its traffic and its step time are derived. Exactly one of
+    transformer and opaque must be set."""
     opaque: Opaque | None = None
-    """A model that is not described, as {}. Ranks follow the order of the network until their
+    """A model without a description, as {}. Ranks follow the order of the network until their
     traffic is recorded by profiling.steps, profiling.preRun or profile."""
     parallelism: Parallelism
-    """How the model and the data are split over the ranks."""
+    """Parallelism of the model and the data over the ranks."""
     training: Training | None = None
-    """How a transformer is trained."""
+    """Training recipe. Must be set with transformer, and not with opaque."""
     profile: Annotated[str, Field(max_length=PROFILE_LENGTH_MAX)] | None = None
-    """Traffic that the ranks recorded in a pre-run, as `railwright profile` prints it. If it is not
-    set, the traffic is what the attempts of the job recorded, or is derived from the other
+    """Traffic that the ranks recorded in a pre-run, as `railwright profile` prints it. If not set,
+    the traffic is that which the attempts of the job recorded, or is derived from the other
     fields."""
 
     @model_validator(mode="after")

@@ -187,7 +187,7 @@ def test_model_is_described_or_opaque(admin: ApiClient) -> None:
     one_of = "expected one of transformer, and opaque: {} for a model that is not described"
     refused(admin, spec(SOUND | OPAQUE), f"both are set: {one_of}")
     refused(admin, spec({"parallelism": {}}), f"none is set: {one_of}")
-    method = "training says how a transformer is trained: set it with transformer, and only then"
+    method = "training must be set with transformer, and not with opaque"
     refused(admin, spec(OPAQUE | {"training": SOUND["training"]}), method)
     refused(admin, spec({name: SOUND[name] for name in ("transformer", "parallelism")}), method)
     served = spec(OPAQUE | {"parallelism": {"tensor": 8, "servers": "ps"}}) | {"roles": SERVED}
