@@ -29,11 +29,12 @@ class Emphasis:
     leader does not find out that it has lost the Lease, and ``late`` and ``lagging`` how many of a
     thousand requests and deliveries are so.
 
-    ``workloads`` is the share of jobs that declare one, ``pre_runs`` the share of these that have a
-    pre-run. ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those of all
-    runs, if empty). ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of
-    launchers that commit after the revocation. Ranks go on to crash for ``crashing_s`` when the
-    faults are over. With ``has_site`` the real controllers run (``site``).
+    ``workloads`` is the share of jobs that declare one, and ``pre_runs`` the share of these that
+    have a pre-run. ``backoffs``, ``deadlines_s`` and ``two_groups`` say what jobs are like (those
+    of all runs, if empty); with ``roles`` they have one to so many roles, which may share groups.
+    ``torn`` is the share of checkpoints that are torn, ``late_commits`` that of launchers that
+    commit after the revocation. Ranks go on to crash for ``crashing_s`` when the faults are over.
+    With ``has_site`` the real controllers run (``site``).
     """
 
     name: str
@@ -53,6 +54,7 @@ class Emphasis:
     backoffs: tuple[tuple[int, int], ...] = ()
     deadlines_s: tuple[int | None, ...] = ()
     two_groups: float = 0.0
+    roles: int = 0
     torn: float = 0.0
     late_commits: float = 0.0
     crashing_s: float = 0.0
@@ -333,6 +335,31 @@ CONTROLLERS = Emphasis(
     nodes=(4, 5),
     has_site=True,
 )
+ROLES = Emphasis(
+    "roles",
+    {
+        **OF_USERS,
+        **OF_REPLICAS,
+        **OF_MACHINES,
+        "job reshaped": 2,
+        "job deleted": 1,
+        "rank crash": 3,
+        "hang": 1,
+        "save": 2,
+        "node cut": 1,
+        "node cordoned": 1,
+        "node uncordoned": 2,
+    },
+    pauses_s=(1.0, 3.0, 8.0),
+    busy_s=200.0,
+    steps=(12, 40, 150),
+    nodes=(4, 5, 6),
+    workloads=0.5,
+    pre_runs=0.3,
+    roles=4,
+    torn=0.2,
+    late_commits=0.3,
+)
 ALL = Emphasis(
     "all",
     {
@@ -375,7 +402,7 @@ ALL = Emphasis(
 )
 TURNS = (
     *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-    *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS),
+    *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS, ROLES),
 )
 EMPHASES = {each.name: each for each in (*TURNS, CONTROLLERS)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -24,6 +24,14 @@ DEADLINES_S: tuple[int | None, ...] = (None, None, None, 60, 400)
 TWO_GROUPS = 0.3
 """The share of jobs with two groups of ranks, where some have."""
 
+ROLES = ("server", "worker", "actor", "evaluator")
+GROUPS = ("train", "train", "rollout")
+FEW_REPLICAS = (1, 1, 2, 3)
+"""Of jobs with several roles: their names, the groups they may share, and the pods of a role."""
+
+Roles = tuple[tuple[str, str, int, int], ...]
+"""The name, group (empty for its own), replicas and GPUs of a pod of each role of a job."""
+
 
 class Users:
     """They create, change and delete jobs. Most have one role."""
@@ -38,6 +46,7 @@ class Users:
         self._backoff = rng.choice(BACKOFFS)
         self._deadlines_s = DEADLINES_S if rng.random() < 0.3 else ()
         self._two_groups = TWO_GROUPS if rng.random() < 0.5 else 0.0
+        self._roles = 0
         self.steps: dict[str, int] = {}
 
     def draw(self, emphasis: Emphasis, *, names: int) -> None:
@@ -47,6 +56,7 @@ class Users:
         self._backoff = self._rng.choice(emphasis.backoffs) if emphasis.backoffs else self._backoff
         self._deadlines_s = emphasis.deadlines_s or self._deadlines_s
         self._two_groups = emphasis.two_groups or self._two_groups
+        self._roles = emphasis.roles
 
     def total_steps(self, job_uid: str) -> int:
         """How many steps the training of a job takes."""
@@ -96,7 +106,10 @@ class Users:
         def change(job: Json) -> None:
             self._patch(job, {"suspend": True})
             goes_on = self._rng.random() < 0.5
-            self._patch(job, {"roles": self._spec()["roles"], "suspend": not goes_on})
+            roles = self._spec()["roles"]
+            training = job["spec"].get("workload", {}).get("role", roles[0]["name"])
+            if training in (role["name"] for role in roles):
+                self._patch(job, {"roles": roles, "suspend": not goes_on})
 
         return self._to_a_job(change)
 
@@ -122,15 +135,24 @@ class Users:
 
     def _spec(self) -> dict[str, Any]:
         rng = self._rng
-        roles = [("worker", rng.choice(self._replicas), rng.choice((1, 4, 8)))]
-        if self._two_groups and rng.random() < self._two_groups:
-            roles.append(("evaluator", 1, rng.choice((0, 1))))
         spec = _complete(
-            tuple(roles),
+            tuple(self._draw_roles()),
             *self._backoff,
             rng.choice(self._deadlines_s) if self._deadlines_s else None,
         )
-        return self._workloads.declare(spec)
+        training = rng.randrange(len(spec["roles"])) if self._roles else 0
+        return self._workloads.declare(spec, training=training)
+
+    def _draw_roles(self) -> Iterator[tuple[str, str, int, int]]:
+        rng = self._rng
+        if self._roles:
+            for name in ROLES[: rng.randint(1, self._roles)]:
+                group = rng.choice(("", *GROUPS))
+                yield name, group, rng.choice(FEW_REPLICAS), rng.choice((0, 1, 4, 8))
+            return
+        yield "worker", "", rng.choice(self._replicas), rng.choice((1, 4, 8))
+        if self._two_groups and rng.random() < self._two_groups:
+            yield "evaluator", "evaluator", 1, rng.choice((0, 1))
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         try:
@@ -140,18 +162,16 @@ class Users:
 
 
 @functools.lru_cache(maxsize=512)
-def _spec_of(
-    roles: tuple[tuple[str, int, int], ...], backoff: int, window_s: int, deadline_s: int | None
-) -> dict[str, Any]:
+def _spec_of(roles: Roles, backoff: int, window_s: int, deadline_s: int | None) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "roles": [
             {
                 "name": name,
                 "replicas": replicas,
-                **({"group": name} if at else {}),
+                **({"group": group} if group else {}),
                 "template": {"spec": {"containers": [_container(gpus)]}},
             }
-            for at, (name, replicas, gpus) in enumerate(roles)
+            for name, group, replicas, gpus in roles
         ],
         "failurePolicy": {"backoffLimit": backoff, "windowSeconds": window_s},
     }

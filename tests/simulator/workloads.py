@@ -45,20 +45,22 @@ class Workloads:
         self.declared = 0.0
         self.pre_runs = 0.0
 
-    def declare(self, spec: Json) -> Json:
-        """The spec of a new job with a workload, or as it is."""
+    def declare(self, spec: Json, *, training: int = 0) -> Json:
+        """The spec of a new job with a workload of the role at this place, or as it is."""
         if not self.declared or self._rng.random() >= self.declared:
             return spec
-        training, *others = spec["roles"]
-        training = {**training, "processesPerReplica": self._rng.choice(PROCESSES)}
+        roles = [*spec["roles"]]
+        roles[training] = roles[training] | {"processesPerReplica": self._rng.choice(PROCESSES)}
         workload: Json = {"parallelism": {}}
+        if training:
+            workload["role"] = roles[training]["name"]
         if self._rng.random() < OPAQUE:
             workload["opaque"] = {}
         else:
             workload |= {"transformer": TRANSFORMER, "training": TRAINING}
         declared = {
             **spec,
-            "roles": [training, *others],
+            "roles": roles,
             "workload": workload,
             "profiling": self.draw_profiling(),
         }

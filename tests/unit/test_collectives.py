@@ -121,4 +121,4 @@ def test_ranks_of_a_mesh_have_the_links_between_them() -> None:
         pytest.approx(2 * 45e9, rel=0.02),
         pytest.approx(8 * 45e9, rel=0.02),
     ]
-    assert Group(MI300X_PLATFORM, 4, 1).inside == 1.0
+    assert Group(MI300X_PLATFORM, 4, 1).mesh_share == 1.0

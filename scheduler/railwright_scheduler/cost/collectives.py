@@ -46,7 +46,7 @@ class Group:
         return self.nodes * self.per_node
 
     @property
-    def inside(self) -> float:
+    def mesh_share(self) -> float:
         """The share of a device's bandwidth inside the node that the group has: in a mesh, that of
         the links to its other ranks there."""
         mesh = self.machine.mesh
@@ -55,10 +55,10 @@ class Group:
     @property
     def link(self) -> LinkCost:
         """Between two of its ranks, on two nodes if there are several."""
-        inside = self.machine.intra_node
         if self.nodes > 1:
             return self.machine.network
-        return replace(inside, bandwidth=inside.bandwidth / max(1, self.machine.mesh))
+        link = self.machine.intra_node
+        return replace(link, bandwidth=link.bandwidth / max(1, self.machine.mesh))
 
 
 def groups(communicator: Communicator, machine: Machine) -> list[Group]:
@@ -155,7 +155,7 @@ def all_to_all_s(size: float, group: Group) -> float:
         return 0.0
     within = size * (group.per_node - 1) / group.ranks
     beyond = size * (group.ranks - group.per_node) / group.ranks
-    within_s = within / (group.inside * group.machine.all_to_all)
+    within_s = within / (group.mesh_share * group.machine.all_to_all)
     moved_s = within_s + beyond / group.machine.network.bandwidth
     messages_s = _messages_s(group)
     if Algorithm.PXN not in group.machine.algorithms:
@@ -176,7 +176,7 @@ def dispatch_s(size: float, routing: Routing, group: Group) -> float:
     nodes, ranks = routing.reached(group.nodes, group.per_node)
     within = size * ranks * (group.per_node - 1) / group.per_node
     beyond = size * nodes * (group.nodes - 1) / group.nodes
-    within_s = within / (group.inside * group.machine.all_to_all)
+    within_s = within / (group.mesh_share * group.machine.all_to_all)
     moved_s = max(within_s, beyond / group.machine.network.bandwidth)
     awaited_s = group.machine.intra_node.step_s
     awaited_s += group.machine.network.step_s if group.nodes > 1 else 0.0
@@ -240,7 +240,7 @@ def _summed_inside_s(size: float, group: Group) -> float:
     """The bytes between the ranks of a node for an all-reduce: all but their own part twice, or
     those of NVLS."""
     ranks = group.per_node
-    sent_s = 2 * (ranks - 1) / ranks * size / _inside_bytes_per_s(group)
+    sent_s = 2 * (ranks - 1) / ranks * size / _intra_node_bytes_per_s(group)
     if Algorithm.NVLS in group.machine.algorithms and group.machine.nvls:
         return min(sent_s, _switched_s(size, ranks, group.machine.nvls))
     return sent_s
@@ -268,9 +268,9 @@ def _round_s(size: float, group: Group) -> float:
 def _bandwidth(group: Group) -> float:
     """Of the slowest link between neighbours of a ring or a tree, all of a node's adapters one."""
     beyond = group.machine.network.bandwidth * group.per_node
-    inside = _inside_bytes_per_s(group)
-    return inside if group.nodes == 1 else min(inside, beyond)
+    intra_node = _intra_node_bytes_per_s(group)
+    return intra_node if group.nodes == 1 else min(intra_node, beyond)
 
 
-def _inside_bytes_per_s(group: Group) -> float:
-    return group.inside * group.machine.intra_node.bandwidth
+def _intra_node_bytes_per_s(group: Group) -> float:
+    return group.mesh_share * group.machine.intra_node.bandwidth
