@@ -54,7 +54,8 @@ class NodeHealthSpec(Part):
     device: Level | None = None
     """Product name of the accelerators, as their driver has it, with dashes for spaces; such as
     `NVIDIA-H100-80GB-HBM3`. Set if all of them are of one model that the cost model has. Takes
-    precedence over the node label `nvidia.com/gpu.product`."""
+    precedence over the node label `nvidia.com/gpu.product`, unless the label adds a suffix to this
+    name, as for partitions (MIG)."""
     unknown: Annotated[tuple[Sentence, ...], Field(default_factory=tuple, max_length=SENTENCES_MAX)]
     """Properties of the hardware that no source reports."""
     rails: NodeRails | None = None

@@ -70,8 +70,9 @@ def node(
     discovered: str,
 ) -> Node:
     """The node in these domains, without pods. ``discovered`` is the product name of its devices in
-    its NodeHealth, before that of its label."""
-    device = discovered or labels.get(PRODUCT, "")
+    its NodeHealth. It precedes the label, which may add that they are partitions or shared."""
+    label = labels.get(PRODUCT, "")
+    device = label if label.startswith(discovered) else discovered
     unavailable = Unavailable.CORDONED if cordoned else None
     return Node(
         name=name,

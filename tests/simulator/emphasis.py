@@ -402,13 +402,14 @@ ALL = Emphasis(
 )
 TURNS = (
     *(ALL, REPLACEMENTS, LEADERS, CUTS, DEADLINES),
-    *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS, ROLES),
+    *(CRASHES, HANGS, CHECKPOINTS, MOVES, PRE_RUNS, ORPHANS, QUEUE, CHANGES, EVICTIONS),
 )
-EMPHASES = {each.name: each for each in (*TURNS, CONTROLLERS)}
+EMPHASES = {each.name: each for each in (*TURNS, ROLES, CONTROLLERS)}
 
 
 def of_seed(seed: int) -> str:
-    """The name of the emphasis of a seed, where all but that of the controllers take turns."""
+    """The name of the emphasis of a seed, where all but those of roles and of the controllers take
+    turns."""
     return TURNS[seed % len(TURNS)].name
 
 

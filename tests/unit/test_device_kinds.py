@@ -86,6 +86,13 @@ def test_published_kind_precedes_the_label() -> None:
     assert (both.device, both.machine) == ("AMD-Instinct-MI300X", "MI300X Platform")
 
 
+def test_label_of_partitions_is_no_whole_device() -> None:
+    """They are of the same model, and a prediction would be of whole devices."""
+    label = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+    found = nodes(published("10de:2330"), **{PRODUCT: label})[0]
+    assert (found.device, found.machine) == (label, "")
+
+
 @pytest.mark.parametrize("device", ["of-a-later-version", ["NVIDIA-H800"], None])
 def test_unknown_published_kind_leaves_that_of_the_label(device: object) -> None:
     found = nodes({"device": device}, **{PRODUCT: "NVIDIA-H800"})
