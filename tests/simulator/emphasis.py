@@ -186,20 +186,8 @@ CHECKPOINTS = Emphasis(
 )
 MOVES = Emphasis(
     "moves",
-    {
-        "job created": 16,
-        "link": 10,
-        "take over": 2,
-        "crash": 1,
-        "watches stall": 1,
-        "suspend": 1,
-        "resume job": 4,
-        "pod deleted": 1,
-        "save": 1,
-        "node down": 1,
-        "node up": 3,
-        "node added": 1,
-    },
+    {"job created": 16, "link": 10, "take over": 2, "crash": 1, "watches stall": 1, "suspend": 1}
+    | {"resume job": 4, "pod deleted": 1, "save": 1, "node down": 1, "node up": 3, "node added": 1},
     pauses_s=(8.0, 12.0),
     busy_s=240.0,
     steps=(80, 120),
@@ -337,19 +325,7 @@ CONTROLLERS = Emphasis(
 )
 ROLES = Emphasis(
     "roles",
-    {
-        **OF_USERS,
-        **OF_REPLICAS,
-        **OF_MACHINES,
-        "job reshaped": 2,
-        "job deleted": 1,
-        "rank crash": 3,
-        "hang": 1,
-        "save": 2,
-        "node cut": 1,
-        "node cordoned": 1,
-        "node uncordoned": 2,
-    },
+    {**OF_USERS, **OF_REPLICAS, **OF_MACHINES, "job reshaped": 2, "rank crash": 3, "hang": 1},
     pauses_s=(1.0, 3.0, 8.0),
     busy_s=200.0,
     steps=(12, 40, 150),
@@ -357,8 +333,6 @@ ROLES = Emphasis(
     workloads=0.5,
     pre_runs=0.3,
     roles=4,
-    torn=0.2,
-    late_commits=0.3,
 )
 ALL = Emphasis(
     "all",
@@ -408,8 +382,7 @@ EMPHASES = {each.name: each for each in (*TURNS, ROLES, CONTROLLERS)}
 
 
 def of_seed(seed: int) -> str:
-    """The name of the emphasis of a seed, where all but those of roles and of the controllers take
-    turns."""
+    """The name of the emphasis of a seed, where all but ROLES and CONTROLLERS take turns."""
     return TURNS[seed % len(TURNS)].name
 
 
