@@ -21,7 +21,7 @@ from simulator.emphasis import CONTROLLERS, ROLES, of_seed
 from simulator.run import RunError, run
 
 SEEDS_A_TASK = 20
-COURSES_A_SEED = 20
+COURSES_A_SEED = 4
 PROGRESS_S = 10.0
 
 
