@@ -207,6 +207,7 @@ class CommitPlan:
             recorded_attempt=entry.attempt if seen is None else seen.record.attempt,
             recorded_end=entry.attempt if seen is None else seen.record.ended,
             crowded=self._budget.is_tight,
+            started=seen is not None and seen.started and seen.record.attempt == entry.attempt,
             now_s=self._state.now_s,
         )
 

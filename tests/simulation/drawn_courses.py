@@ -183,6 +183,7 @@ class Course:
                 record=record,
                 ended_age_s=0.0 if ended else seen.ended_age_s,
                 ranks=() if ended else seen.ranks,
+                started=seen.started and not ended,
                 topology_hash=plan.topology_hashes.get(uid, seen.topology_hash),
             )
         self._mappings = {uid: self._mapped(its) for uid, its in plan.mappings.items()}
@@ -231,6 +232,7 @@ class Course:
             return replace(seen, ended_age_s=ended_age_s)
         is_new = seen.record.phase in (Phase.STARTING, Phase.PROFILING)
         started = seen.started or not is_new or self._rng.random() < 0.9
+        started = seen.started or (started and self._is_bound(seen.record, seen.job.uid))
         step = (seen.progress.step if seen.progress else 0) + 10 * passed_s
         record, layout = seen.record, number_ranks(seen.job.roles)
         if started and self._rng.random() < 0.7:
@@ -247,6 +249,11 @@ class Course:
             progress=Progress(step, 10_000_000) if started else None,
             pre_run=pre_run,
         )
+
+    def _is_bound(self, record: JobRecord, uid: str) -> bool:
+        """Launchers wait at the barrier for all others."""
+        pods = self._attempts.get((uid, record.attempt), _Attempt()).pods.values()
+        return len(pods) == len(record.nodes) and all(pod.node for pod in pods)
 
     # What else happens
 

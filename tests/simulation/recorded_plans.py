@@ -31,7 +31,7 @@ from railwright_scheduler.model.reasons import Reason
 from railwright_scheduler.plan import Plan
 from simulation.drawn_courses import Course
 
-COURSES = range(36)
+COURSES = (*range(36), 45, 67)
 RECORD = Path(__file__).parent / "recorded_plans.txt"
 SHOWN_MAX = 8
 

@@ -224,7 +224,16 @@ class _Run:
         stuck, waiting = list[str](), list[Mapping[str, Any]]()
         for job in sorted(cluster.checker.cluster.jobs.values(), key=self._queue_order):
             phase, spec = job.record.phase, jobs[job.uid]["spec"]
-            if phase in FINAL or (spec.get("suspend") and phase is Phase.SUSPENDED):
+            if phase in FINAL:
+                continue
+            if cluster.leader is not None and has_expiring_failure(
+                spec,
+                job.status,
+                now_s=cluster.leader.parts.runtime.wall_clock(),
+                within_s=self._rest_s,
+            ):
+                stuck.append(f"a failure of {job.name} leaves its window soon")
+            if spec.get("suspend") and phase is Phase.SUSPENDED:
                 continue
             if phase is Phase.QUEUED and not spec.get("suspend"):
                 if is_active(job.status) and "activeDeadlineSeconds" in spec:
@@ -235,14 +244,7 @@ class _Run:
                     stuck.append(f"{job.name} waits without a reason")
             else:
                 stuck.append(f"{job.name} is {phase}")
-            if cluster.leader is not None and has_expiring_failure(
-                spec,
-                job.status,
-                now_s=cluster.leader.parts.runtime.wall_clock(),
-                within_s=self._rest_s,
-            ):
-                stuck.append(f"a failure of {job.name} leaves its window soon")
-            if job.observed != job.generation and phase not in FINAL:
+            if job.observed != job.generation:
                 stuck.append(f"{job.name} was changed, and its status is of before")
         if cluster.leader is not None:
             # Until a list finds what a watch has lost.

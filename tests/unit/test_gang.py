@@ -77,6 +77,12 @@ def test_pod_larger_than_planned_ends_commit_with_both_numbers(
     ("pods", "changes", "code", "message"),
     [
         ("- -", {"refusal": "quota is 1"}, CauseCode.COMMIT_REFUSED, "quota is 1"),
+        (
+            "n0 .",
+            {"started": True},
+            CauseCode.POD_DELETED,
+            "the pod of node rank 1 on n1 was deleted",
+        ),
         ("n0~ -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 went before its gang was bound"),
         ("-! -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 went before its gang was bound"),
         ("n7 -", {}, CauseCode.COMMIT_REFUSED, "pod a-worker-0-1 is on n7, planned was n0"),

@@ -80,7 +80,13 @@ def test_missing_rank_is_named(folder: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("{}", "profile.json: Profile.ranks: missing"), ("no", "expected JSON")],
+    [
+        (
+            "{}",
+            "profile.json: no profile as `railwright profile` prints it: Profile.ranks: missing",
+        ),
+        ("no", "expected JSON"),
+    ],
 )
 def test_malformed_profile_is_refused(
     whole: Path, capsys: pytest.CaptureFixture[str], content: str, words: str

@@ -253,15 +253,15 @@ def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
 
 
 def _pod_gone(rank: ObservedRank) -> Cause:
-    pod, code = f"the pod of node rank {rank.node_rank}", CauseCode.POD_EVICTED
+    pod = f"the pod of node rank {rank.node_rank}"
     if rank.evicted:
         message = f"{pod} on {rank.node} was evicted: {rank.evicted}"
     elif rank.pod is PodState.FAILED and not rank.deleting:
         detail = f": {rank.waiting}" if rank.waiting else ""
         message = f"{pod} failed on {rank.node} without an exit code{detail}"
     else:
-        code, message = CauseCode.POD_DELETED, f"{pod} on {rank.node} was deleted"
-    return Cause(code, message, node=rank.node)
+        return causes.pod_deleted(rank.node_rank, rank.node)
+    return Cause(CauseCode.POD_EVICTED, message, node=rank.node)
 
 
 def _crashed(rank: ObservedRank, crash: Crash) -> Cause:

@@ -103,6 +103,12 @@ class Cause:
         return self.code in COUNTED
 
 
+def pod_deleted(node_rank: int, node: str) -> Cause:
+    """The end of an attempt of which somebody deleted a pod."""
+    message = f"the pod of node rank {node_rank} on {node} was deleted"
+    return Cause(CauseCode.POD_DELETED, message, node=node)
+
+
 def bounded(cause: Cause) -> Cause:
     """The cause with its texts cut: a message keeps its beginning, an output its end."""
     message = _sound(cause.message)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from railwright_scheduler.attempt import causes
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
 from railwright_scheduler.model.snapshot import Amounts
@@ -57,8 +58,8 @@ class ObservedGang:
     take their rank, each with the reason; ``broken_topology`` is how its nodes span more domains
     than planned, or break a constraint; ``stalled_s`` counts since the last progress of its commit
     (``reached``), or since it last waited for others; the recorded attempts are those in the job's
-    status (a deleted job needs no record). ``crowded``: the ledger is nearly full. ``now_s`` is the
-    wall clock.
+    status (a deleted job needs no record). ``crowded``: the ledger is nearly full. ``started``: its
+    launchers passed the barrier, and take no new pod among them. ``now_s`` is the wall clock.
     """
 
     pods: tuple[Pod, ...]
@@ -72,6 +73,7 @@ class ObservedGang:
     recorded_end: int
     hindrance: str = ""
     crowded: bool = False
+    started: bool = False
     now_s: int = 0
 
 
@@ -160,6 +162,10 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     """The cause that ends the commit; None while it can go on."""
     if seen.stop is not None:
         return seen.stop
+    there = {pod.node_rank for pod in seen.pods}
+    if seen.started and len(there) < len(entry.nodes):
+        gone = next(rank for rank in range(len(entry.nodes)) if rank not in there)
+        return causes.pod_deleted(gone, entry.nodes[gone])
     bound = {pod.node_rank for pod in seen.pods if pod.node}
     refusal = seen.refusal or _misplaced_pod(entry, seen.pods)
     if not refusal and len(bound) == len(entry.nodes):
