@@ -167,11 +167,22 @@ class NodeSelector:
         # What it rather has and got is not given up for others.
         kept = max(level for level in range(limits.rather + 1) if spans[level] == 1)
         limits = limits._replace(within=max(limits.within, kept))
-        if limits.segment == 1:
-            for size in ranks.portions(role, spans[domains.finest]):
-                yield allowed, limits._replace(segments=(LevelLimit(domains.finest, size),))
+        spanned = spans[domains.finest]
+        for its in self._portions(role, limits, spanned):
+            yield allowed, its
         for mask in self._better_masks(first, slow, busy):
             yield allowed & mask, limits
+            # Without some nodes of the one domain that it is in, the role is in several.
+            for its in self._portions(role, limits, max(2, spanned)):
+                yield allowed & mask, its
+
+    def _portions(
+        self, role: Role, limits: ResolvedConstraints, spanned: int
+    ) -> Iterator[ResolvedConstraints]:
+        """The constraints with each portion that is worth keeping in one domain."""
+        finest = self._cluster.domains.finest
+        for size in ranks.portions(role, spanned) if limits.segment == 1 else ():
+            yield limits._replace(segments=(LevelLimit(finest, size),))
 
     def _better_masks(self, first: Ints, slow: Ints, busy: Floats) -> Iterator[Mask]:
         """Nodes that are better in one respect: in domains with in-network reduction, or with twice
@@ -191,19 +202,22 @@ class NodeSelector:
         for degree in sorted({*degrees[:1], *degrees[-FASTER:]}):
             yield slow < degree
         if degrees:
-            yield from self._faster_in_one_respect(first)
+            yield from self._faster_in_each_respect(first)
         if len(kinds := {self._cluster.nodes[column].machine for column in first.tolist()}) > 1:
             machines = np.array([node.machine for node in self._cluster.nodes])
             for kind in sorted(kinds - {""}):
                 yield machines == kind
 
-    def _faster_in_one_respect(self, first: Ints) -> Iterator[Mask]:
-        """Which respect a step depends on shows only in the gang: a node with few rails costs
-        nothing beside another that has as few, and one that is slow in memory still does."""
+    def _faster_in_each_respect(self, first: Ints) -> Iterator[Mask]:
+        """Nodes that are not as slow as the slowest in each respect, and in all of them. Which one
+        a step depends on shows only in the gang: a node with few rails costs nothing beside another
+        that has as few, and one that is slow in memory still does."""
         speeds = [node.relative_speed for node in self._cluster.nodes]
-        for its in np.array([(speed.products, speed.memory, speed.rails) for speed in speeds]).T:
-            if (slowest := its[first].min()) < 1.0:
-                yield its > slowest
+        each = np.array([(speed.products, speed.memory, speed.rails) for speed in speeds]).T
+        faster = [its > its[first].min() for its in each if its[first].min() < 1.0]
+        yield from faster
+        if len(faster) > 1:
+            yield np.logical_and.reduce(faster)
 
     def _weighted_capacity(self, role: Role, slow: Ints, busy: Floats | None = None) -> Ints:
         """Free capacity of each node, weighted to order equal domains; the least goes first. Slow
