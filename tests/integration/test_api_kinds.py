@@ -75,7 +75,10 @@ def test_every_kind_is_served_without_complaint(admin: ApiClient, plural: str) -
         ("tj.spec.roles", ["<[]Object>", "All pods of all roles start together or none"]),
         ("tj.spec.roles.replicas", ["<integer>", "Number of pods, each on a node of its own"]),
         ("tj.spec.activeDeadlineSeconds", ["<integer>", "Suspending the job resets the time"]),
-        ("tj.spec.roles.template.spec.affinity", ["Only required terms of nodeAffinity"]),
+        (
+            "tj.spec.roles.template.spec.affinity",
+            ["Only requiredDuringSchedulingIgnoredDuringExecution of nodeAffinity"],
+        ),
         ("tj.status.progress.percent", ["for example 42%"]),
         ("queues", ["waits in the queue default"]),
         ("fabrics.spec.levels", ["the coarsest first"]),

@@ -166,7 +166,7 @@ def test_new_leader_goes_on_with_the_pre_run() -> None:
     """Committing, also where the status was not written; and running."""
     plan = run_cycle(large())
     for record in (JobRecord(), PROFILING):
-        again = run_cycle(large(record, ranks=()), *plan.ledger.entries, pods="")
+        again = run_cycle(large(record, ranks=(), started=False), *plan.ledger.entries, pods="")
         assert again.ledger.entries == plan.ledger.entries
         assert again.records["a"] == PROFILING
         assert {type(action) for action in again.actions} == {CreatePod}

@@ -163,21 +163,24 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     if seen.stop is not None:
         return seen.stop
     there = {pod.node_rank for pod in seen.pods}
-    if seen.started and len(there) < len(entry.nodes):
-        gone = next(rank for rank in range(len(entry.nodes)) if rank not in there)
-        return causes.pod_deleted(gone, entry.nodes[gone])
+    gone = [rank for rank in range(len(entry.nodes)) if rank not in there]
+    if seen.started and gone:
+        return causes.pod_deleted(gone[0], entry.nodes[gone[0]])
     bound = {pod.node_rank for pod in seen.pods if pod.node}
     refusal = seen.refusal or _misplaced_pod(entry, seen.pods)
-    if not refusal and len(bound) == len(entry.nodes):
-        return None
-    amounts = entry.amounts
-    refusal = (
-        refusal
-        or next(filter(None, (_unfit_pod(pod, amounts[pod.node_rank]) for pod in seen.pods)), "")
-        or _invalid_node(entry, seen, bound)
-        or seen.broken_topology
+    if not refusal and len(bound) < len(entry.nodes):
+        refusal = _unbindable(entry, seen, bound)
+    if refusal:
+        return Cause(CauseCode.COMMIT_REFUSED, refusal)
+    return _timed_out(entry, seen, bound) if len(bound) < len(entry.nodes) else None
+
+
+def _unbindable(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
+    """Why the rest of the gang cannot be bound; empty if it can."""
+    unfit = (_unfit_pod(pod, entry.amounts[pod.node_rank]) for pod in seen.pods)
+    return (
+        next(filter(None, unfit), "") or _invalid_node(entry, seen, bound) or seen.broken_topology
     )
-    return Cause(CauseCode.COMMIT_REFUSED, refusal) if refusal else _timed_out(entry, seen, bound)
 
 
 def _timed_out(entry: Entry, seen: ObservedGang, bound: Set[int]) -> Cause | None:
