@@ -160,7 +160,12 @@ def decide_jobs(
         if reason is not None:
             held[uid] = reason
     suspended = {str(each["metadata"]["uid"]) for each in created if each["spec"].get("suspend")}
-    asked = [job for uid, job in jobs.items() if uid not in held]
+    # They are submitted after all that wait, also after those of this second.
+    asked = [
+        replace(job, submitted_s=job.submitted_s + 1)
+        for uid, job in jobs.items()
+        if uid not in held
+    ]
     outcomes, is_counted = _decided_apart(asked, suspended, site)
     outcomes |= held
     found = []
