@@ -177,7 +177,8 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
 
 def _unbindable(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
     """Why the rest of the gang cannot be bound; empty if it can."""
-    unfit = (_unfit_pod(pod, entry.amounts[pod.node_rank]) for pod in seen.pods)
+    amounts = entry.amounts
+    unfit = (_unfit_pod(pod, amounts[pod.node_rank]) for pod in seen.pods)
     return (
         next(filter(None, unfit), "") or _invalid_node(entry, seen, bound) or seen.broken_topology
     )
