@@ -57,7 +57,8 @@ class Cluster:
     number have equal assignments and correct cables. It is 0 for nodes with wrong cables and for
     nodes without rail data (``railless``). ``miscabled`` are the wrong rails, each below its node
     (shape 2 x pairs).
-    ``unavailable`` is 0 of an available node, else the number of the reason.
+    ``unavailable`` is 0 of an available node, else the number of the reason. ``scale_up_level`` is
+    the level of scale-up domains in the tree, -1 if there is none.
     """
 
     nodes: tuple[Node, ...]

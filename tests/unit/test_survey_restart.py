@@ -42,7 +42,7 @@ async def _kill(office: Office) -> list[frozenset[str]]:
 
 
 async def test_measured_pairs_are_not_measured_again(office: Office) -> None:
-    """The next process goes on with the samples that are missing."""
+    """The next process continues with the samples that are missing."""
     before = await _kill(office)
     sent = await office.run_checks(SETTLED + 1)
     assert sent

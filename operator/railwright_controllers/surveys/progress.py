@@ -43,7 +43,7 @@ class SurveyProgress(Struct):
 def written(
     survey: Survey | None, pauses: Mapping[str, tuple[int, float]], *, wall_s: float
 ) -> str:
-    """The document with the samples of a survey that goes on, if one does, and these pauses: the
+    """The document with the samples of a survey that has not ended, if any, and these pauses: the
     failures of each node, and the seconds left."""
     samples: Iterable[tuple[tuple[int, int], Reading]] = survey.readings.each() if survey else ()
     found = SurveyProgress(

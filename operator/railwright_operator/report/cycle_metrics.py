@@ -41,7 +41,8 @@ class CycleMetrics:
         )
         self.cycle_cpu_s = Histogram(
             "railwright_cycle_cpu_seconds",
-            "CPU time of that: what it takes on a machine that has nothing else to do.",
+            "CPU time to build the state and plan in one scheduling cycle, without that of other "
+            "tasks and processes.",
             buckets=CYCLE_BUCKETS,
             registry=registry,
         )

@@ -141,8 +141,7 @@ def _commit(entry: Entry, seen: ObservedGang) -> Step:
         return Step(None if settled else entry)
     if not seen.placed:
         return Step(entry, (WritePlacement(entry),))
-    missing = [rank for rank in range(len(entry.nodes)) if rank not in by_rank]
-    if missing:
+    if missing := _missing(entry, seen.pods):
         return Step(entry, tuple(CreatePod(entry, rank) for rank in missing))
     unbound = (by_rank[rank] for rank in sorted(by_rank) if not by_rank[rank].node)
     return Step(entry, tuple(BindPod(entry, pod) for pod in unbound))
@@ -162,9 +161,7 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     """The cause that ends the commit; None while it can go on."""
     if seen.stop is not None:
         return seen.stop
-    there = {pod.node_rank for pod in seen.pods}
-    gone = [rank for rank in range(len(entry.nodes)) if rank not in there]
-    if seen.started and gone:
+    if seen.started and (gone := _missing(entry, seen.pods)):
         return causes.pod_deleted(gone[0], entry.nodes[gone[0]])
     bound = {pod.node_rank for pod in seen.pods if pod.node}
     refusal = seen.refusal or _misplaced_pod(entry, seen.pods)
@@ -173,6 +170,12 @@ def _why_abort(entry: Entry, seen: ObservedGang) -> Cause | None:
     if refusal:
         return Cause(CauseCode.COMMIT_REFUSED, refusal)
     return _timed_out(entry, seen, bound) if len(bound) < len(entry.nodes) else None
+
+
+def _missing(entry: Entry, pods: Sequence[Pod]) -> list[int]:
+    """The node ranks without a pod."""
+    there = {pod.node_rank for pod in pods}
+    return [rank for rank in range(len(entry.nodes)) if rank not in there]
 
 
 def _unbindable(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:

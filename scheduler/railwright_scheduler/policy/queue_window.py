@@ -8,7 +8,7 @@ with half of the bound, so that priorities hold. The other half goes on where th
 stopped, so that every job is evaluated once in a round of cycles: of n jobs behind the front, of
 which half of the bound is enough for m, in n / m cycles, rounded up. Jobs that come behind them
 meanwhile are of the next round. Jobs that are not evaluated keep what they have reserved; a gang
-that has nodes and its mapping is due, and is evaluated wherever it stands.
+that has nodes and its mapping is due, and is evaluated whatever its position.
 """
 
 from __future__ import annotations
