@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from integration.operator_site import Floor, Site
+from integration.operator_site import Floor, Job, Site
 from railwright_testbed import waiting
 
 GPU = "nvidia.com/gpu"
@@ -22,11 +22,16 @@ def test_a_quota_that_refuses_one_pod_keeps_the_whole_gang_out(site: Site, floor
     assert status["phase"] == "Queued"
     assert status["lastTermination"]["cause"] == "CommitRefused"
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
-    # The refused one tries again now and then, and may take of the quota meanwhile.
+    # The refused one tries again now and then, and may take of the quota and the nodes meanwhile.
     small = floor.apply("small", nodes=2)
-    assert small.until_nodes(None) in (floor.nodes[:2], floor.nodes[2:])
-    small.delete()
-    waiting.until(lambda: not small.pods(), "the other's pods are gone", deadline_s=60)
+    assert set(small.until_nodes(None)) < set(floor.nodes)
+    _remove(small)
+    job.patch({"suspend": True})
+    waiting.until(lambda: not job.pods() and not floor.in_flight(), "none tries", deadline_s=60)
+    alone = floor.apply("alone", nodes=2)
+    assert alone.until_nodes(None) in (floor.nodes[:2], floor.nodes[2:])
+    _remove(alone)
+    job.patch({"suspend": False})
     site.plane.kubectl("-n", floor.name, "delete", "resourcequota", "gpus")
     status = job.until(lambda status: len(job.bound(status["attempt"])) == 3, "all of it bound")
     assert (status["failures"], status["restarts"]) == (0, 0)
@@ -92,6 +97,11 @@ def test_limit_range_that_changes_a_pod_keeps_gang_out(
     waiting.until(lambda: not job.pods() and not floor.in_flight(), "rolled back", deadline_s=20)
     small = floor.apply("small", gpus=4, resources={"memory": "1Gi", "cpu": 1})
     assert small.until_nodes() in (floor.nodes[:2], floor.nodes[2:])
+
+
+def _remove(job: Job) -> None:
+    job.delete()
+    waiting.until(lambda: not job.pods(), f"the pods of {job.name} are gone", deadline_s=60)
 
 
 def _used(site: Site, floor: Floor) -> str:
