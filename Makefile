@@ -10,6 +10,7 @@ PYTHON := $(BIN)/python
 SETUP := .venv/.installed
 UV_VERSION := 0.13.8
 CYCLONEDX_VERSION := 7.5.0
+PIP_AUDIT_VERSION := 2.10.1
 PYTEST := $(PYTHON) -m pytest
 # Tests on real control planes mostly wait. The group with the real nodes goes first, as the longest.
 SIDE_BY_SIDE := $(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -60,6 +61,9 @@ lock: ## resolve pyproject.toml into requirements.lock and the locks of the imag
 	echo 'cyclonedx-bom==$(CYCLONEDX_VERSION)' | $(BIN)/uv pip compile - --universal \
 		--python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
 		--output-file images/sbom.lock --quiet
+	echo 'pip-audit==$(PIP_AUDIT_VERSION)' | $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
+		--output-file images/audit.lock --quiet
 	for extra in agent operator; do \
 		$(BIN)/uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 \
 			--constraints requirements.lock --generate-hashes --custom-compile-command "make lock" \
@@ -168,6 +172,15 @@ sbom: $(SETUP) ## bills of materials of the images, with licences (CycloneDX), i
 			--output-file $$folder.cdx.json && \
 		rm -r $$folder && ls $$folder.cdx.json || exit; \
 	done
+
+.PHONY: audit
+audit: $(SETUP) ## known vulnerabilities of all locked packages, by the OSV database; needs the internet, or OSV=URL
+	@$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/audit
+	@VIRTUAL_ENV=build/audit $(BIN)/uv pip install --quiet --require-hashes -r images/audit.lock
+	@failed=0; for lock in requirements.lock $(wildcard images/*.lock); do \
+		echo $$lock; build/audit/bin/pip-audit --disable-pip --no-deps --progress-spinner off \
+			--vulnerability-service osv $(if $(OSV),--osv-url '$(OSV)') --requirement $$lock || failed=1; \
+	done; exit $$failed
 
 # A KUBECONFIG of the environment is not meant for the demo.
 OWN_CLUSTER = $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)' \
