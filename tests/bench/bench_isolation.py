@@ -134,8 +134,10 @@ def _large_gang(site: GangSite, operator: OperatorProcess, usual_s: float) -> Js
 
         case = _case(site, LARGE, usual_s, arriving, has_mapped=False)
     count_now, seconds_now = _mappings(operator)
-    (placement,) = site.get(_path("large", names.PLACEMENTS))["items"]
-    mapping = placement["spec"].get("mapping", {})
+    (large,) = site.get(_path("large", names.TRAINING_JOBS))["items"]
+    placements = site.get(_path("large", names.PLACEMENTS))["items"]
+    assert len(placements) == 1, f"it has ended: {large['status'].get('lastTermination')}"
+    mapping = placements[0]["spec"].get("mapping", {})
     figures = {
         "mapped": "crossing" in mapping and "truncated" not in mapping,
         "mappings": round(count_now - count),
