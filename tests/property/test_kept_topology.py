@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures import office
 from fixtures.clos import Cable, wiring
 from fixtures.examples import examples
 from property.test_fabric_properties import plugged
 from railwright_controllers.report import kept
-from railwright_conversion import interconnects
 from railwright_topology import fabric, networks
 from railwright_topology.source_reports import Provenance, SourceReport
 
@@ -36,7 +36,7 @@ def test_front_end_cables_change_nothing_before_agents_report(
 ) -> None:
     """The process before knew from its agents which adapters are those of storage."""
     before = fabric.of(HOSTS, [networks.of(wiring(cables)), labels])
-    published = interconnects.render(before)
+    published = office.published_status(before)
     front_end = [(f"{host} storage", "switch-storage") for host in stored]
     after = fabric.of(HOSTS, [networks.of(wiring(cables + front_end)), labels])
-    assert kept.topology(published, after) == published
+    assert kept.topology(published, after) == published["topology"]

@@ -109,7 +109,7 @@ TESTED_MUTANTS = (
     Mutant(
         "a new leader replaces the topology before agents reported",
         "report/fabric_reporter.py",
-        "if published is not None and found.fabric.networks and not is_caught_up:",
+        "if held is not None and found.fabric.networks and not is_caught_up:",
         "if False:",
         "tests/unit/test_published_topology.py"
         "::test_new_leader_keeps_topology_that_agents_take_part_in",

@@ -8,12 +8,11 @@ import threading
 import pytest
 
 from fixtures.clos import wiring
-from fixtures.office import Office, fabric
+from fixtures.office import Office, fabric, published_status
 from railwright_controllers import discovery, file_reads
 from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SLOW_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report import fabric as reports
-from railwright_conversion import interconnects
 from railwright_topology import networks
 from railwright_topology.fabric import of as fabric_of
 from railwright_topology.source_reports import Provenance, SourceReport
@@ -104,7 +103,7 @@ def restarted(monkeypatch: pytest.MonkeyPatch) -> Office:
     whole = networks.of(wiring(RAILS + STORAGE + SPINE))
     last = fabric_of(HOSTS, [labelled, networks.of(wiring(RAILS + SPINE))])
     office = Office()
-    office.add(fabric("old", version=2, status={"topology": interconnects.render(last)}))
+    office.add(fabric("old", version=2, status=published_status(last)))
     for at, host in enumerate(HOSTS):
         office.health(host, sources=[AGENTS])
         office.node(host, old=f"half-{at // 2}")

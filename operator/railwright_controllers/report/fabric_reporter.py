@@ -173,12 +173,13 @@ class FabricReporter:
         """The topology for scheduling. A process that has just started keeps what is published
         until it has assembled its own; of cables, until agents have reported, as these determine
         which adapters are front-end."""
-        published = self.cache.published.get("topology")
-        if published is not None and found.fabric.networks and not is_caught_up:
+        published = self.cache.published
+        held: Status | None = published.get("topology")
+        if held is not None and found.fabric.networks and not is_caught_up:
             if self._interim is None:
                 self._interim = await asyncio.to_thread(kept.topology, published, found.fabric)
             return self._interim
-        return self._summary.topology or published
+        return self._summary.topology or held
 
     async def _write(self, held: ClusterObject, status: Status) -> None:
         """Replace the stored status by this one, unless it is empty."""

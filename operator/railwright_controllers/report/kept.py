@@ -12,7 +12,7 @@ from typing import Any
 
 from railwright_controllers.report import fabric
 from railwright_controllers.report.fabric import Status
-from railwright_conversion import interconnects
+from railwright_conversion import bounds, interconnects
 from railwright_topology import topology_merge
 from railwright_topology.fabric import Fabric
 from railwright_topology.interconnect import UNKNOWN, Interconnect
@@ -57,22 +57,25 @@ def entries(listed: Iterable[Status], nodes: Container[str]) -> list[Status]:
     ]
 
 
-def topology(published: Status, found: Fabric) -> Status:
+def topology(published: Mapping[str, Any], found: Fabric) -> Status:
     """The topology in which cables count as published, and labels and files as they are now. Which
     adapters are front-end, and so the domains of cables, only reports of agents show. All stays as
-    published if that would change a level, or a domain of cables: a host with front-end cables
-    alone can have been in a domain by its labels."""
+    in the ``published`` status if that would change a level, or a domain of cables: a host with
+    front-end cables alone can have been in a domain by its labels."""
+    before: Status = published["topology"]
     try:
-        held = interconnects.parse(published)
+        held = interconnects.parse(before)
     except ValueError:
-        return published
-    wired = {network.wiring.source for network in found.networks}
+        return before
+    sources = {each["level"]: each["source"] for each in published.get("domains") or ()}
     by_cables = {
-        source: [at for at, name in enumerate(held.levels) if name.startswith(f"{source} tier ")]
-        for source in wired
+        network.wiring.source: _levels(network.wiring.source, held, sources)
+        for network in found.networks
     }
     tiers = topology_merge.of(
-        _as_published(report, held, by_cables[report.source]) if report.source in wired else report
+        _as_published(report, held, by_cables[report.source])
+        if report.source in by_cables
+        else report
         for report in found.source_reports
     ).tiers[::-1]
     places = {
@@ -80,9 +83,15 @@ def topology(published: Status, found: Fabric) -> Status:
     }
     has_same_levels = tuple(tier.name for tier in tiers) == held.levels
     if not has_same_levels or _differ(places, held.places, itertools.chain(*by_cables.values())):
-        return published
+        return before
     merged = replace(held, places=places)
-    return interconnects.render_bounded(merged, fabric.TOPOLOGY_BYTES_MAX)[0] or published
+    return interconnects.render_bounded(merged, fabric.TOPOLOGY_BYTES_MAX)[0] or before
+
+
+def _levels(source: str, held: Interconnect, sources: Mapping[str, str]) -> list[int]:
+    """The levels that this source names."""
+    named = enumerate(map(sources.get, held.levels))
+    return [level for level, its in named if its == bounds.name(source)]
 
 
 def _differ(places: Places, held: Places, levels: Iterable[int]) -> bool:
