@@ -14,6 +14,7 @@ from railwright_controllers.watch.pods import BusyNodes
 from railwright_kube import paths, protobuf
 from railwright_kube.reflector import Reflector
 from railwright_kube.watching import Watching
+from railwright_topology.sources.formats import File
 from railwright_watch import cluster_objects, node_healths, nodes
 
 LATE_S = 180.0
@@ -64,6 +65,11 @@ class ControllerInformers:
     def all(self) -> tuple[Reflector[Any], ...]:
         """The informers."""
         return self.fabrics, self.nodes, self.pods, self.healths, self.files
+
+    def survey_progress(self) -> File | None:
+        """The stored progress of a survey, as it is now."""
+        records = self.files.records.values()
+        return next((each.progress for each in records if each.name == names.PROBES), None)
 
     def late(self) -> tuple[str, ...]:
         """What was not received for so long that the cache may be old, a sentence each."""

@@ -85,6 +85,7 @@ class ControllerParts(ReplicaParts):
             discovery=watched.discovery,
             nodes=nodes,
             busy=watched.busy.names,
+            left=watched.survey_progress,
             keep=partial(stored.keep, self.api, self.settings.namespace),
             metrics=self.series.surveys,
             clock=runtime.clock,

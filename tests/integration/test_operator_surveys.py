@@ -20,6 +20,7 @@ from integration.operator_site import FABRIC, Floor, Json, Site
 from railwright_agent.__main__ import PORT
 from railwright_api import names
 from railwright_controllers.surveys import stored
+from railwright_controllers.watch import files
 from railwright_testbed import waiting
 from railwright_testbed.service_process import NAMESPACE
 
@@ -141,7 +142,7 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     assert source["nodes"] == NODES
     assert source["time"].endswith("Z")
     assert status["problems"] == []
-    assert ground.admin.get(KEPT)["binaryData"].keys() == {stored.RESULT, stored.PROGRESS}
+    assert ground.admin.get(KEPT)["binaryData"].keys() == {stored.RESULT, files.PROGRESS}
     granted_rights.expect_used(ground.plane.audit_log, __name__)
     assert _probes(ground) >= NODES * (NODES - 1) / 2
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(

@@ -7,7 +7,8 @@ import collections
 import pytest
 
 from fixtures.survey_office import SETTLED, Office
-from railwright_controllers.surveys import stored, surveyor
+from railwright_controllers.surveys import surveyor
+from railwright_controllers.watch import files
 from railwright_kube.errors import Unreachable
 from railwright_topology.probing.readings import SAMPLES_MAX
 
@@ -54,7 +55,7 @@ async def test_measured_pairs_are_not_measured_again(office: Office) -> None:
     assert max((times + collections.Counter(after)).values()) == SAMPLES_MAX
     assert office.placed(office.nodes)
     # The result replaces the samples.
-    assert '"samples":[]' in office.stored[stored.PROGRESS]
+    assert '"samples":[]' in office.stored[files.PROGRESS]
 
 
 async def test_samples_of_an_hour_ago_are_measured_again(office: Office) -> None:
@@ -70,7 +71,7 @@ async def test_samples_of_an_hour_ago_are_measured_again(office: Office) -> None
 @pytest.mark.parametrize("text", ["{", "{}", '{"stored_s": 1e9}', "[]"])
 async def test_unreadable_progress_is_ignored(office: Office, text: str) -> None:
     before = await _kill(office)
-    await office.keep({stored.PROGRESS: text})
+    await office.keep({files.PROGRESS: text})
     sent = await office.run_checks(SETTLED + 1)
     assert sent > len(before)
     assert office.placed(office.nodes)

@@ -13,9 +13,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from railwright_controllers.watch import files
 from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
-from railwright_topology.sources import formats
 from railwright_topology.wiring import WiringError
 
 Pair = tuple[str, str]
@@ -63,10 +63,10 @@ def parse(text: str) -> SurveyProgress:
     try:
         found = msgspec.json.decode(text, type=SurveyProgress)
     except msgspec.DecodeError as error:
-        raise WiringError(formats.PROGRESS, 1, str(error)) from None
+        raise WiringError(files.PROGRESS, 1, str(error)) from None
     ends = [end for sample in found.samples for end in sample[:2]]
     if max(ends, default=-1) >= len(found.nodes):
-        raise WiringError(formats.PROGRESS, 1, "a sample is of no node")
+        raise WiringError(files.PROGRESS, 1, "a sample is of no node")
     return found
 
 

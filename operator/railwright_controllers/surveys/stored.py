@@ -1,4 +1,4 @@
-"""Store surveys in their ConfigMap: the result, and the progress of one that has not ended."""
+"""Store the files of surveys in their ConfigMap."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from railwright_api import names
 from railwright_kube import paths
 from railwright_kube.client import Api
-from railwright_topology.sources import formats
 
-RESULT, PROGRESS = "probes.json.gz", f"{formats.PROGRESS}.gz"
+RESULT = "probes.json.gz"
 BYTES_MAX = 900_000
 """Compressed and in base64: the API server accepts 1 MiB for the whole object."""
 

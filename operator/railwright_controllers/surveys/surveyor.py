@@ -22,6 +22,7 @@ from railwright_controllers.metrics import DONE, FAILED, SurveyMetrics
 from railwright_controllers.surveys import due, progress, stored
 from railwright_controllers.surveys.progress import SurveyProgress
 from railwright_controllers.surveys.stored import TooLargeError
+from railwright_controllers.watch import files
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_conversion import bounds
 from railwright_kube.backoff import Backoff, Pauses
@@ -35,6 +36,7 @@ from railwright_topology.probing.readings import Reading
 from railwright_topology.probing.survey import Survey
 from railwright_topology.source_reports import SourceReport
 from railwright_topology.sources import formats, probes
+from railwright_topology.sources.formats import File
 from railwright_topology.wiring import WiringError
 from railwright_watch.nodes import NodeRecord
 
@@ -68,9 +70,9 @@ Pair = tuple[str, str]
 
 @dataclass(eq=False, repr=False)
 class Surveyor:
-    """Runs surveys. ``busy`` returns the busy nodes; ``keep`` stores files. ``problems`` are the
-    reasons why nodes are not measured. ``clock`` is monotonic; ``wall_clock`` is Unix time, as
-    surveys of earlier processes have it."""
+    """Runs surveys. ``busy`` returns the busy nodes, ``left`` the progress that the process before
+    stored; ``keep`` stores files. ``problems`` are the reasons why nodes are not measured.
+    ``clock`` is monotonic; ``wall_clock`` is Unix time, as surveys of earlier processes have it."""
 
     probe_tasks: ProbeTasks
     _: KW_ONLY
@@ -78,6 +80,7 @@ class Surveyor:
     discovery: Discovery
     nodes: Mapping[str, NodeRecord]
     busy: Callable[[], Collection[str]]
+    left: Callable[[], File | None]
     keep: Callable[[Mapping[str, str]], Awaitable[object]]
     metrics: SurveyMetrics
     clock: Callable[[], float]
@@ -150,9 +153,7 @@ class Surveyor:
 
     def _restore(self) -> None:
         """Take over what an earlier process left: its back-off, and the samples of its survey."""
-        name = f"{names.PROBES}/{stored.PROGRESS}"
-        files = (read.file for read in self.discovery.found.files)
-        file = next((file for file in files if str(file) == name), None)
+        file = self.left()
         if file is None:
             return
         try:
@@ -236,7 +237,7 @@ class Surveyor:
         self.metrics.pairs.inc(found.pairs)
         self.metrics.surveys.labels(DONE if placed else FAILED).inc()
         # Without samples, as the survey is over.
-        texts = {stored.PROGRESS: self._progress(None)}
+        texts = {files.PROGRESS: self._progress(None)}
         if placed:
             try:
                 texts[stored.RESULT] = await asyncio.to_thread(self._joined, found, placed)
@@ -278,7 +279,7 @@ class Surveyor:
         """Store the samples of a running survey. A failure leaves those before."""
         text = await asyncio.to_thread(self._progress, survey)
         try:
-            await self.keep({stored.PROGRESS: text})
+            await self.keep({files.PROGRESS: text})
         except (RequestFailed, TooLargeError) as error:
             logger.warning("survey progress not stored", extra={"error": str(error)})
 

@@ -16,17 +16,22 @@ from railwright_topology.sources.formats import File
 
 CONFIG_MAPS = projections.of(ConfigMap)
 SELECTOR = {"labelSelector": f"{names.LABEL_FABRIC}={names.SINGLETON}"}
+PROGRESS = "survey-progress.json.gz"
+"""What the controllers store of a survey that has not ended, beside its last result. It is no
+source."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRecord:
-    """The files of a ConfigMap, sorted by name. ``time`` is the time of its last write."""
+    """The files of a ConfigMap, sorted by name. ``time`` is the time of its last write. A change of
+    a survey's ``progress`` alone leaves the record equal: nothing is read or assembled again."""
 
     uid: str
     name: str
     files: tuple[File, ...]
     rv: int = field(compare=False)
     time: str = field(default="", compare=False)
+    progress: File | None = field(default=None, compare=False)
 
 
 def record(found: ConfigMap) -> FilesRecord:
@@ -36,11 +41,13 @@ def record(found: ConfigMap) -> FilesRecord:
         name: base64.b64decode(packed) for name, packed in found.binary_data.items()
     }
     contents |= found.data
-    files = (File(metadata.name, name, content) for name, content in sorted(contents.items()))
+    files = {name: File(metadata.name, name, each) for name, each in sorted(contents.items())}
+    progress = files.pop(PROGRESS, None) if metadata.name == names.PROBES else None
     return FilesRecord(
         metadata.uid,
         metadata.name,
-        tuple(files),
+        tuple(files.values()),
         rv=int(metadata.resource_version),
         time=max((write.time for write in metadata.managed_fields), default=""),
+        progress=progress,
     )

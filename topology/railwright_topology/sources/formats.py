@@ -53,8 +53,6 @@ READERS: Mapping[str, Callable[[str], _Read | tuple[_Read, ...]]] = MappingProxy
 )
 
 _GZIP = ".gz"
-PROGRESS = "survey-progress.json"
-"""What the controllers store of a survey that has not ended. It is no source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,6 @@ def read(file: File) -> tuple[Facts, ...]:
     """Read a file. Raises WiringError if it breaks a rule of its format, or if no format has its
     name."""
     name = file.name.removesuffix(_GZIP)
-    if name == PROGRESS:
-        return ()
     reader = READERS.get(name)
     if reader is None:
         formats = ", ".join(sorted(READERS))
