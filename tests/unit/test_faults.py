@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fixtures import observing
 from fixtures.attempts import entry
-from fixtures.observing import JOB, LAUNCHER, raw_job
+from fixtures.observing import JOB, raw_job
 from railwright_operator.faults import HUNG_S, RAISED_S, JobFaults
 from railwright_operator.report.cycle_metrics import CycleMetrics
-from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import rendering
 from railwright_scheduler.attempt.ledger import Ledger
 from railwright_scheduler.isolation import Isolation, Stage
 
@@ -35,7 +34,7 @@ class Leader:
 
     def __init__(self, status: dict[str, Any] | None = None, *, generation: int = 1) -> None:
         self.now_s = 1000.0
-        self.jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, LAUNCHER))
+        self.jobs = observing.jobs_cache()
         self.apply(status or {}, version=1, generation=generation)
         self.metrics = CycleMetrics(CollectorRegistry())
         self.faults = JobFaults(

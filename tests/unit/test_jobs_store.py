@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fixtures import observing
 from railwright_conversion import node_affinities
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_records import record_of
@@ -44,7 +45,7 @@ def raw_job(version: int, *, uid: str = "a", generation: int = 1, **more: Any) -
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, LAUNCHER))
+    return observing.jobs_cache()
 
 
 def test_job_is_read_with_its_requests_on_one_node(jobs: Jobs) -> None:

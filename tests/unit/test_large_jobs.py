@@ -11,7 +11,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, reporting
+from fixtures import attempts, observing, reporting
 from fixtures.reporting import Raw
 from fixtures.shell import until
 from railwright_kube import body_limits, projections
@@ -23,7 +23,6 @@ from railwright_operator import metrics
 from railwright_operator.watch import job_objects
 from railwright_operator.watch.job_objects import JOBS, SPEC_BYTES_MAX, JobObject
 from railwright_operator.watch.jobs import Jobs
-from railwright_operator.write import rendering
 from railwright_operator.write.rendering import Rendering
 from railwright_scheduler.attempt.ledger import EntryState
 from railwright_scheduler.attempt.phases import Phase
@@ -50,7 +49,7 @@ def job_of(size: int, *, name: str = "a", **more: Any) -> Raw:
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    return observing.jobs_cache()
 
 
 def test_a_spec_of_the_largest_size_is_taken(jobs: Jobs) -> None:

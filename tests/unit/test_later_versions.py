@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fixtures import attempts, office, reporting
+from fixtures import attempts, observing, office, reporting
 from railwright import profile, protocol
 from railwright_api.training_job_status import TrainingJobStatus
 from railwright_conversion import profiles
@@ -19,9 +19,7 @@ from railwright_operator.report import status
 from railwright_operator.report.attempt_metrics import AttemptMetrics
 from railwright_operator.report.status import StatusInput
 from railwright_operator.watch.job_records import record_of
-from railwright_operator.watch.jobs import Jobs
 from railwright_operator.write import ledger as store
-from railwright_operator.write import rendering
 from railwright_operator.write.ledger import LedgerStore
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import EntryState
@@ -177,7 +175,7 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
 
 
 def test_job_of_later_version_is_read() -> None:
-    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    jobs = observing.jobs_cache()
     raw = reporting.raw_job("job", spec={"topology": {"required": "rack", "rails": "Preferred"}})
     raw["spec"] |= later_fields.NEWS
     raw["status"] = later_fields.NEWS | {"phase": "Queued", "progress": {"phase": "Compiling"}}
@@ -190,7 +188,7 @@ def test_job_of_later_version_is_read() -> None:
 
 
 def test_job_of_wrong_types_is_set_aside() -> None:
-    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    jobs = observing.jobs_cache()
     jobs.absorb(reporting.raw_job("job", spec={"topology": {"required": 7, "rails": "Preferred"}}))
     assert "required" in (jobs.why_unreadable("job-uid") or "")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import reporting
+from fixtures import observing, reporting
 from fixtures.jobs import layout
 from fixtures.shell import DEADLINE_S
 from railwright import profile, protocol, strides
@@ -20,7 +20,6 @@ from railwright_operator.heartbeats.recording import Recording
 from railwright_operator.heartbeats.sessions import Sessions
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import ProfileRecord
-from railwright_operator.write import rendering
 from railwright_process.messages import RefusedError
 from railwright_scheduler.model.workload import Workload
 from railwright_scheduler.pre_run import RANKS_MAX
@@ -155,7 +154,7 @@ def workload(jobs: Jobs) -> Workload:
 
 def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     """The recorded profile is part of the workload of the next attempt."""
-    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    jobs = observing.jobs_cache()
     jobs.absorb(job())
     assert workload(jobs).profile is None
     jobs.profile_changed(None, reporting.profile_of("a", recorded()))
@@ -181,7 +180,7 @@ def test_next_attempt_is_mapped_by_earlier_recording() -> None:
     ids=["malformed", "of a deleted job", "of another namespace"],
 )
 def test_profile_of_another_job_changes_nothing(stored: ProfileRecord) -> None:
-    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    jobs = observing.jobs_cache()
     jobs.absorb(job())
     jobs.profile_changed(None, stored)
     assert workload(jobs).profile is None
@@ -189,7 +188,7 @@ def test_profile_of_another_job_changes_nothing(stored: ProfileRecord) -> None:
 
 def test_profile_listed_before_its_job_counts() -> None:
     """A new leader lists both kinds at the same time."""
-    jobs = Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    jobs = observing.jobs_cache()
     stored = reporting.profile_of("a", recorded())
     jobs.profile_changed(None, stored)
     jobs.absorb(job())

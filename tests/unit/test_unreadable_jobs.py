@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from fixtures import reporting
+from fixtures import observing, reporting
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.owned import PlacementRecord
-from railwright_operator.write import rendering
 from railwright_scheduler.attempt.phases import Phase
 
 BROKEN = {"overhead": {"memory": "100Ei"}}
@@ -18,7 +17,7 @@ BROKEN = {"overhead": {"memory": "100Ei"}}
 
 @pytest.fixture
 def jobs() -> Jobs:
-    return Jobs(lambda raw, role: rendering.sample_pod(raw, role, reporting.LAUNCHER))
+    return observing.jobs_cache()
 
 
 def test_the_reason_names_what_was_seen(jobs: Jobs) -> None:
@@ -39,7 +38,7 @@ def test_any_exception_sets_the_job_aside(
     def render(raw: Mapping[str, Any], role: int) -> Mapping[str, Any]:
         raise error("planted")
 
-    jobs = Jobs(render)
+    jobs = Jobs(render, expect=lambda version: None)
     jobs.absorb(reporting.raw_job("a"))
     why = jobs.why_unreadable("a-uid")
     assert why is not None

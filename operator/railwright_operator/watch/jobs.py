@@ -156,7 +156,7 @@ class Jobs:
     def __init__(
         self,
         render: Callable[[Raw, int], Raw],
-        expect: Callable[[int], None] = lambda version: None,
+        expect: Callable[[int], None],
     ) -> None:
         """``render`` makes the first pod of the role with this index, which has the requests of
         each of its pods. ``expect`` gets the version of each response, before the watch has it."""
