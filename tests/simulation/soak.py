@@ -2,7 +2,7 @@
 breaks an invariant; and beside each seed courses of plans alone, which need no API server.
 
 It prints its progress on stderr; the last line on stdout is one JSON object. A seed that broke
-something is printed with what happened, and the exit code is 1.
+something is printed with what happened, and kept (``kept_seeds``); then the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 
 from simulation import plan_invariants
+from simulation.kept_seeds import COURSE, kept_if_it_fails
 from simulator.emphasis import CONTROLLERS, ROLES, of_seed
 from simulator.run import RunError, run
 
@@ -56,9 +57,11 @@ def soak(first: int, count: int) -> Total:
     for seed in range(first, first + count):
         total.seeds += 1
         try:
-            outcome = run(seed, emphasis_of(seed))
+            with kept_if_it_fails(emphasis_of(seed), seed):
+                outcome = run(seed, emphasis_of(seed))
             for course in range(seed * COURSES_A_SEED, (seed + 1) * COURSES_A_SEED):
-                total.plans += plan_invariants.check(course)
+                with kept_if_it_fails(COURSE, course):
+                    total.plans += plan_invariants.check(course)
         except (RunError, plan_invariants.PlanError) as broken:
             total.broken[seed] = str(broken)
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from random import Random
@@ -16,13 +16,15 @@ from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.cluster_state import ClusterState
 from railwright_scheduler.model.snapshot import Unavailable
 from railwright_scheduler.plan import Plan
-from simulation import plan_invariants
+from simulation import kept_seeds, plan_invariants
 from simulation.drawn_courses import CYCLES, Course
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
-def test_plans_of_drawn_courses_keep_the_invariants(first: int) -> None:
-    for course in range(300 + first, 300 + first + 10):
+@pytest.mark.parametrize(
+    "courses", [*(range(first, first + 10) for first in range(300, 340, 10)), kept_seeds.courses()]
+)
+def test_plans_of_drawn_courses_keep_the_invariants(courses: Sequence[int]) -> None:
+    for course in courses:
         assert plan_invariants.check(course) == CYCLES
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from railwright_operator.write.ledger import LedgerStore
 from railwright_scheduler.attempt.ledger import Ledger
-from simulation import soak
+from simulation import kept_seeds, plan_invariants, soak
 
 
 def test_soak_prints_one_object(
@@ -24,7 +25,16 @@ def test_soak_prints_one_object(
     assert summary["seeds"] >= 1
 
 
-def test_soak_stops_at_a_seed_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The list of kept seeds, for this test alone."""
+    file = tmp_path / "kept"
+    file.write_text("all 58\n")
+    monkeypatch.setattr(kept_seeds, "FILE", file)
+    return file
+
+
+def test_soak_stops_at_a_seed_that_breaks(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
     """A leader acts on plans that it has not written."""
 
     async def held_only(store: LedgerStore, ledger: Ledger) -> None:
@@ -34,3 +44,17 @@ def test_soak_stops_at_a_seed_that_breaks(monkeypatch: pytest.MonkeyPatch) -> No
     total = soak.soak(1_000, 10)
     assert list(total.broken) == [1_000 + total.seeds - 1]
     assert "ViolationError" in total.broken[1_000 + total.seeds - 1]
+    (seed,) = total.broken
+    assert kept_seeds.runs() == (("all", 58), (soak.emphasis_of(seed), seed))
+    # A second time it is there already: the list has two lines.
+    soak.soak(seed, 1)
+    assert kept.read_text().count("\n") == 2
+
+
+def test_course_that_breaks_is_kept_whatever_it_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is no violation of an invariant, and so ends the soak with its traceback."""
+    monkeypatch.setattr(plan_invariants, "check", lambda course: 1 // (course - 4_001))
+    with pytest.raises(ZeroDivisionError):
+        soak.soak(1_000, 1)
+    assert kept_seeds.courses() == (4_001,)
+    assert kept_seeds.runs() == (("all", 58),)
