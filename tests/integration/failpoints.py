@@ -36,6 +36,7 @@ OF_CONTROLLERS = {
     "fabric": "patch fabrics/status",
     "health": "write nodehealths",
     "files": "list configmaps",
+    "survey": "patch configmaps",
 }
 """Likewise what the controllers write, and what they read."""
 

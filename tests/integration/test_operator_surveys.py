@@ -6,28 +6,19 @@ It runs controllers of its own, as a survey is of all nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from fixtures import command_line, local_network, machines
-from integration import controllers, granted_rights, node_agents, operator_site
+from fixtures import command_line, local_network
+from integration import controllers, granted_rights, operator_site, surveyed
 from integration.node_agents import NodeAgents
 from integration.operator_site import FABRIC, Floor, Json, Site
-from railwright_agent.__main__ import PORT
-from railwright_api import names
+from integration.surveyed import MACHINE, NODES, SOURCE, Rails
 from railwright_controllers.surveys import stored
 from railwright_controllers.watch import files
 from railwright_testbed import waiting
-from railwright_testbed.service_process import NAMESPACE
-
-KEPT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.PROBES}"
-SOURCE = f"{names.PROBES}/probes"
-MACHINE = machines.planted(Random(3))
-NODES = 4
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +32,7 @@ def floor(ground: Site) -> Iterator[Floor]:
     """Nodes without labels of a topology."""
     with operator_site.floor_on(ground, (NODES,)) as made:
         for node in made.nodes:
-            _unlabel(ground, node)
+            surveyed.unlabel(ground, node)
         yield made
 
 
@@ -52,10 +43,6 @@ def agents(ground: Site, tmp_path: Path) -> Iterator[NodeAgents]:
     started.clear()
 
 
-def _unlabel(site: Site, node: str) -> None:
-    site.admin.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {names.LABEL_RACK: None}}})
-
-
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
     """The network of the nodes' rails."""
@@ -63,61 +50,13 @@ def network() -> Iterator[str]:
         yield opened
 
 
-@dataclass(frozen=True, slots=True)
-class Rails:
-    """Where each node's agent answers probes."""
-
-    floor: Floor
-    network: str
-
-    def host(self, node: str) -> str:
-        return local_network.address(self.network, self.floor.nodes.index(node) + 1)
-
-    def start(self, agents: NodeAgents) -> None:
-        for node in self.floor.nodes:
-            agents.start(node, MACHINE, bind=self.host(node))
-
-    def listens(self, node: str) -> bool:
-        return node_agents.listens(self.host(node), PORT)
-
-
 @pytest.fixture
 def rails(floor: Floor, network: str) -> Rails:
     return Rails(floor, network)
 
 
-def _status(site: Site) -> Json:
-    found: Json = site.admin.get(FABRIC).get("status", {})
-    return found
-
-
-def _until(site: Site, holds: Callable[[Json], bool], what: str, deadline_s: float) -> Json:
-    waiting.until(
-        lambda: holds(_status(site)),
-        what,
-        deadline_s=deadline_s,
-        evidence=lambda: f"{_status(site)} {site.controllers.log()}",
-    )
-    return _status(site)
-
-
 def _reporting(status: Json) -> int:
     return int((status.get("agents") or {}).get("nodes", 0))
-
-
-def _until_nodes(site: Site, state: str, nodes: int, deadline_s: float = 30) -> None:
-    """Wait until so many nodes are ``due``, or due and ``polling``."""
-    name = f"railwright_survey_{state}_nodes"
-    waiting.until(
-        lambda: site.controllers.series(name) == {name: nodes},
-        f"{nodes} {state}",
-        deadline_s=deadline_s,
-        evidence=site.controllers.log,
-    )
-
-
-def _probes(site: Site) -> float:
-    return sum(site.controllers.series("railwright_probes_total").values())
 
 
 def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
@@ -129,9 +68,9 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
 
     # Without a source: agents poll, measure each other, and the Fabric has the result.
     ground.admin.patch(FABRIC, {"spec": {"probing": {"mode": "WhenUnknown"}}})
-    _until_nodes(ground, "due", NODES)
+    surveyed.until_nodes(ground, "due", NODES)
     rails.start(agents)
-    status = _until(
+    status = surveyed.until_status(
         ground,
         lambda status: [each["source"] for each in status.get("sources", [])] == [SOURCE],
         "what was measured",
@@ -142,9 +81,9 @@ def test_unplaced_nodes_are_surveyed_once_and_result_is_kept(
     assert source["nodes"] == NODES
     assert source["time"].endswith("Z")
     assert status["problems"] == []
-    assert ground.admin.get(KEPT)["binaryData"].keys() == {stored.RESULT, files.PROGRESS}
+    assert ground.admin.get(surveyed.KEPT)["binaryData"].keys() == {stored.RESULT, files.PROGRESS}
     granted_rights.expect_used(ground.plane.audit_log, __name__)
-    assert _probes(ground) >= NODES * (NODES - 1) / 2
+    assert surveyed.probes(ground) >= NODES * (NODES - 1) / 2
     assert f"{SOURCE}: {NODES} nodes, measured {source['time']}" in command_line.topology(
         ground.plane
     )
@@ -159,34 +98,36 @@ def _never(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     ground.admin.patch(
         FABRIC, {"spec": {"probing": {"mode": "Never", "networks": [rails.network]}}}
     )
-    _until_nodes(ground, "due", 0)
+    surveyed.until_nodes(ground, "due", 0)
     rails.start(agents)
-    _until(ground, lambda status: _reporting(status) == NODES, "all agents", 60)
+    surveyed.until_status(ground, lambda status: _reporting(status) == NODES, "all agents", 60)
     assert not any(map(rails.listens, rails.floor.nodes))
-    assert not _probes(ground)
+    assert not surveyed.probes(ground)
 
 
 def _another_leader(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     """Controllers that start anew read the stored survey, and do not measure again."""
     controllers.start_again(ground)
     rails.start(agents)
-    status = _until(ground, lambda status: _reporting(status) == NODES, "all agents again", 60)
+    status = surveyed.until_status(
+        ground, lambda status: _reporting(status) == NODES, "all agents again", 60
+    )
     assert [each["source"] for each in status["sources"]] == [SOURCE]
     assert not any(map(rails.listens, rails.floor.nodes))
-    assert not _probes(ground)
+    assert not surveyed.probes(ground)
 
 
 def _an_agent_dies(ground: Site, rails: Rails, agents: NodeAgents) -> None:
     """The Fabric names a node whose agent polled and then died, before it was measured."""
     (more,) = rails.floor.add(f"{rails.floor.name}-rack-0", 1)
-    _unlabel(ground, more)
-    _until_nodes(ground, "due", 1)
+    surveyed.unlabel(ground, more)
+    surveyed.until_nodes(ground, "due", 1)
     agents.start(more, MACHINE, bind=rails.host(more))
     # The controllers wait 300 s for a due node that has not polled yet, before they name the node.
-    _until_nodes(ground, "polling", 1, deadline_s=60)
+    surveyed.until_nodes(ground, "polling", 1, deadline_s=60)
     agents.kill(more)
     message = f"1 of 1 nodes that are to be measured have no agent that answers: {more}"
-    _until(
+    surveyed.until_status(
         ground,
         lambda status: message in [each["message"] for each in status["problems"]],
         "the dead agent",
