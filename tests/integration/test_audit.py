@@ -22,7 +22,7 @@ class Database(ThreadingHTTPServer):
     """Knows one vulnerability of each package in ``vulnerable``, of any version."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.vulnerable: set[str] = set()
         self.queried: set[str] = set()
 
@@ -33,7 +33,7 @@ class Database(ThreadingHTTPServer):
         return {"vulns": [found]} if name in self.vulnerable else {}
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     server: Database
 
     def do_POST(self) -> None:
