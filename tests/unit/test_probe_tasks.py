@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -152,6 +153,15 @@ async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
     assert not office.probe_tasks.unfit
     for each in polls.values():
         each.cancel()
+
+
+async def test_poll_is_to_be_repeated_until_surveys_were_looked_for() -> None:
+    """An agent that goes on after the controllers started again must not stop in that time."""
+    office = Office()
+    office.probe_tasks.selected = None
+    with pytest.raises(RefusedError) as refused:
+        await office.probe_tasks.poll("a", Poll("10.0.0.1", 7946))
+    assert refused.value.status == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def test_poll_of_an_agent_is_read() -> None:

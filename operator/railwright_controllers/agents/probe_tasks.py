@@ -13,6 +13,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -75,7 +76,8 @@ class _Agent:
 
 class ProbeTasks:
     """The polling agents by node. ``selected`` are the nodes whose agents are to poll, with the
-    addresses of each; ``networks`` are those of the site's rails, in CIDR notation."""
+    addresses of each, and None until this process has looked for surveys; ``networks`` are those
+    of the site's rails, in CIDR notation."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -83,7 +85,7 @@ class ProbeTasks:
         self._agents: dict[str, _Agent] = {}
         self._unfit: dict[str, str] = {}
         self._number = 0
-        self.selected: Mapping[str, Collection[str]] = {}
+        self.selected: Mapping[str, Collection[str]] | None = None
         self.networks: tuple[str, ...] = ()
 
     @property
@@ -99,7 +101,14 @@ class ProbeTasks:
         )
 
     async def poll(self, node: str, message: Poll) -> Json:
-        """Wait for the next task of a node's agent; empty if the agent is not to poll."""
+        """Wait for the next task of a node's agent; empty if the agent is not to poll.
+
+        Raises RefusedError while that is unknown: the process before may have called the agent.
+        """
+        if self.selected is None:
+            raise RefusedError(
+                "this process has not looked for surveys yet", HTTPStatus.SERVICE_UNAVAILABLE
+            )
         self._unfit.pop(node, None)
         unfit = message.unfit or self._refusal(node, message.host)
         if node not in self.selected or unfit:
@@ -130,7 +139,7 @@ class ProbeTasks:
 
     def _refusal(self, node: str, host: str) -> str:
         """Why this address of a node is not probed; empty if it may be."""
-        own = self.selected.get(node)
+        own = (self.selected or {}).get(node)
         if not host or own is None or host in own or addresses.within(host, self.networks):
             return ""
         return (

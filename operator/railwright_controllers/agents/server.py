@@ -97,7 +97,7 @@ class Agents:
         except WiringError as error:
             logger.warning("document refused", extra={"node": node, "error": str(error)})
             raise RefusedError(str(error)) from error
-        polls = node in self.probe_tasks.selected
+        polls = node in (self.probe_tasks.selected or ())
         return {"poll": polls} | ({"networks": self.probe_tasks.networks} if polls else {})
 
     async def _take_utilization(self, node: str, body: bytes) -> dict[str, Any]:
