@@ -28,7 +28,7 @@ from railwright_kube.body_limits import (
 from railwright_kube.connection import CredentialsError
 from railwright_kube.lanes import Lane
 from railwright_kube.metrics import ApiMetrics
-from railwright_kube.transport import JSON, HttpRequest, NoAnswerError, Query, Transport
+from railwright_kube.transport import JSON, REVIEW, HttpRequest, NoAnswerError, Query, Transport
 
 DEADLINE_S = 10.0
 ATTEMPTS_MAX = 6
@@ -106,6 +106,12 @@ class Api:
     async def create(self, path: str, body: object) -> Any:
         """POST a new object, a binding or another subresource."""
         return await self._write("create", "POST", path, body)
+
+    async def review(self, path: str, body: object, *, deadline_s: float, decode: Decode) -> Any:
+        """POST a question, such as a TokenReview. It changes nothing, so it is sent like a read,
+        and by standbys too."""
+        request = HttpRequest(REVIEW, "POST", path, body=orjson.dumps(body))
+        return await self._run(request, deadline_s, decode)
 
     async def replace(self, path: str, body: object) -> Any:
         """PUT the whole object; its resourceVersion is the precondition."""

@@ -23,7 +23,7 @@ LAG_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 EXPECTED_MAX = 64
 """Own writes of a kind whose event is measured at a time: enough for a quantile."""
 
-VERBS = ("get", "create", "replace", "patch", "delete")
+VERBS = ("get", "review", "create", "replace", "patch", "delete")
 CODES = ("none", *map(str, (200, 201, 202, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504)))
 """What API servers answer with, and the code of a request without an answer. Series of other codes,
 such as those of proxies, begin with their first request."""
@@ -100,7 +100,7 @@ class ApiMetrics:
         begin(self.requests, (*VERBS, "watch"), CODES)
         begin(self.request_s, VERBS)
         begin(self.retries, VERBS, ("401", "429"))
-        begin(self.retries, ("get",), ("503", "504"))
+        begin(self.retries, ("get", "review"), ("503", "504"))
 
 
 class WatchMetrics:

@@ -7,6 +7,8 @@ from urllib.parse import quote
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 SIGNING_KEYS = "/openid/v1/jwks"
+AUTHENTICATION_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def pods(namespace: str) -> str:

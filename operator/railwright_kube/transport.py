@@ -18,6 +18,9 @@ from railwright_kube.body_limits import Chunks
 
 JSON = "application/json"
 
+REVIEW = "review"
+"""The verb of a question that is asked with POST, such as a TokenReview."""
+
 CONNECT_S = 5.0
 
 LOSES_BROKEN_TLS = sys.version_info < (3, 12, 7)
@@ -51,7 +54,7 @@ class HttpRequest:
     @property
     def writes(self) -> bool:
         """Whether it may change anything."""
-        return self.method != "GET"
+        return self.method != "GET" and self.verb != REVIEW
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"

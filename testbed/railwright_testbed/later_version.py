@@ -20,8 +20,8 @@ VERSION = "next"
 _EDITS = (
     (
         "railwright_kube/client.py",
-        "orjson.dumps(body)",
-        "orjson.dumps(later_fields.of_api_object(path, body))",
+        "else orjson.dumps(body)",
+        "else orjson.dumps(later_fields.of_api_object(path, body))",
     ),
     (
         "railwright/codec.py",

@@ -215,6 +215,33 @@ async def test_a_silent_server_is_given_up_at_the_deadline(
         assert time.monotonic() - started_s < 10.0
 
 
+@pytest.mark.parametrize(
+    "fault", [Fault.REQUEST_LOST, Fault.REPLY_LOST, Reply(429), Reply(503)], ids=str
+)
+async def test_standby_asks_for_reviews_again(
+    control_plane: ControlPlane, fault: Fault | Reply
+) -> None:
+    """A review changes nothing."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": "of nobody"},
+    }
+    path = paths.AUTHENTICATION_REVIEWS
+    async with (
+        proxy.in_front_of(control_plane) as between,
+        shell.api(
+            shell.connect(control_plane, through=between.entrance), may_write=lambda: False
+        ) as api,
+    ):
+        between.fail("review tokenreviews", fault, times=2)
+        found = await api.review(path, body, deadline_s=10.0, decode=orjson.loads)
+        assert "error" in found["status"]
+        assert between.count("review tokenreviews") == 3
+        with pytest.raises(errors.NotLeader):
+            await api.create(path, body)
+
+
 async def test_an_outage_fails_writes_without_effect_and_ends(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
