@@ -67,9 +67,20 @@ it is not that of the manifest. Text is replaced in JSON, where a name such as 2
 {{- $_ := set $jobs "from" (concat $jobs.from (.values.networkPolicy.jobsFrom | default list)) }}
 {{- end }}
 {{- if .values.networkPolicy.metricsFrom }}
-{{- $port := dict "protocol" "TCP" "port" "probes" }}
+{{- $port := dict "protocol" "TCP" "port" "metrics" }}
 {{- $rule := dict "from" .values.networkPolicy.metricsFrom "ports" (list $port) }}
 {{- $_ := set $spec "ingress" (append $spec.ingress $rule) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The URL at which pods reach a process: name is its Deployment and that of its Service, and chart the
+root of the template. */}}
+{{- define "railwright.url" }}
+{{- $names := dict "railwright-operator" "RAILWRIGHT_HEARTBEAT_URL" "railwright-controllers" "RAILWRIGHT_AGENTS_URL" }}
+{{- $url := printf "https://%s.%s" .name .chart.Release.Namespace }}
+{{- range (get .chart.Values (trimPrefix "railwright-" .name)).env | default list }}
+{{- if and .value (eq .name (get $names $.name)) }}{{ $url = .value }}{{ end }}
+{{- end }}
+{{- $url }}
 {{- end }}

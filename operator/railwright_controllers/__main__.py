@@ -57,6 +57,7 @@ async def _run(chosen: ReplicaSettings) -> int:
             return await process.run(
                 parts.server,
                 lambda leading: parts.run(leading, kopf.start),
+                certificates=parts.certificates,
                 alive=lambda: _stuck(parts, leadership),
                 ready=parts.unready,
             )

@@ -9,7 +9,8 @@ Certificates    the TLS of the server for node agents
 MessageServer   the server for reports and polls of node agents
 Surveyor        has agents probe each other where no source has the topology
 reporters       the status of the Fabric, and NodeHealths
-Endpoints       probes and metrics
+Endpoints       probes
+MetricsServer   metrics
 """
 
 from __future__ import annotations

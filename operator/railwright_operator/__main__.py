@@ -49,6 +49,7 @@ async def _run(chosen: Settings) -> int:
         return await process.run(
             parts.server,
             functools.partial(_work, parts),
+            certificates=parts.certificates,
             alive=lambda: _stuck(parts, leadership),
             ready=parts.unready,
         )

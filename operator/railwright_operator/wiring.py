@@ -10,7 +10,8 @@
     Verification compares informers and invariants with fresh lists
     watchdog     a thread: ends the process when a cycle hangs (JobFaults: what is set aside)
     reporters    statuses and events
-    Endpoints    probes and metrics
+    Endpoints    probes
+    MetricsServer  metrics
 
 A leader that loses its Lease, or finds the ledger written by another leader, ends the process: its
 state in memory is void.

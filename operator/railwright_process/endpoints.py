@@ -1,32 +1,26 @@
-"""Serve /healthz, /readyz and /metrics on a port of their own.
+"""Serve /healthz and /readyz on a port of their own.
 
 /healthz fails only for what a restart would cure; /readyz lists what is missing. Neither names an
-object of a user; /metrics names jobs, their namespaces and their nodes. The port needs no
-credentials, so by default it listens on the loopback address, and the network policies say who
-reaches it.
+object of a user, so the port needs no credentials: kubelets have none.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 Problems = Callable[[], Sequence[str]]
 """The current problems, a sentence each; empty when there are none. Must not block."""
 
 
 class Endpoints:
-    """The server for probes and metrics."""
+    """The server for probes."""
 
-    def __init__(self, *, alive: Problems, ready: Problems, registry: CollectorRegistry) -> None:
+    def __init__(self, *, alive: Problems, ready: Problems) -> None:
         self._alive = alive
         self._ready = ready
-        self._registry = registry
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -35,7 +29,6 @@ class Endpoints:
         application = web.Application()
         application.router.add_get("/healthz", _probe(self._alive))
         application.router.add_get("/readyz", _probe(self._ready))
-        application.router.add_get("/metrics", _metrics(self._registry))
         self._runner = web.AppRunner(
             application, access_log=None, keepalive_timeout=30.0, shutdown_timeout=1.0
         )
@@ -55,21 +48,5 @@ def _probe(problems: Problems) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         found = problems()
         return web.Response(status=503 if found else 200, text="\n".join(found) or "ok")
-
-    return answer
-
-
-def _metrics(registry: CollectorRegistry) -> Handler:
-    """Thousands of series are rendered in a thread: a fifth of a second, which the event loop does
-    not wait. One scrape at a time, as the port takes requests of anybody."""
-    scrape = asyncio.Lock()
-
-    async def answer(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        async with scrape:
-            data = await asyncio.to_thread(encode, registry)
-        response = web.Response(body=data, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
 
     return answer

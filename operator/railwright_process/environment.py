@@ -19,9 +19,9 @@ class ReplicaSettings:
     """The options of a replica.
 
     ``url`` is where pods reach its server: a Service in front of the replicas, or its own address.
-    With an https URL the server decrypts messages itself. ``address`` and ``probe_address`` are
-    (host, port) to listen on. ``reached_at`` is the host:port at which pods reach this replica;
-    empty if it is not known.
+    With an https URL the server decrypts messages itself. ``address``, ``probe_address`` and
+    ``metrics_address`` are (host, port) to listen on. ``reached_at`` is the host:port at which pods
+    reach this replica; empty if it is not known.
 
     ``namespace`` holds the Lease, and ``identity`` is its holder: unique to a replica, such as the
     name of its pod. A leader that restarts with the same identity need not wait until its own
@@ -31,6 +31,7 @@ class ReplicaSettings:
     url: str
     address: tuple[str, int]
     probe_address: tuple[str, int]
+    metrics_address: tuple[str, int]
     namespace: str
     identity: str
     reached_at: str = ""
@@ -47,10 +48,10 @@ class ReplicaSettings:
         **own: Any,
     ) -> Self:
         """The options, with others of its ``own``. ``url`` and ``address`` name variables; ``port``
-        is the one to listen on by default, and the next one that of probes. Raises SettingsError
-        with the variable that is missing or invalid."""
+        is the one to listen on by default; the next ones are those of probes and of metrics. Raises
+        SettingsError with the variable that is missing or invalid."""
         everywhere = "[::]" if ":" in environment.get("RAILWRIGHT_POD_IP", "") else "0.0.0.0"  # noqa: S104
-        # The kubelet of a pod and Prometheus reach its probes; elsewhere only this machine does.
+        # The kubelet of a pod and Prometheus reach it; elsewhere only this machine does.
         probed = everywhere if environment.get("RAILWRIGHT_POD_IP") else "127.0.0.1"
         listens = _address(environment, address, f"{everywhere}:{port}")
         anew = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -58,6 +59,9 @@ class ReplicaSettings:
             url=_url(environment, url, meaning),
             address=listens,
             probe_address=_address(environment, "RAILWRIGHT_PROBE_ADDRESS", f"{probed}:{port + 1}"),
+            metrics_address=_address(
+                environment, "RAILWRIGHT_METRICS_ADDRESS", f"{probed}:{port + 2}"
+            ),
             namespace=environment.get("RAILWRIGHT_NAMESPACE", "railwright-system"),
             identity=environment.get("RAILWRIGHT_IDENTITY") or anew,
             reached_at=reached_at(environment, listens),

@@ -1,5 +1,5 @@
 """Prometheus series that every process has: version, memory, CPU time, the lag of its event loop,
-and whether it leads."""
+whether it leads, and requests for its series."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import Callable
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from railwright_kube.metrics import SECONDS_BUCKETS
+from railwright_kube.metrics import SECONDS_BUCKETS, begin
+from railwright_process.metrics_server import STATUSES
 
 DISTRIBUTION = "railwright"
 LAG_INTERVAL_S = 0.1
@@ -44,6 +45,13 @@ class ProcessMetrics:
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )
+        self.requests = Counter(
+            "railwright_metrics_requests_total",
+            "Requests for these series, by HTTP status.",
+            ("code",),
+            registry=registry,
+        )
+        begin(self.requests, map(str, map(int, STATUSES)))
         ProcessCollector(registry=registry)
 
     async def measure_lag(self, clock: Callable[[], float]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from railwright_kube.access import Access
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
 from railwright_kube.metrics import ApiMetrics
@@ -23,8 +24,10 @@ from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints, Problems
 from railwright_process.environment import ReplicaSettings, SettingsError
+from railwright_process.metrics_server import MetricsServer
 from railwright_process.process_metrics import ProcessMetrics
 from railwright_process.server import MessageServer
+from railwright_process.tls import Certificates, current_context
 
 Chosen = TypeVar("Chosen", bound=ReplicaSettings)
 
@@ -95,13 +98,21 @@ class Replica:
         server: MessageServer,
         work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
         *,
+        certificates: Certificates,
         alive: Problems,
         ready: Problems,
     ) -> int:
         """Serve and work until a signal or until leadership is lost; ``work`` gets an event that is
         set once this process leads. Returns the exit code."""
-        probes = Endpoints(alive=alive, ready=ready, registry=self._registry)
+        probes = Endpoints(alive=alive, ready=ready)
         await probes.start(*self._chosen.probe_address)
+        metrics = MetricsServer(
+            self._registry,
+            Access(self.api, clock=self.runtime.clock).status,
+            tls=current_context(certificates) if certificates.encrypts else None,
+            requests=self._metrics.requests,
+        )
+        await metrics.start(*self._chosen.metrics_address)
         await server.start(*self._chosen.address)
         self.leadership.start()
         lag = asyncio.create_task(self._metrics.measure_lag(self.runtime.clock))
@@ -111,5 +122,6 @@ class Replica:
             lifecycle.end_in_time()
             lag.cancel()
             await server.stop()
+            await metrics.stop()
             await probes.stop()
             await asyncio.to_thread(self.leadership.stop, deadline_s=RELEASE_S)

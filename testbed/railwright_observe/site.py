@@ -14,7 +14,7 @@ from pathlib import Path
 
 from railwright_dashboards.generate import FOLDER
 from railwright_observe import page
-from railwright_testbed import ControlPlane, Testbed, deployment, example_job
+from railwright_testbed import ControlPlane, Testbed, deployment, example_job, prometheus
 from railwright_testbed.prometheus import Prometheus
 
 NAME = "observe"
@@ -54,31 +54,34 @@ def _scraping(
 ) -> Iterator[Prometheus]:
     """A Prometheus that scrapes the pods of Railwright as they come and go, and serves the built
     page below /user; its files are written into the folder."""
-    targets, assets = folder / "targets.json", folder / "page"
-    scraped = {
-        "job_name": "railwright",
-        "scrape_interval": f"{interval_s}s",
-        "scrape_timeout": f"{interval_s}s",
-        "file_sd_configs": [{"files": [str(targets)]}],
-    }
-    server = Prometheus([scraped], rules=FOLDER / "rules.yaml", assets=assets)
+    assets = folder / "page"
+    scraped = [
+        {
+            **prometheus.authorized(each, deployment.metrics_reader(plane, each), folder),
+            "scrape_interval": f"{interval_s}s",
+            "scrape_timeout": f"{interval_s}s",
+            "file_sd_configs": [{"files": [str(_targets(folder, each))]}],
+        }
+        for each in deployment.SCRAPED
+    ]
+    server = Prometheus(scraped, rules=FOLDER / "rules.yaml", assets=assets)
     page.write(built, assets, prometheus=server.url, interval_s=interval_s)
-    with _followed(plane, targets), server:
+    with _followed(plane, folder), server:
         yield server
 
 
 @contextmanager
-def _followed(plane: ControlPlane, path: Path) -> Iterator[None]:
-    """Keep the file of targets as the pods are, while in the block."""
+def _followed(plane: ControlPlane, folder: Path) -> Iterator[None]:
+    """Keep the files of targets as the pods are, while in the block."""
     stop = threading.Event()
 
     def follow() -> None:
         while not stop.wait(TARGETS_INTERVAL_S):
             # The next time is soon.
             with contextlib.suppress(subprocess.SubprocessError):
-                _write_targets(plane, path)
+                _write_targets(plane, folder)
 
-    _write_targets(plane, path)
+    _write_targets(plane, folder)
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:
@@ -88,7 +91,13 @@ def _followed(plane: ControlPlane, path: Path) -> Iterator[None]:
         thread.join()
 
 
-def _write_targets(plane: ControlPlane, path: Path) -> None:
-    whole = path.with_suffix(".whole")
-    whole.write_text(json.dumps(deployment.scrape_targets(plane)))
-    whole.rename(path)
+def _write_targets(plane: ControlPlane, folder: Path) -> None:
+    for each in deployment.SCRAPED:
+        path = _targets(folder, each)
+        whole = path.with_suffix(".whole")
+        whole.write_text(json.dumps(deployment.scrape_targets(plane, each)))
+        whole.rename(path)
+
+
+def _targets(folder: Path, process: str) -> Path:
+    return folder / f"{process}.json"

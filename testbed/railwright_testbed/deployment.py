@@ -14,6 +14,7 @@ from railwright_api.names import GROUP
 from railwright_testbed import helm, product_images, waiting
 from railwright_testbed.control_plane import ControlPlane
 from railwright_testbed.node import CONTROL_PLANE
+from railwright_testbed.scraping import Reader
 from railwright_testbed.service_process import NAMESPACE
 from railwright_testbed.testbed import Testbed
 
@@ -27,8 +28,10 @@ WORKLOADS = (
 RELEASE = "railwright"
 KUSTOMIZATION = helm.CHART.parent / "examples/install/kustomization.yaml"
 EXAMPLE_REGISTRY = "registry.example.com/team"
-PROBES_PORT = "probes"
-"""The name of the port that has the metrics too."""
+METRICS_PORT = "metrics"
+SCRAPED = ("railwright-operator", "railwright-controllers")
+"""The processes with metrics, as their Deployments and the labels ``app`` of their pods name
+them."""
 
 STAYS = {
     "CustomResourceDefinition": "a release leaves the kinds, and so all objects of users",
@@ -184,10 +187,11 @@ def left(
     return last
 
 
-def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:
-    """The ports with metrics of all running pods, as groups of targets of Prometheus, with the
-    labels that a PodMonitor gives them. Debian's Prometheus cannot discover pods."""
-    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", "-o=json"))["items"]
+def scrape_targets(plane: ControlPlane, process: str) -> list[dict[str, Any]]:
+    """The ports with metrics of all running pods of a process, as groups of targets of Prometheus,
+    with the labels that a PodMonitor gives them. Debian's Prometheus cannot discover pods."""
+    selected = (f"--selector=app={process}", "-o=json")
+    pods = json.loads(plane.kubectl("-n", NAMESPACE, "get", "pods", *selected))["items"]
     return [
         {
             "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
@@ -195,10 +199,15 @@ def scrape_targets(plane: ControlPlane) -> list[dict[str, Any]]:
         }
         for pod in pods
         for port in pod["spec"]["containers"][0].get("ports", ())
-        if port["name"] == PROBES_PORT
+        if port["name"] == METRICS_PORT
         and "podIP" in pod["status"]
         and "deletionTimestamp" not in pod["metadata"]
     ]
+
+
+def metrics_reader(plane: ControlPlane, process: str) -> Reader:
+    """Of the pods of this process."""
+    return Reader.of(plane, process, host=f"{process}.{NAMESPACE}")
 
 
 def _operators(plane: ControlPlane) -> set[str]:

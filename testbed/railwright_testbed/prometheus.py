@@ -24,6 +24,7 @@ from railwright_testbed import binaries, command, waiting
 from railwright_testbed.errors import TestbedError
 from railwright_testbed.ports import PortReservation
 from railwright_testbed.processes import Process
+from railwright_testbed.scraping import Reader
 
 PACKAGE = "prometheus"
 PROGRAMS = ("prometheus", "promtool")
@@ -71,6 +72,20 @@ def _unpack(folder: Path) -> None:
     command.output(["dpkg-deb", "--extract", str(package), str(unfinished)])
     package.unlink()
     unfinished.rename(folder)
+
+
+def authorized(name: str, reader: Reader, folder: Path) -> dict[str, Any]:
+    """The configuration of scrapes of one process, as this reader reads it. The authorities and the
+    token are files of the folder, as this version of Prometheus needs them."""
+    authorities, token = folder / f"{name}.crt", folder / f"{name}.token"
+    authorities.write_text(reader.authorities)
+    token.write_text(reader.token)
+    return {
+        "job_name": name,
+        "scheme": "https",
+        "tls_config": {"ca_file": str(authorities), "server_name": reader.host},
+        "authorization": {"credentials_file": str(token)},
+    }
 
 
 def promtool(*arguments: str) -> str:

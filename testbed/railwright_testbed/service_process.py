@@ -10,12 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from railwright_testbed import scraping
 from railwright_testbed.control_plane import ControlPlane
 from railwright_testbed.identity import Entrance
 from railwright_testbed.ports import PortReservation
 from railwright_testbed.processes import Process
+from railwright_testbed.scraping import Reader
 
-NAMESPACE = "railwright-system"
+NAMESPACE = scraping.NAMESPACE
 READY_DEADLINE_S = 60.0
 
 
@@ -50,6 +52,8 @@ class ServiceProcess(abc.ABC):
         self._through = through
         self._messages = PortReservation(host)
         self._probes = PortReservation("127.0.0.1")
+        self._metrics = PortReservation(host)
+        self._reader: Reader | None = None
         self._process: Process | None = None
 
     def __repr__(self) -> str:
@@ -88,10 +92,12 @@ class ServiceProcess(abc.ABC):
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "RAILWRIGHT_PROBE_ADDRESS": f"127.0.0.1:{self._probes.port}",
+            "RAILWRIGHT_METRICS_ADDRESS": f"{self._host}:{self._metrics.port}",
             "RAILWRIGHT_NAMESPACE": NAMESPACE,
             "RAILWRIGHT_IDENTITY": self._name,
             **self.options(),
         }
+        self._reader = None
         command = [sys.executable, "-m", self._module]
         self._process = self._plane.run(self._name, command, environment=environment)
         self._process.until(
@@ -116,10 +122,26 @@ class ServiceProcess(abc.ABC):
         finally:
             connection.close()
 
+    @property
+    def metrics_port(self) -> int:
+        """The port of its metrics."""
+        return self._metrics.port
+
+    def reader(self) -> Reader:
+        """Of its metrics, as long as its authority stays."""
+        if self._reader is None:
+            self._reader = Reader.of(self._plane, self._service_account, host=self._host)
+        return self._reader
+
+    def scrape(self) -> str:
+        """Its metrics."""
+        status, text = self.reader().read(self._host, self._metrics.port)
+        assert status == 200, f"{status} {text}"
+        return text
+
     def series(self, name: str) -> dict[str, float]:
         """Its series whose names begin so, by their names and labels as they are printed."""
-        status, text = self.probe("/metrics")
-        assert status == 200, text
+        text = self.scrape()
         lines = [line for line in text.splitlines() if line.startswith(name)]
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
@@ -147,3 +169,4 @@ class ServiceProcess(abc.ABC):
         self.stop()
         self._messages.release()
         self._probes.release()
+        self._metrics.release()

@@ -43,8 +43,9 @@ LINKS = {
 
 HEAD = """# Metrics
 
-The operator serves these series at `/metrics` of port 8471, and the controllers at that of port \
-8481 ([addresses](operating.md#options)). Values of labels come from closed sets, but for the \
+The operator serves these series at `/metrics` of port 8472, and the controllers at that of port \
+8482 ([addresses](operating.md#options)), to accounts that [may read \
+them](dashboards.md#who-reads-metrics). Values of labels come from closed sets, but for the \
 names of jobs, nodes, resources, levels and sources, whose number is bounded: a process stays \
 below 20,000 series whatever users create.
 

@@ -153,7 +153,7 @@ def _large_gang(site: GangSite, operator: OperatorProcess, usual_s: float) -> Js
 
 def _mappings(operator: OperatorProcess) -> tuple[float, float]:
     """How many mappings were computed, and the seconds of all."""
-    text = operator.probe("/metrics")[1]
+    text = operator.scrape()
     found = dict(re.findall(r"^railwright_mapping_seconds_(count|sum) (\S+)$", text, re.M))
     return float(found["count"]), float(found["sum"])
 

@@ -191,7 +191,7 @@ def _until_settled(site: GangSite, phases: dict[str, int]) -> None:
 
 def _writes(site: GangSite, *processes: ServiceProcess) -> float:
     """Writes so far: what the processes count, and every other request about their Leases."""
-    texts = (each.probe("/metrics")[1] for each in processes)
+    texts = (each.scrape() for each in processes)
     found = re.findall(
         r'^railwright_api_requests_total\{.*verb="(\w+)".*\} (\S+)$', "".join(texts), re.M
     )

@@ -14,7 +14,6 @@ import ssl
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -174,13 +173,11 @@ def _attempts_ended(job: LiveJob) -> int:
 
 
 def _oldest_report_s(plane: ControlPlane) -> float:
-    (target,) = (
-        each["targets"][0]
-        for each in deployment.scrape_targets(plane)
-        if "controllers" in each["labels"]["pod"]
-    )
-    with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as response:
-        lines = response.read().decode().splitlines()
+    name = "railwright-controllers"
+    (group,) = deployment.scrape_targets(plane, name)
+    address, _, port = group["targets"][0].rpartition(":")
+    status, text = deployment.metrics_reader(plane, name).read(address, int(port))
+    lines = text.splitlines() if status == 200 else []
     return next((float(it.split()[1]) for it in lines if it.startswith(REPORTED)), 0.0)
 
 

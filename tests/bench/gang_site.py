@@ -284,7 +284,7 @@ CYCLE, CYCLE_CPU = "railwright_cycle_seconds", "railwright_cycle_cpu_seconds"
 
 def buckets(operator: OperatorProcess, histogram: str = LAG) -> dict[float, float]:
     """How often a value was at most so many seconds."""
-    text = operator.probe("/metrics")[1]
+    text = operator.scrape()
     found = re.findall(rf'^{histogram}_bucket\{{le="(\S+)"\}} (\S+)$', text, re.M)
     return {float(edge): float(count) for edge, count in found}
 

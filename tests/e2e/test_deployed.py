@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,25 @@ def test_messages_are_encrypted(bed: Testbed, run: Run) -> None:
         )
     job.delete()
     assert not [part for part in launchers + agents if b"Bearer" in part or b"HTTP/" in part]
+
+
+def test_metrics_of_each_pod_need_a_token_and_are_encrypted(bed: Testbed) -> None:
+    """The standby has them too. The name in the certificate is that of the Service."""
+    found: dict[str, list[int]] = {}
+    with network_tap.opened(8472, 8482) as tap:
+        for process in deployment.SCRAPED:
+            reader = deployment.metrics_reader(bed.control_plane, process)
+            stranger = replace(reader, token="")
+            for group in deployment.scrape_targets(bed.control_plane, process):
+                address, _, port = group["targets"][0].partition(":")
+                status, text = reader.read(address, int(port))
+                assert "railwright_leader{" in text, text
+                found.setdefault(process, []).append(status)
+                assert stranger.read(address, int(port))[0] == 401
+    assert found == {"railwright-operator": [200, 200], "railwright-controllers": [200]}
+    for parts in tap.payloads.values():
+        assert parts
+        assert not [part for part in parts if b"Bearer" in part or b"HTTP/" in part]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from railwright_testbed.api_client import ApiClient
 ROOT = Path(__file__).resolve().parents[2]
 OWN = "railwright-system"
 OPERATOR, CONTROLLERS, AGENT = "railwright-operator", "railwright-controllers", "railwright-agent"
+METRICS = "railwright-metrics"
 OURS = "railwright.dev"
 LEASES = "coordination.k8s.io"
 FILES = ("namespace.yaml", "operator.yaml", "controllers.yaml", "all-namespaces.yaml")
@@ -72,6 +73,8 @@ def may(control_plane: ControlPlane) -> Iterator[May]:
         ("create", LEASES, "leases", OWN),
         ("get update", LEASES, f"leases={OPERATOR}", OWN),
         ("get", LEASES, "leases", "kube-node-lease"),
+        ("create", "authentication.k8s.io", "tokenreviews", ""),
+        ("create", "authorization.k8s.io", "subjectaccessreviews", ""),
     ],
 )
 def test_the_operator_may_do_its_work(
@@ -131,6 +134,8 @@ def test_the_operator_may_not_do_what_it_has_no_need_of(
         ("get update", LEASES, f"leases={CONTROLLERS}", OWN),
         ("list watch", "", "configmaps", OWN),
         ("patch", "", f"configmaps={names.PROBES}", OWN),
+        ("create", "authentication.k8s.io", "tokenreviews", ""),
+        ("create", "authorization.k8s.io", "subjectaccessreviews", ""),
     ],
 )
 def test_controllers_may_do_their_work(
@@ -188,6 +193,22 @@ def test_signing_keys_are_readable(
         ):
             asked = {"nonResourceAttributes": {"path": path, "verb": verb}}
             assert _is_allowed(client, service_account, asked) is expected, f"{verb} {path}"
+
+
+def test_metrics_are_for_an_account_of_their_own(may: May, control_plane: ControlPlane) -> None:
+    control_plane.kubectl("apply", "-f", str(ROOT / "deploy/rights/metrics.yaml"))
+    asked = {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
+    with contextlib.closing(control_plane.client()) as client:
+        waiting.until(
+            lambda: _is_allowed(client, METRICS, asked), "the right in force", deadline_s=20
+        )
+        for verb, group, what in (
+            ("get", "", "pods"),
+            ("list", "", "nodes"),
+            ("get", OURS, "trainingjobs"),
+            ("get", "", f"secrets={METRICS}"),
+        ):
+            assert not _may(client, METRICS, verb, group=group, what=what, namespace=OWN)
 
 
 def test_agents_are_taken_and_have_no_rights(may: May, control_plane: ControlPlane) -> None:

@@ -213,7 +213,7 @@ def test_network_policies_admit_named_clients() -> None:
     ingress = {name: each["spec"]["ingress"] for name, each in policies.items()}
     metrics = {
         "from": [{"podSelector": {"matchLabels": {"a": "b"}}}],
-        "ports": [{"protocol": "TCP", "port": "probes"}],
+        "ports": [{"protocol": "TCP", "port": "metrics"}],
     }
     assert ingress["railwright-controllers"] == [metrics]
     assert ingress["railwright-operator"][1:] == [metrics]
@@ -303,6 +303,32 @@ def test_pod_monitors_need_their_kind() -> None:
         (container,) = workloads[name]["spec"]["template"]["spec"]["containers"]
         assert endpoint["port"] in [port["name"] for port in container["ports"]]
     assert not of_kind(rendered(), "PodMonitor")
+
+
+@pytest.mark.parametrize(
+    ("url", "tls"),
+    [
+        (None, f"railwright-operator.{SYSTEM}"),
+        ("https://mesh.example:1", "mesh.example"),
+        ("http://mesh.example:1", None),
+    ],
+)
+def test_pod_monitors_verify_and_have_a_token(url: str | None, tls: str | None) -> None:
+    """The name is that of the certificate. A service mesh encrypts where the URL has no https."""
+    options = ["--api-versions=monitoring.coreos.com/v1/PodMonitor"]
+    if url is not None:
+        variable = [{"name": "RAILWRIGHT_HEARTBEAT_URL", "value": url}]
+        options.append(f"--set-json=operator.env={json.dumps(variable)}")
+    release = rendered(*options)
+    monitor = of_kind(release, "PodMonitor")["railwright-operator"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == "metrics"
+    token = endpoint["authorization"]["credentials"]
+    assert token == {"name": "railwright-metrics", "key": "token"}
+    assert release["Secret", SYSTEM, token["name"]]["type"].endswith("/service-account-token")
+    assert endpoint["scheme"] == ("https" if tls else "http")
+    trusted = {"secret": {"name": "railwright-operator-tls", "key": "ca.crt"}}
+    assert endpoint.get("tlsConfig") == ({"ca": trusted, "serverName": tls} if tls else None)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ def test_controllers_use_every_right_and_lack_none(site: Site, floor: Floor) -> 
     granted = granted_rights.granted(MANIFESTS)
     assert granted >= ELSEWHERE
     granted -= ELSEWHERE
+    assert site.controllers.scrape()
     waiting.until(
         lambda: not granted - _used(site, granted),
         "every right used",

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from architecture import tree
 from fixtures import alert_cases, queries, scraped_processes
 from railwright_dashboards import rules
 from railwright_testbed import prometheus, waiting
@@ -50,6 +52,16 @@ def test_every_recorded_series_has_data(scraping: Prometheus) -> None:
 
 def test_rules_pass_the_check_of_promtool() -> None:
     assert "SUCCESS" in prometheus.promtool("check", "rules", str(alert_cases.RULES))
+
+
+def test_example_of_scrapes_passes_the_check_of_promtool(tmp_path: Path) -> None:
+    """But for the discovery of pods, which Debian's Prometheus does not have."""
+    found = yaml.safe_load((tree.ROOT / "examples/prometheus.yaml").read_text())
+    for each in found["scrape_configs"]:
+        del each["kubernetes_sd_configs"]
+    file = tmp_path / "prometheus.yaml"
+    file.write_text(yaml.safe_dump(found))
+    assert "SUCCESS" in prometheus.promtool("check", "config", "--syntax-only", str(file))
 
 
 def test_each_alert_fires_and_is_silent(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from railwright_controllers.wiring import AUTHORITY as CONTROLLERS
 from railwright_operator.wiring import AUTHORITY
 from railwright_testbed import waiting
 from railwright_testbed.kwok import PREFIX
+from railwright_testbed.service_process import ServiceProcess
 from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
@@ -43,6 +44,7 @@ PATHS = (
     "/v1/hardware",
     "/../../etc/passwd",
 )
+PROBES = ("/healthz", "/readyz")
 BEAT = {"member": {"job_uid": "u", "attempt": 1, "node_rank": 0}, "sequence": 1}
 
 
@@ -85,27 +87,33 @@ def _ask(
         connection.close()
 
 
-def test_no_port_exposes_user_data_without_a_token(site: Site, floor: Floor) -> None:
+@pytest.mark.parametrize(
+    ("name", "authority"), [("operator", AUTHORITY), ("controllers", CONTROLLERS)]
+)
+def test_no_port_exposes_user_data_without_a_token(
+    site: Site, floor: Floor, name: str, authority: str
+) -> None:
+    """Each path of each port, by each method: 200 on the probes alone, 401 on metrics."""
     job = floor.apply("told")
     job.until_bound()
-    uid = job.object()["metadata"]["uid"]
-    ports = _listening(site.operator.pid)
-    heartbeats = urlsplit(site.operator.url).port
-    assert len(ports) == 2
-    assert heartbeats in ports
-    encrypted = certificates.client_of(site.admin, AUTHORITY)
-    secret = (uid, site.plane.token)
+    process: ServiceProcess = getattr(site, name)
+    ports, messages = _listening(process.pid), urlsplit(process.url).port
+    assert len(ports) == 3
+    assert {messages, process.metrics_port} < ports.keys()
+    encrypted = certificates.client_of(site.admin, authority)
+    of_users = (job.object()["metadata"]["uid"], site.plane.token, floor.name, "told", *floor.nodes)
     for port in ports:
+        is_encrypted = port in (messages, process.metrics_port)
         for path in PATHS:
             for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
-                tls = encrypted if port == heartbeats else None
+                tls = encrypted if is_encrypted else None
                 status, text = _ask(port, method, path, json.dumps(BEAT), tls=tls)
-                probes = port != heartbeats and method == "GET" and path in PATHS[1:4]
-                assert (status == 200) is probes, (port, method, path, status)
-                # Metrics have the name, the namespace and the nodes of each job, for those who may
-                # read them.
-                named = () if path == "/metrics" else (floor.name, "told", *floor.nodes)
-                assert not [word for word in (*secret, *named) if word in text], (port, path)
+                asked = (port, method, path, status)
+                if port == process.metrics_port:
+                    assert status == 401, asked
+                is_probe = not is_encrypted and method == "GET" and path in PROBES
+                assert (status == 200) is is_probe, asked
+                assert not [word for word in of_users if word in text], asked
 
 
 def test_operator_takes_nothing_of_a_node_agent(site: Site, floor: Floor, tmp_path: Path) -> None:
@@ -182,7 +190,7 @@ def test_user_content_is_in_no_log_event_or_status(site: Site, secretive: Floor)
         "placements": admin.get(secretive.path(names.PLACEMENTS)),
         "events": admin.get(f"/apis/events.k8s.io/v1/namespaces/{secretive.name}/events"),
         "ledger": site.ledger(),
-        "metrics": site.operator.probe("/metrics"),
+        "metrics": site.operator.scrape(),
         "log": site.operator.log_file.read_text(encoding="utf-8"),
     }
     assert len(jobs) == 4

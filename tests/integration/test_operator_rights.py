@@ -37,6 +37,7 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
     refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
     floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
     floor.apply("restless", suspend=True)
+    assert site.operator.scrape()
     waiting.until(
         lambda: _changed_under_it(floor) and not granted - _used(site, granted),
         "every right used",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 KUBE, OPERATOR, SCHEDULER = "railwright_kube", "railwright_operator", "railwright_scheduler"
 CONTROLLERS, CONVERSION = "railwright_controllers", "railwright_conversion"
+PROCESS = "railwright_process"
 
 
 class PlantError(Exception):

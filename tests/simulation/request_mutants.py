@@ -1,8 +1,9 @@
-"""Mutants of how the operator paces and bounds requests, to its mapper and to the API server."""
+"""Mutants of how processes pace and bound requests, to the mapper and to the API server, and of who
+reads their metrics."""
 
 from __future__ import annotations
 
-from simulation.planted import KUBE, Mutant
+from simulation.planted import KUBE, PROCESS, Mutant
 
 REQUEST_MUTANTS = (
     Mutant(
@@ -49,5 +50,45 @@ REQUEST_MUTANTS = (
         "return True",
         "tests/unit/test_node_healths.py::test_refused_write_is_tried_again_after_a_pause",
         package=KUBE,
+    ),
+    Mutant(
+        "a token is reviewed at each request",
+        "access.py",
+        "if answer is not None and now_s < answer.until_s:",
+        "if False:",
+        "tests/unit/test_access.py::test_answer_is_used_for_its_time",
+        package=KUBE,
+    ),
+    Mutant(
+        "a token is reviewed once for each of several requests",
+        "access.py",
+        "review = self._in_flight.get(digest)",
+        "review = None",
+        "tests/unit/test_access.py::test_requests_with_one_token_share_a_review",
+        package=KUBE,
+    ),
+    Mutant(
+        "strangers have any number of reviews",
+        "access.py",
+        "if allowed is None and not self._may_review_unknown(now_s):",
+        "if False:",
+        "tests/unit/test_access.py::test_strangers_have_few_reviews",
+        package=KUBE,
+    ),
+    Mutant(
+        "a token reads metrics as long as no API server answers",
+        "access.py",
+        "if before is None or now_s - before.answered_s >= OUTAGE_S:",
+        "if before is None:",
+        "tests/unit/test_access.py::test_reader_stays_one_through_an_outage",
+        package=KUBE,
+    ),
+    Mutant(
+        "metrics need no right",
+        "metrics_server.py",
+        "if status == HTTPStatus.OK:",
+        "if status != HTTPStatus.UNAUTHORIZED:",
+        "tests/integration/test_endpoints.py::test_metrics_are_for_tokens_with_the_right",
+        package=PROCESS,
     ),
 )

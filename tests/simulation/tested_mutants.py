@@ -25,6 +25,7 @@ from simulation.planted import (
     CONVERSION,
     KUBE,
     OPERATOR,
+    PROCESS,
     SCHEDULER,
     Mutant,
     PlantError,
@@ -38,6 +39,7 @@ FOLDERS = {
     CONVERSION: "operator",
     KUBE: "operator",
     OPERATOR: "operator",
+    PROCESS: "operator",
     SCHEDULER: "scheduler",
 }
 DEADLINE_S = 600.0

@@ -115,6 +115,7 @@ class ControllersProcess(Process):
                 url="http://controllers",
                 address=("", 0),
                 probe_address=("", 0),
+                metrics_address=("", 0),
                 namespace=NAMESPACE,
                 identity=name,
             ),

@@ -70,6 +70,7 @@ class Replica(Process):
                 url="http://operator",
                 address=("", 0),
                 probe_address=("", 0),
+                metrics_address=("", 0),
                 namespace=NAMESPACE,
                 identity=name,
             ),

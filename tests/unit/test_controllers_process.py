@@ -17,7 +17,7 @@ from railwright_controllers.wiring import ControllerParts
 from railwright_process import lifecycle, replica
 from railwright_process.wiring import ReplicaParts
 
-ADDRESSES = ("RAILWRIGHT_AGENT_ADDRESS", "RAILWRIGHT_PROBE_ADDRESS")
+ADDRESSES = tuple(f"RAILWRIGHT_{name}_ADDRESS" for name in ("AGENT", "PROBE", "METRICS"))
 
 
 @pytest.mark.parametrize(

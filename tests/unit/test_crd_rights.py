@@ -15,6 +15,7 @@ from railwright_controllers import wiring as controllers_wiring
 from railwright_controllers.__main__ import LEASE as CONTROLLERS_LEASE
 from railwright_controllers.wiring import AGENT
 from railwright_kube import paths
+from railwright_kube.access import PATH
 from railwright_operator import wiring
 from railwright_operator.__main__ import LEASE as OPERATOR_LEASE
 from railwright_process import tls
@@ -48,6 +49,11 @@ DOCUMENTS = dict(
 EACH_SERVICE_ACCOUNT = pytest.mark.parametrize("service_account", SERVICE_ACCOUNTS)
 JOBS = "railwright-operator-jobs"
 READING = {"get", "list", "watch"}
+REVIEWS = {
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+}
+"""Questions: the API server stores none."""
 
 VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
 HEARTBEAT_PORT, AGENT_PORT = 8470, 8480
@@ -181,6 +187,7 @@ def test_no_kind_is_written_by_both_service_accounts() -> None:
             if verb not in READING
         }
         - {("coordination.k8s.io", "leases"), ("", "secrets")}
+        - REVIEWS
         for service_account in SERVICE_ACCOUNTS
     ]
     assert not set.intersection(*written)
@@ -249,7 +256,8 @@ def test_rights_in_all_namespaces_only_read_what_is_of_users() -> None:
         for resource in rule.get("resources", ())
         if not set(rule["verbs"]) <= READING
     }
-    assert written == {
+    questions = {(name, each) for name in SERVICE_ACCOUNTS for _, each in REVIEWS}
+    assert written - questions == {
         ("railwright-operator", "queues"),
         ("railwright-operator", "queues/status"),
         ("railwright-operator", "ledgers"),
@@ -277,6 +285,26 @@ def test_documentation_names_all_that_each_service_account_reads(service_account
         if READING & set(rule["verbs"])
     }
     assert named == readable
+
+
+@EACH_SERVICE_ACCOUNT
+def test_questions_are_about_tokens_and_rights(service_account: str) -> None:
+    """So a process learns who asks for its metrics, and gains no right by it."""
+    found = {each for each in rights(service_account) if each[0].endswith("tion.k8s.io")}
+    leases = {each for each in found if each[1] == "leases"}
+    assert found - leases == {(group, name, "create") for group, name in REVIEWS}
+
+
+def test_account_of_metrics_may_read_them_alone() -> None:
+    service_account, role, binding, secret = documents("rights/metrics.yaml")
+    name = service_account["metadata"]["name"]
+    assert service_account["automountServiceAccountToken"] is False
+    assert role["rules"] == [{"nonResourceURLs": [PATH], "verbs": ["get"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == name
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM}]
+    assert secret["type"] == "kubernetes.io/service-account-token"
+    assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": name}
+    assert "data" not in secret
 
 
 def test_agents_have_no_rights_but_a_token() -> None:

@@ -64,7 +64,8 @@ def test_example_deployment_is_the_one_that_is_named(service_account: str, port:
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert context["readOnlyRootFilesystem"] is True
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    assert ports == {service["spec"]["ports"][0]["targetPort"]: port, "probes": port + 1}
+    of_pods = service["spec"]["ports"][0]["targetPort"]
+    assert ports == {of_pods: port, "probes": port + 1, "metrics": port + 2}
     assert "RAILWRIGHT_POD_IP" in options(container)
 
 
@@ -84,3 +85,23 @@ def test_example_has_the_addresses_of_launchers_and_agents() -> None:
     assert others.url == f"https://{SERVICE_ACCOUNTS[1]}.{SYSTEM}:{AGENT_PORT}"
     agents = (DEPLOY / "agents/agent.yaml").read_text(encoding="utf-8")
     assert f"--controllers={others.url}\n" in agents
+
+
+@pytest.mark.parametrize("service_account", SERVICE_ACCOUNTS)
+def test_example_of_scrapes_has_the_names_of_the_manifests(service_account: str) -> None:
+    text = (tree.ROOT / "examples/prometheus.yaml").read_text(encoding="utf-8")
+    (scrape,) = (
+        each
+        for each in yaml.safe_load(text)["scrape_configs"]
+        if each["job_name"] == service_account
+    )
+    deployment, service = example(service_account)
+    metadata = service["metadata"]
+    assert scrape["tls_config"]["server_name"] == f"{metadata['name']}.{metadata['namespace']}"
+    assert scrape["scheme"] == "https"
+    (pods,) = scrape["kubernetes_sd_configs"]
+    assert pods["namespaces"] == {"names": [SYSTEM]}
+    assert pods["selectors"] == [{"role": "pod", "label": f"app={service_account}"}]
+    keep = scrape["relabel_configs"][0]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert keep["regex"] in [port["name"] for port in container["ports"]]

@@ -20,6 +20,7 @@ def test_two_variables_are_enough() -> None:
     assert chosen.url == LEAST["RAILWRIGHT_HEARTBEAT_URL"]
     assert chosen.address == ("0.0.0.0", 8470)
     assert chosen.probe_address == ("127.0.0.1", 8471)
+    assert chosen.metrics_address == ("127.0.0.1", 8472)
     assert chosen.namespace == "railwright-system"
 
 
@@ -32,6 +33,7 @@ def test_controllers_need_one_variable() -> None:
     assert chosen.url == AGENTS_URL["RAILWRIGHT_AGENTS_URL"]
     assert chosen.address == ("0.0.0.0", 8480)
     assert chosen.probe_address == ("127.0.0.1", 8481)
+    assert chosen.metrics_address == ("127.0.0.1", 8482)
     assert chosen.namespace == "railwright-system"
     assert chosen.identity != controllers_settings.from_environment(AGENTS_URL).identity
 
@@ -40,10 +42,12 @@ def test_addresses_may_be_of_either_kind() -> None:
     given = LEAST | {
         "RAILWRIGHT_HEARTBEAT_ADDRESS": "10.0.0.7:1",
         "RAILWRIGHT_PROBE_ADDRESS": "[::1]:65535",
+        "RAILWRIGHT_METRICS_ADDRESS": "localhost:0",
     }
     chosen = settings.from_environment(given)
     assert chosen.address == ("10.0.0.7", 1)
     assert chosen.probe_address == ("::1", 65535)
+    assert chosen.metrics_address == ("localhost", 0)
 
 
 @pytest.mark.parametrize(("ip", "everywhere"), [("10.0.0.7", "0.0.0.0"), ("fd00::7", "::")])
@@ -53,9 +57,11 @@ def test_pod_listens_on_all_addresses_of_its_family(ip: str, everywhere: str) ->
     operator = settings.from_environment(LEAST | pod)
     assert operator.address == (everywhere, 8470)
     assert operator.probe_address == (everywhere, 8471)
+    assert operator.metrics_address == (everywhere, 8472)
     controllers = controllers_settings.from_environment(AGENTS_URL | pod)
     assert controllers.address == (everywhere, 8480)
     assert controllers.probe_address == (everywhere, 8481)
+    assert controllers.metrics_address == (everywhere, 8482)
     shown = f"[{ip}]" if ":" in ip else ip
     assert (operator.reached_at, controllers.reached_at) == (f"{shown}:8470", f"{shown}:8480")
 
