@@ -13,7 +13,8 @@ it is not that of the manifest. Text is replaced in JSON, where a name such as 2
 {{- with $object.Error }}{{ fail . }}{{ end }}
 {{- with .namespace }}{{ $_ := set $object.metadata "namespace" . }}{{ end }}
 {{- $isPolicy := eq ($object.kind | default "") "NetworkPolicy" }}
-{{- if and $object.kind (ne $object.kind "Namespace") (or $values.networkPolicy.enabled (not $isPolicy)) }}
+{{- $isOfMonitors := and (eq (dig "metadata" "name" "" $object) "railwright-metrics") (ne $object.kind "ClusterRole") }}
+{{- if and $object.kind (ne $object.kind "Namespace") (or $values.networkPolicy.enabled (not $isPolicy)) (or $values.podMonitor.enabled (not $isOfMonitors)) }}
 {{- $labels := dict "app.kubernetes.io/name" "railwright" "app.kubernetes.io/instance" .chart.Release.Name "app.kubernetes.io/managed-by" .chart.Release.Service "app.kubernetes.io/version" (replace "+" "_" .chart.Chart.AppVersion) }}
 {{- $_ := set $object.metadata "labels" (merge $labels ($object.metadata.labels | default dict) ($values.commonLabels | default dict)) }}
 {{- if has $object.kind (list "Deployment" "DaemonSet") }}
@@ -80,7 +81,7 @@ root of the template. */}}
 {{- $names := dict "railwright-operator" "RAILWRIGHT_HEARTBEAT_URL" "railwright-controllers" "RAILWRIGHT_AGENTS_URL" }}
 {{- $url := printf "https://%s.%s" .name .chart.Release.Namespace }}
 {{- range (get .chart.Values (trimPrefix "railwright-" .name)).env | default list }}
-{{- if and .value (eq .name (get $names $.name)) }}{{ $url = .value }}{{ end }}
+{{- if eq .name (get $names $.name) }}{{ $url = required (printf "%s needs a value: the PodMonitors verify its host" .name) .value }}{{ end }}
 {{- end }}
 {{- $url }}
 {{- end }}

@@ -58,6 +58,7 @@ async def _run(chosen: ReplicaSettings) -> int:
                 parts.server,
                 lambda leading: parts.run(leading, kopf.start),
                 certificates=parts.certificates,
+                keys=parts.keys,
                 alive=lambda: _stuck(parts, leadership),
                 ready=parts.unready,
             )

@@ -19,7 +19,9 @@ import msgspec
 
 from railwright_kube import paths
 from railwright_kube.client import Api
-from railwright_kube.errors import RequestFailed
+from railwright_kube.errors import RequestFailed, Unreachable
+from railwright_kube.signing_keys import PublishedKeys
+from railwright_kube.tokens import subject
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ UNKNOWN_MAX, UNKNOWN_S = 16, 10.0
 """So many tokens that are not known as allowed are reviewed in this time, whoever sends them: what
 strangers can ask of the API server. It is longer than two reviews, so it bounds those in flight
 too."""
+
+OF_ONE_MAX = 4
+"""So many of these are of one service account, or of none. A Prometheus has another token every
+hour, and is not known after a restart of this process: no other account takes its place."""
 
 
 class _User(msgspec.Struct):
@@ -57,6 +63,7 @@ class _TokenReview(msgspec.Struct):
 
 class _Authorization(msgspec.Struct):
     allowed: bool
+    error: str = msgspec.field(default="", name="evaluationError")
 
 
 class _AccessReview(msgspec.Struct):
@@ -78,18 +85,20 @@ class _Decision:
 
 @dataclass(eq=False, repr=False)
 class Access:
-    """The answers of the API server by the digest of the token. ``clock`` is monotonic seconds."""
+    """The answers of the API server by the digest of the token. ``keys`` are those of service
+    accounts. ``clock`` is monotonic seconds."""
 
     api: Api
     _: KW_ONLY
+    keys: PublishedKeys
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._allowed: OrderedDict[bytes, _Decision] = OrderedDict()
         self._refused: OrderedDict[bytes, _Decision] = OrderedDict()
         self._in_flight: dict[bytes, asyncio.Task[HTTPStatus]] = {}
-        self._unknown_s: deque[float] = deque(maxlen=UNKNOWN_MAX)
-        """When the last reviews of unknown tokens began."""
+        self._unknown: deque[tuple[float, str]] = deque()
+        """When the last reviews of unknown tokens began, and whose tokens these were."""
         self._failing = False
 
     async def status(self, token: str) -> HTTPStatus:
@@ -103,7 +112,7 @@ class Access:
             return answer.status
         review = self._in_flight.get(digest)
         if review is None:
-            if allowed is None and not self._may_review_unknown(now_s):
+            if allowed is None and not self._may_review_unknown(token, now_s):
                 return HTTPStatus.TOO_MANY_REQUESTS
             review = asyncio.create_task(self._review(token, digest))
             self._in_flight[digest] = review
@@ -111,11 +120,16 @@ class Access:
         # The request of one connection may end while others wait for the same answer.
         return await asyncio.shield(review)
 
-    def _may_review_unknown(self, now_s: float) -> bool:
-        begun_s = self._unknown_s
-        if len(begun_s) == UNKNOWN_MAX and now_s - begun_s[0] < UNKNOWN_S:
+    def _may_review_unknown(self, token: str, now_s: float) -> bool:
+        unknown = self._unknown
+        while unknown and now_s - unknown[0][0] >= UNKNOWN_S:
+            unknown.popleft()
+        if len(unknown) >= UNKNOWN_MAX:
             return False
-        begun_s.append(now_s)
+        sender = subject(self.keys, token)
+        if sum(each == sender for _, each in unknown) >= OF_ONE_MAX:
+            return False
+        unknown.append((now_s, sender))
         return True
 
     async def _review(self, token: str, digest: bytes) -> HTTPStatus:
@@ -161,6 +175,8 @@ class Access:
         right: _AccessReview = await self.api.review(
             paths.ACCESS_REVIEWS, body, deadline_s=REVIEW_S, decode=_read_access_review
         )
+        if right.status.error and not right.status.allowed:
+            raise Unreachable(f"the right cannot be reviewed: {right.status.error}")
         return HTTPStatus.OK if right.status.allowed else HTTPStatus.FORBIDDEN
 
     def _note(self, *, failed: RequestFailed | None) -> None:

@@ -44,6 +44,17 @@ API server names one issuer and accepts the tokens of several while a site chang
 signed with the published keys, and the pod's UID is one of this cluster."""
 
 
+def subject(keys: PublishedKeys, token: str) -> str:
+    """Of the service account that a token was signed for, whatever its times and its audience;
+    empty if it is no token of a service account."""
+    try:
+        key = keys.find(jwt.get_unverified_header(token)["kid"])
+        claims = {} if key is None else jwt.decode(token, key, options=OPTIONS)
+        return str(claims.get("sub", ""))
+    except (jwt.PyJWTError, KeyError, ValueError, RecursionError):
+        return ""
+
+
 class TokenRefusedError(Exception):
     """A token that is not accepted, and why."""
 

@@ -50,6 +50,7 @@ async def _run(chosen: Settings) -> int:
             parts.server,
             functools.partial(_work, parts),
             certificates=parts.certificates,
+            keys=parts.keys,
             alive=lambda: _stuck(parts, leadership),
             ready=parts.unready,
         )

@@ -47,7 +47,7 @@ class ProcessMetrics:
         )
         self.requests = Counter(
             "railwright_metrics_requests_total",
-            "Requests for these series, by HTTP status.",
+            "Requests for these series, by the status that their token was given.",
             ("code",),
             registry=registry,
         )

@@ -20,6 +20,7 @@ from railwright_kube.access import Access
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
 from railwright_kube.metrics import ApiMetrics
+from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
 from railwright_process.endpoints import Endpoints, Problems
@@ -27,7 +28,7 @@ from railwright_process.environment import ReplicaSettings, SettingsError
 from railwright_process.metrics_server import MetricsServer
 from railwright_process.process_metrics import ProcessMetrics
 from railwright_process.server import MessageServer
-from railwright_process.tls import Certificates, current_context
+from railwright_process.tls import Certificates
 
 Chosen = TypeVar("Chosen", bound=ReplicaSettings)
 
@@ -99,6 +100,7 @@ class Replica:
         work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
         *,
         certificates: Certificates,
+        keys: PublishedKeys,
         alive: Problems,
         ready: Problems,
     ) -> int:
@@ -108,8 +110,8 @@ class Replica:
         await probes.start(*self._chosen.probe_address)
         metrics = MetricsServer(
             self._registry,
-            Access(self.api, clock=self.runtime.clock).status,
-            tls=current_context(certificates) if certificates.encrypts else None,
+            Access(self.api, keys=keys, clock=self.runtime.clock).status,
+            tls=certificates.context if certificates.encrypts else None,
             requests=self._metrics.requests,
         )
         await metrics.start(*self._chosen.metrics_address)

@@ -203,39 +203,17 @@ class TlsConnection:
         return self._leaving.read()
 
 
-def current_context(certificates: Certificates) -> ssl.SSLContext:
-    """For a server that takes one context at its start: each connection gets the certificate of
-    that time, and is refused while there is none."""
-
-    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
-        current = certificates.context()
-        if current is None:
-            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
-        connection.context = current
-        return None
-
-    context = _bare_context()
-    # It is called also for a client that names no server.
-    context.sni_callback = choose
-    return context
-
-
 def server_context(signed: Signed) -> ssl.SSLContext:
     """For a server with this certificate. The private key touches no file system."""
-    context = _bare_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(file, signed.chain + signed.key)
         context.load_cert_chain(f"/proc/self/fd/{file}")
     finally:
         os.close(file)
-    return context
-
-
-def _bare_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0
     return context
 
 

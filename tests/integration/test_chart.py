@@ -331,6 +331,23 @@ def test_pod_monitors_verify_and_have_a_token(url: str | None, tls: str | None) 
     assert endpoint.get("tlsConfig") == ({"ca": trusted, "serverName": tls} if tls else None)
 
 
+def test_account_of_monitors_can_be_left_out() -> None:
+    """The ClusterRole stays, for a Prometheus with an account of its own."""
+    name = "railwright-metrics"
+    usual, without = rendered(), rendered("--set=podMonitor.enabled=false")
+    kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Secret"}
+    assert {kind for kind in kinds if name in of_kind(usual, kind)} == kinds
+    assert {kind for kind in kinds if name in of_kind(without, kind)} == {"ClusterRole"}
+
+
+def test_monitors_need_the_text_of_a_url() -> None:
+    source = {"configMapKeyRef": {"name": "a", "key": "b"}}
+    variable = [{"name": "RAILWRIGHT_HEARTBEAT_URL", "valueFrom": source}]
+    has_kind = "--api-versions=monitoring.coreos.com/v1/PodMonitor"
+    with pytest.raises(TestbedError, match="RAILWRIGHT_HEARTBEAT_URL needs a value"):
+        rendered(has_kind, f"--set-json=operator.env={json.dumps(variable)}")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -9,8 +9,8 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import SimpleNamespace
-from typing import Any, cast
+from pathlib import Path
+from typing import TypeGuard
 
 import aiohttp
 import pytest
@@ -18,11 +18,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fixtures import certificates
+from fixtures import certificates, shell
 from railwright_operator import metrics
 from railwright_process import authority, tls
+from railwright_process.connections import Tls
 from railwright_process.endpoints import Endpoints
-from railwright_process.metrics_server import CONNECTIONS_MAX, MetricsServer
+from railwright_process.metrics_server import STRANGERS_MAX, MetricsServer
 from railwright_process.process_metrics import ProcessMetrics
 
 SLOW_TEXT = "# HELP slow Takes long.\n# TYPE slow gauge\nslow 1.0\n"
@@ -32,6 +33,7 @@ ANSWERS = {
     "flood": HTTPStatus.TOO_MANY_REQUESTS,
     "unanswered": HTTPStatus.SERVICE_UNAVAILABLE,
 }
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 READER = {"Authorization": "Bearer reader"}
 
 
@@ -54,7 +56,7 @@ class Slow(Collector):
 
 @asynccontextmanager
 async def serving(
-    registry: CollectorRegistry, *, encrypted: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    registry: CollectorRegistry, *, encrypted: Tls | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[str]:
     """The URL of a server for these series; it answers a request by its token."""
     requests = ProcessMetrics(CollectorRegistry(), deployment="x", is_leader=bool).requests
@@ -162,10 +164,9 @@ async def test_scrape_does_not_delay_event_loop() -> None:
 async def test_connections_are_encrypted_with_the_newest_certificate() -> None:
     """Also of a client that names no server, as it has an IP address; none is open before."""
     current: list[ssl.SSLContext | None] = [None]
-    held = cast(Any, SimpleNamespace(context=lambda: current[0]))
     first, second = (authority.new(certificates.HOST, time.time()) for _ in range(2))
     clients = [ssl.create_default_context(cadata=each.trusted.decode()) for each in (first, second)]
-    async with serving(CollectorRegistry(), encrypted=tls.current_context(held)) as url:
+    async with serving(CollectorRegistry(), encrypted=lambda: current[0]) as url:
         with pytest.raises(aiohttp.ClientError):
             await status_of(url, clients[0])
         for made, client in zip((first, second), clients, strict=True):
@@ -179,14 +180,58 @@ async def test_connections_are_encrypted_with_the_newest_certificate() -> None:
             await status_of(plain, clients[1])
 
 
-async def test_idle_connections_do_not_exclude_a_reader() -> None:
-    async with serving(CollectorRegistry()) as url:
-        port = int(url.rpartition(":")[2])
-        idle = [
-            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 1)
-        ]
-        assert await status_of(url, certificates.client()) == 200
-        async with asyncio.timeout(10):
-            assert await idle[0][0].read() == b""
+async def connections(url: str, count: int, context: ssl.SSLContext | None = None) -> list[Stream]:
+    """So many connections at once, encrypted with a context. None sends a request, nor does it
+    answer the end of TLS, as nothing reads it."""
+    port = int(url.rpartition(":")[2])
+    opening = (asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(count))
+    return [
+        each for each in await asyncio.gather(*opening, return_exceptions=True) if is_open(each)
+    ]
+
+
+def is_open(found: Stream | BaseException) -> TypeGuard[Stream]:
+    return not isinstance(found, BaseException)
+
+
+@pytest.mark.parametrize("form", ["plain", "without a handshake", "encrypted"])
+async def test_idle_connections_do_not_exclude_a_reader(form: str) -> None:
+    """Few of them stay open, whatever they do."""
+    made = authority.new(certificates.HOST, time.time())
+    current = tls.server_context(authority.sign(made, certificates.HOST, time.time()))
+    client = ssl.create_default_context(cadata=made.trusted.decode())
+    encrypted = None if form == "plain" else lambda: current
+    async with serving(CollectorRegistry(), encrypted=encrypted) as url:
+        idle = await connections(url, 3 * STRANGERS_MAX, client if form == "encrypted" else None)
+        assert await status_of(url, client) == 200
+        await shell.until(lambda: len(open_sockets(url)) <= STRANGERS_MAX, "few connections")
         for _, writer in idle:
-            writer.close()
+            writer.transport.abort()
+
+
+async def test_strangers_end_no_scrape() -> None:
+    registry, entered, leave = CollectorRegistry(), threading.Event(), threading.Event()
+    registry.register(Slow(entered, leave))
+    async with serving(registry) as url, aiohttp.ClientSession(url, headers=READER) as http:
+        try:
+            scrape = asyncio.create_task(text_of(http, "/metrics"))
+            assert await asyncio.to_thread(entered.wait, 10.0)
+            strangers = await connections(url, 2 * STRANGERS_MAX)
+            await shell.until(
+                lambda: len(open_sockets(url)) <= STRANGERS_MAX + 1, "few connections"
+            )
+            leave.set()
+            assert await scrape == SLOW_TEXT
+        finally:
+            leave.set()
+        for _, writer in strangers:
+            writer.transport.abort()
+
+
+def open_sockets(url: str) -> list[str]:
+    """This process's ends of connections to the server, as the kernel has them: those of the
+    server."""
+    port = int(url.rpartition(":")[2])
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    established = (line.split() for line in lines)
+    return [each[2] for each in established if each[1].endswith(f":{port:04X}") and each[3] == "01"]

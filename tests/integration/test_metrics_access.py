@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from fixtures import shell, tokens
 from integration import access_reviews
 from railwright_kube.access import KEPT_S, OUTAGE_S, Access
+from railwright_kube.signing_keys import PublishedKeys
 from railwright_process import authority, tls
 from railwright_process.metrics_server import MetricsServer
 from railwright_process.process_metrics import ProcessMetrics
@@ -84,12 +85,14 @@ async def serving(
             rng=lambda: Random(0),
         )
         await certificates.refresh()
+        keys = PublishedKeys(api, clock=clock, rng=Random(0))
+        await keys.refresh()
         registry = CollectorRegistry()
         series = ProcessMetrics(registry, deployment=service_account, is_leader=lambda: leads)
         server = MetricsServer(
             registry,
-            Access(api, clock=clock).status,
-            tls=tls.current_context(certificates),
+            Access(api, keys=keys, clock=clock).status,
+            tls=certificates.context,
             requests=series.requests,
         )
         _, port = await server.start(HOST, 0)

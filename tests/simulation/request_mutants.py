@@ -70,9 +70,17 @@ REQUEST_MUTANTS = (
     Mutant(
         "strangers have any number of reviews",
         "access.py",
-        "if allowed is None and not self._may_review_unknown(now_s):",
+        "if allowed is None and not self._may_review_unknown(token, now_s):",
         "if False:",
         "tests/unit/test_access.py::test_strangers_have_few_reviews",
+        package=KUBE,
+    ),
+    Mutant(
+        "one account takes all reviews",
+        "access.py",
+        "if sum(each == sender for _, each in unknown) >= OF_ONE_MAX:",
+        "if len(unknown) >= UNKNOWN_MAX:",
+        "tests/unit/test_access.py::test_no_account_takes_the_reviews_of_another",
         package=KUBE,
     ),
     Mutant(
@@ -82,6 +90,14 @@ REQUEST_MUTANTS = (
         "if before is None:",
         "tests/unit/test_access.py::test_reader_stays_one_through_an_outage",
         package=KUBE,
+    ),
+    Mutant(
+        "strangers end the scrape of a reader",
+        "metrics_server.py",
+        "self._admit(request)",
+        "pass",
+        "tests/integration/test_endpoints.py::test_strangers_end_no_scrape",
+        package=PROCESS,
     ),
     Mutant(
         "metrics need no right",

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
+import jwt
 import orjson
 import pytest
 
+from fixtures.tokens import SigningKey
 from railwright_kube import errors, paths
-from railwright_kube.access import KEPT_MAX, KEPT_S, OUTAGE_S, UNKNOWN_MAX, UNKNOWN_S, Access
+from railwright_kube.access import (
+    KEPT_MAX,
+    KEPT_S,
+    OF_ONE_MAX,
+    OUTAGE_S,
+    UNKNOWN_MAX,
+    UNKNOWN_S,
+    Access,
+)
 from railwright_kube.client import Api
+from railwright_kube.signing_keys import PublishedKeys
 
+KEY = SigningKey("k1")
 READER: dict[str, Any] = {
     "username": "system:serviceaccount:monitoring:prometheus",
     "uid": "u1",
@@ -29,6 +42,7 @@ class Reviews:
         self.now_s = 1000.0
         self.users: dict[str, dict[str, Any]] = {"reader": READER, "other": {"username": "other"}}
         self.allowed = {READER["username"]}
+        self.evaluation_error = ""
         self.failure: errors.RequestFailed | None = None
         self.answers = asyncio.Event()
         self.answers.set()
@@ -47,6 +61,7 @@ class Reviews:
         else:
             assert path == paths.ACCESS_REVIEWS
             status = {"allowed": body["spec"]["user"] in self.allowed}
+            status |= {"evaluationError": self.evaluation_error} if self.evaluation_error else {}
         return decode(orjson.dumps({"kind": "Review", "status": status}))
 
     @property
@@ -62,7 +77,9 @@ def reviews() -> Reviews:
 
 @pytest.fixture
 def readers(reviews: Reviews) -> Access:
-    return Access(cast(Api, reviews), clock=lambda: reviews.now_s)
+    published = SimpleNamespace(find={KEY.key_id: jwt.PyJWK(KEY.public)}.get)
+    keys = cast(PublishedKeys, published)
+    return Access(cast(Api, reviews), keys=keys, clock=lambda: reviews.now_s)
 
 
 async def test_right_is_that_of_the_account_of_the_token(reviews: Reviews, readers: Access) -> None:
@@ -113,19 +130,47 @@ async def test_strangers_have_few_reviews(reviews: Reviews, readers: Access) -> 
     """Whoever was allowed has theirs all the same."""
     assert await readers.status("reader") == 200
     reviews.now_s += KEPT_S
-    found = [await readers.status(f"stranger-{number}") for number in range(2 * UNKNOWN_MAX)]
-    assert found == [401] * UNKNOWN_MAX + [429] * UNKNOWN_MAX
+    found = [await readers.status(f"stranger-{number}") for number in range(2 * OF_ONE_MAX)]
+    assert found == [401] * OF_ONE_MAX + [429] * OF_ONE_MAX
     assert await readers.status("reader") == 200
     assert reviews.tokens.count("reader") == 2
     reviews.now_s += UNKNOWN_S
     assert await readers.status("stranger") == 401
 
 
+async def test_no_account_takes_the_reviews_of_another(reviews: Reviews, readers: Access) -> None:
+    """Nor do forged tokens those of a Prometheus that has a new token."""
+    renewed = KEY.token("", "api", service_account="prometheus")
+    reviews.users[renewed] = READER
+    forged = SigningKey(KEY.key_id)
+    for number in range(2 * OF_ONE_MAX):
+        await readers.status(forged.token("", "api", service_account="prometheus", iat=number))
+        await readers.status(KEY.token("", "api", service_account="other", iat=number))
+    assert len(reviews.tokens) == 2 * OF_ONE_MAX
+    assert await readers.status(renewed) == 200
+
+
+async def test_all_accounts_together_have_few_reviews(reviews: Reviews, readers: Access) -> None:
+    tokens = [KEY.token("", "api", service_account=f"a{n}") for n in range(2 * UNKNOWN_MAX)]
+    found = [await readers.status(token) for token in tokens]
+    assert found == [401] * UNKNOWN_MAX + [429] * UNKNOWN_MAX
+
+
+async def test_right_that_cannot_be_evaluated_is_no_refusal(
+    reviews: Reviews, readers: Access
+) -> None:
+    assert await readers.status("reader") == 200
+    reviews.now_s += KEPT_S
+    reviews.allowed, reviews.evaluation_error = set(), "webhook authorizer: no answer"
+    assert await readers.status("reader") == 200
+    assert await readers.status("other") == 503
+
+
 async def test_refused_tokens_displace_no_reader(reviews: Reviews, readers: Access) -> None:
     assert await readers.status("reader") == 200
     for number in range(2 * KEPT_MAX):
         reviews.now_s += KEPT_S / (4 * KEPT_MAX)
-        readers._unknown_s.clear()
+        readers._unknown.clear()
         await readers.status(f"stranger-{number}")
     assert (len(readers._allowed), len(readers._refused)) == (1, KEPT_MAX)
     assert await readers.status("reader") == 200
@@ -135,7 +180,7 @@ async def test_refused_tokens_displace_no_reader(reviews: Reviews, readers: Acce
 async def test_readers_in_memory_are_bounded(reviews: Reviews, readers: Access) -> None:
     for number in range(2 * KEPT_MAX):
         reviews.users[f"reader-{number}"] = READER
-        readers._unknown_s.clear()
+        readers._unknown.clear()
         assert await readers.status(f"reader-{number}") == 200
     assert len(readers._allowed) == KEPT_MAX
 
