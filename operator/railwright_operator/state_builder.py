@@ -232,6 +232,7 @@ class StateBuilder:
             placed=self.executor.placed(key),
             refusal=self.executor.refusal(key),
             hindrance=self.executor.hindrance(key),
+            is_binding=self.executor.is_binding(key),
             age_s=self._ages.of("entry", *key),
             stalled_s=self._ages.of(
                 "commit", *key, self._furthest.get(key, 0), self._kept_waiting.get(key, 0)

@@ -79,6 +79,7 @@ class ObservedAttempt:
 
     ``age_s`` counts since it was first seen in the ledger, or over; it is 0 while it runs.
     ``stalled_s`` counts since its commit last came further or was kept waiting for those of others.
+    ``is_binding`` is true while a request to bind one of its pods is in flight.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -87,6 +88,12 @@ class ObservedAttempt:
     hindrance: str = ""
     age_s: float = 0.0
     stalled_s: float = 0.0
+    is_binding: bool = False
+
+    @property
+    def has_begun_to_bind(self) -> bool:
+        """Whether a pod is bound, or may be before this plan is carried out."""
+        return self.is_binding or any(pod.node for pod in self.pods)
 
 
 @dataclass(frozen=True, slots=True)

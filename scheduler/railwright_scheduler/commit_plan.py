@@ -57,7 +57,7 @@ def _hindered(state: ClusterState, isolation: Isolation) -> frozenset[AttemptKey
     """The committing gangs with which something is wrong: others need not wait for them."""
 
     def is_hindered(entry: Entry) -> bool:
-        seen = state.attempts.get(entry.key, ObservedAttempt())
+        seen = _seen(state, entry.key)
         stalled = seen.hindrance != "" and seen.stalled_s > HINDERED_S
         return stalled or isolation.error(Stage.COMMIT, entry.job_uid) != ""
 
@@ -91,6 +91,7 @@ class CommitPlan:
             state.ledger.entries,
             nodes=(assume.without_double_booked(node, double_booked) for node in state.nodes),
             unbound=unbound,
+            begun={key for key in unbound if _seen(state, key).has_begun_to_bind},
             jobs={uid: seen.job for uid, seen in jobs.items()},
             isolation=isolation,
         )
@@ -192,7 +193,7 @@ class CommitPlan:
         ]
 
     def _gang_seen(self, entry: Entry, seen: ObservedJob | None) -> ObservedGang:
-        attempt = self._state.attempts.get(entry.key, ObservedAttempt())
+        attempt = _seen(self._state, entry.key)
         job, levels = None if seen is None else seen.job, self._state.levels
         return ObservedGang(
             pods=tuple(pod for pod in _in_order(attempt.pods) if pod.node_rank < len(entry.nodes)),
@@ -215,9 +216,13 @@ class CommitPlan:
 def _unbound(state: ClusterState) -> dict[AttemptKey, list[int]]:
     """The numbers of the pods that each entry may yet bind."""
     return {
-        entry.key: assume.unbound_pods(entry, state.attempts.get(entry.key, ObservedAttempt()).pods)
+        entry.key: assume.unbound_pods(entry, _seen(state, entry.key).pods)
         for entry in state.ledger.entries
     }
+
+
+def _seen(state: ClusterState, key: AttemptKey) -> ObservedAttempt:
+    return state.attempts.get(key, ObservedAttempt())
 
 
 def _in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:

@@ -8,7 +8,7 @@ there, so each scheduling cycle checks again until the last pod is bound.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from railwright_scheduler import assume
@@ -32,19 +32,25 @@ def invalid_nodes(
     *,
     nodes: Iterable[Node],
     unbound: Mapping[AttemptKey, Sequence[int]],
+    begun: Collection[AttemptKey],
     jobs: Mapping[str, Job],
     isolation: Isolation,
 ) -> dict[AttemptKey, InvalidNodes]:
     """The invalid nodes of each committing entry; entries whose nodes are all valid are left out.
 
     ``unbound`` are the pods that an entry has, or may have, to bind. If two entries and the usage
-    do not fit on one node together, the earlier entry keeps its place. An entry whose check raises
-    counts as valid: its capacity stays assumed.
+    do not fit on one node together, one that has ``begun`` to bind keeps its place: its pods may be
+    on their way to that node, whatever is decided now. Among equals the earlier one keeps it. An
+    entry whose check raises counts as valid: its capacity stays assumed.
     """
     by_name = {node.name: node for node in nodes} if entries else {}
     assumed: dict[str, dict[str, int]] = {}
     found: dict[AttemptKey, InvalidNodes] = {}
-    for entry in sorted(entries, key=lambda each: (each.state is EntryState.COMMITTING, each.key)):
+
+    def order(entry: Entry) -> tuple[bool, bool, AttemptKey]:
+        return entry.state is EntryState.COMMITTING, entry.key not in begun, entry.key
+
+    for entry in sorted(entries, key=order):
         if entry.state is EntryState.COMMITTING:
             check = functools.partial(
                 _invalid_nodes, entry, unbound[entry.key], by_name, assumed, jobs.get(entry.job_uid)

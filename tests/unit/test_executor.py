@@ -117,6 +117,18 @@ async def test_action_in_flight_is_not_started_twice_and_wakes_loop() -> None:
     assert list(shell.pods.records) == ["u10"]
 
 
+async def test_attempt_is_binding_while_a_pod_of_it_may_be_bound() -> None:
+    shell = Shell()
+    await shell.do(CREATE)
+    shell.server.held.clear()
+    assert not shell.executor.is_binding(ENTRY.key)
+    assert await shell.do(CREATE, BIND) == ["create", "create"]
+    assert shell.executor.is_binding(ENTRY.key)
+    shell.server.held.set()
+    await settled()
+    assert not shell.executor.is_binding(ENTRY.key)
+
+
 async def test_request_ended_during_planning_is_not_repeated() -> None:
     shell = Shell()
     shell.server.held.clear()

@@ -14,7 +14,7 @@ from fixtures.attempts import LOST, entry, pods, seen, world_of
 from fixtures.jobs import job
 from railwright_scheduler import plan as scheduling
 from railwright_scheduler import revalidation
-from railwright_scheduler.attempt.ledger import EntryRole
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.isolation import Isolation
 from railwright_scheduler.model.snapshot import (
@@ -36,6 +36,7 @@ def whys(*nodes: Any, unbound: tuple[int, ...] = (0, 1), **asked: Any) -> dict[s
         nodes=nodes,
         unbound={("a", 1): unbound},
         jobs={"a": job(replicas=2, **asked)},
+        begun=(),
         isolation=Isolation(),
     )
     return dict(found.get(("a", 1), {}))
@@ -72,6 +73,7 @@ def test_request_of_zero_fits_a_node_that_has_less() -> None:
         nodes=(failed, node("n1")),
         unbound={("a", 1): (0, 1)},
         jobs={"a": job(replicas=2)},
+        begun=(),
         isolation=Isolation(),
     )
     assert not found
@@ -109,15 +111,22 @@ def test_tolerations_are_read_once_for_all_nodes_of_a_gang() -> None:
     assert Counted.reads == 1
 
 
-def test_of_two_gangs_that_no_longer_fit_the_first_stays() -> None:
-    """The node lost capacity during both commits."""
+@pytest.mark.parametrize(
+    ("begun", "gives_way"),
+    [((), "b"), ((("a", 1),), "b"), ((("b", 1),), "a"), ((("a", 1), ("b", 1)), "b")],
+)
+def test_of_two_gangs_that_no_longer_fit_one_stays(
+    begun: tuple[AttemptKey, ...], gives_way: str
+) -> None:
+    """The node lost capacity during both commits. Pods of a gang that has begun to bind may be on
+    their way to it; otherwise the first one stays."""
     both = [replace(entry(roles=(EntryRole("worker", 2, {GPU: 4}),)), job_uid=uid) for uid in "ab"]
     unbound = {each.key: (0, 1) for each in both}
     nodes = (node("n0"), node("n1", used={GPU: 2}))
     found = revalidation.invalid_nodes(
-        both, nodes=nodes, unbound=unbound, jobs={}, isolation=Isolation()
+        both, nodes=nodes, unbound=unbound, jobs={}, begun=begun, isolation=Isolation()
     )
-    assert found == {("b", 1): {"n1": f"has 2 {GPU} left and not 4"}}
+    assert found == {(gives_way, 1): {"n1": f"has 2 {GPU} left and not 4"}}
 
 
 def test_roles_that_share_a_node_count_together() -> None:
@@ -131,6 +140,7 @@ def test_roles_that_share_a_node_count_together() -> None:
             nodes=[node("n0", used={GPU: 8 - free})],
             unbound={shared.key: unbound},
             jobs={},
+            begun=(),
             isolation=Isolation(),
         )
         return dict(whys.get(shared.key, {}))
@@ -152,6 +162,7 @@ def test_each_role_is_held_to_its_own_requirements() -> None:
         nodes=[node("n0", labels={"kind": "h100"}), node("n1", labels={"kind": "h100"})],
         unbound={planned.key: (0, 1)},
         jobs={"a": replace(job(), roles=roles)},
+        begun=(),
         isolation=Isolation(),
     )
     assert found == {planned.key: {"n1": "is not labelled kind=l4"}}
@@ -161,7 +172,12 @@ def test_what_an_aborting_gang_may_still_be_given_counts() -> None:
     gangs = [entry(), replace(entry(cause=LOST), job_uid="b")]
     unbound = {gangs[0].key: (0, 1), gangs[1].key: (1,)}
     found = revalidation.invalid_nodes(
-        gangs, nodes=(node("n0"), node("n1")), unbound=unbound, jobs={}, isolation=Isolation()
+        gangs,
+        nodes=(node("n0"), node("n1")),
+        unbound=unbound,
+        jobs={},
+        begun=(),
+        isolation=Isolation(),
     )
     assert list(found) == [("a", 1)]
 

@@ -90,6 +90,7 @@ class Executor:
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
         self._left: Counter[AttemptKey] = Counter()
+        self._binding: Counter[AttemptKey] = Counter()
         self._low = asyncio.Event()
         self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
@@ -112,6 +113,10 @@ class Executor:
     def hindrance(self, key: AttemptKey) -> str:
         """The last temporary failure of this attempt; empty after a success."""
         return self._hindrances.get(key, "")
+
+    def is_binding(self, key: AttemptKey) -> bool:
+        """Whether a request to bind a pod of this attempt is in flight."""
+        return self._binding[key] > 0
 
     def is_crowded_out(self, key: AttemptKey) -> bool:
         """Whether the limits left no request of this attempt in the last cycle."""
@@ -154,6 +159,7 @@ class Executor:
                 self._requests.start(key, request())
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] += 1
+                self._binding[action.entry.key] += isinstance(action, BindPod)
         self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
@@ -166,11 +172,12 @@ class Executor:
     def _ended(self, key: ActionKey, error: BaseException | None) -> None:
         self._record_outcome(key, error)
         self._ended_since.add(key)
-        attempt = key[1]
+        verb, attempt, _ = key
+        self._binding[attempt] -= verb == "bind"
         self._troubled_under_way -= attempt in self._troubled
         self._left[attempt] -= 1
         if not self._left[attempt]:
-            del self._left[attempt]
+            del self._left[attempt], self._binding[attempt]
             self.wake()
         elif self._crowded_out and self._is_low():
             self.wake()
