@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from socket import AF_INET, AF_INET6, create_server
-from socket import socket as Socket
 from typing import Any
 
 from aiohttp import web
@@ -56,7 +55,7 @@ STATUSES = (HTTPStatus.OK, *REFUSALS)
 class _Connection:
     """``opening`` ends with its handshake: None if that failed."""
 
-    socket: Socket
+    socket: socket.socket
     opening: asyncio.Task[asyncio.Transport | None]
 
     @property
@@ -91,7 +90,7 @@ class MetricsServer:
         self._runner = web.AppRunner(
             application, access_log=None, keepalive_timeout=60.0, shutdown_timeout=1.0
         )
-        self._listener: Socket | None = None
+        self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._strangers: dict[Any, _Connection] = {}
         self._readers: dict[Any, _Connection] = {}
@@ -100,8 +99,8 @@ class MetricsServer:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; return the bound address (for port 0). Raises OSError when the port is taken."""
         assert self._listener is None, "started twice"
-        family = AF_INET6 if ":" in host else AF_INET
-        self._listener = create_server((host, port), family=family)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family)
         self._listener.setblocking(False)
         await self._runner.setup()
         self._accepting = asyncio.create_task(self._accept(self._listener))
@@ -120,7 +119,7 @@ class MetricsServer:
         await self._runner.cleanup()
         self._accepting = self._listener = None
 
-    async def _accept(self, listener: Socket) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -133,7 +132,7 @@ class MetricsServer:
             # One in a round of the event loop, however many wait.
             await asyncio.sleep(0)
 
-    def _enter(self, peer: Any, accepted: Socket) -> None:
+    def _enter(self, peer: Any, accepted: socket.socket) -> None:
         for pool in (self._strangers, self._readers):
             for its in [each for each, held in pool.items() if held.is_closed]:
                 del pool[its]
@@ -141,7 +140,7 @@ class MetricsServer:
         opening = asyncio.create_task(self._open(accepted))
         self._strangers[peer] = _Connection(accepted, opening)
 
-    async def _open(self, accepted: Socket) -> asyncio.Transport | None:
+    async def _open(self, accepted: socket.socket) -> asyncio.Transport | None:
         """Make the handshake, and hand the connection over."""
         server, context = self._runner.server, self._tls and self._tls()
         if server is None or (self._tls is not None and context is None):

@@ -15,13 +15,14 @@ CALLS_OUT = re.compile(
 )
 DOOR = "operator/railwright_kube/transport.py"
 OWN_PROCESSES = "operator/railwright_operator/mapper_process.py"
+LISTENS = "operator/railwright_process/metrics_server.py"
 AGENT = "topology/railwright_agent"
 REFERENCES = re.compile(r"^namespaces?$|Namespace$|^url$|Url$|URL$")
 
 
 def test_the_operator_opens_connections_in_one_file_alone() -> None:
     found = _calling_out("operator", "scheduler", "topology/railwright_topology")
-    assert found == {DOOR, OWN_PROCESSES}, f"only {DOOR} may call out: {sorted(found)}"
+    assert found == {DOOR, OWN_PROCESSES, LISTENS}, f"only {DOOR} may call out: {sorted(found)}"
 
 
 def test_the_operators_own_processes_have_no_address() -> None:
@@ -30,6 +31,14 @@ def test_the_operators_own_processes_have_no_address() -> None:
     pair = "ours, its = socket.socketpair()"
     assert found[:2] == ["import socket", pair]
     assert [line.partition("open_connection(")[2][:10] for line in found[2:]] == ["sock=ours,"]
+
+
+def test_server_for_metrics_listens_and_connects_to_nobody() -> None:
+    text = (tree.ROOT / LISTENS).read_text(encoding="utf-8")
+    assert CALLS_OUT.findall(text) == ["import socket"]
+    used = {"socket.socket", "socket.fileno", "socket.create_server"}
+    assert set(re.findall(r"\bsocket\.[a-z]\w*", text)) == used
+    assert not re.search(r"sock_connect|create_connection|\.connect\(", text)
 
 
 def test_agents_open_connections_in_one_file_each() -> None:
