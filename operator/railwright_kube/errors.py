@@ -112,3 +112,17 @@ def from_status(status: int, answer: object, *, where: str) -> ApiError:
     elif status == 403 and _NO_RIGHT.search(str(body.get("message"))):
         kind = RightsError
     return kind(status, reason, message=f"{where}: {body.get('message') or 'no message'}")
+
+
+def is_resumable(error: RequestFailed) -> bool:
+    """Whether a watch may resume from the same version after this failure.
+
+    Other answers than these may mean that the version itself is the problem: compacted, or from
+    before the store was restored ("too large resource version"). An event that is too large would
+    come again; a list goes on without it.
+    """
+    if isinstance(error, AnswerTooLarge):
+        return False
+    if isinstance(error, ApiError):
+        return error.status in (401, 403, 429, 503)
+    return True

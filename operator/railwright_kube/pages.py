@@ -27,6 +27,14 @@ jobs of 256 KiB."""
 DEADLINE_S = 30.0
 
 
+@dataclass(slots=True)
+class Listing:
+    """A partial list: its version, and the UIDs of its objects so far."""
+
+    version: int = 0
+    uids: set[str] = field(default_factory=set)
+
+
 @dataclass(eq=False, repr=False)
 class Pager:
     """Lists the objects of one kind under one path, and adapts the size of pages."""

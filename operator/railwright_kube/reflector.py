@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from railwright_kube import errors, projections
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.metrics import EVENTS, WatchLag, WatchMetrics
-from railwright_kube.pages import Pager
+from railwright_kube.pages import Listing, Pager
 from railwright_kube.projections import ApiObject, Event, Identity, Projection, Undeclared
 from railwright_kube.yielding import TimeSlice
 
@@ -69,14 +69,6 @@ class _RelistError(Exception):
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
         self.cause = cause
-
-
-@dataclass(slots=True)
-class Listing:
-    """A partial list: its version, and the UIDs of its objects so far."""
-
-    version: int = 0
-    uids: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False, repr=False)
@@ -179,7 +171,7 @@ class Reflector(Generic[R]):
                 logger.info("watch expired, listing again", extra=self._context(error))
             except errors.RequestFailed as error:
                 cause = type(error).__name__
-                if not _is_resumable(error):
+                if not errors.is_resumable(error):
                     self._version = None
                 logger.warning("watch failed", extra=self._context(error))
             except Exception as error:
@@ -223,7 +215,8 @@ class Reflector(Generic[R]):
             self._failed_resyncs += 1
 
     async def _relist(self) -> None:
-        """Take in a complete list, page by page, then drop the records that it lacks."""
+        """Take in a complete list, the first page by page. Later what it lacks is dropped before
+        anything is added: nobody sees a pod that is gone beside the one in its place."""
         self._version = None
         self.relists += 1
         self.metrics.relists.labels(self.kind).inc()
@@ -232,15 +225,19 @@ class Reflector(Generic[R]):
         if self.relists == 1:
             # A standby constructs it long before it runs.
             self._received_s = started_s
-        listing = Listing()
+        listing, news = Listing(), list[R]()
         async with contextlib.aclosing(self._list(listing)) as objects:
             async for found in objects:
                 self._received_s = self.clock()
                 self._check_store(listing.version, found.metadata)
-                self._take(found)
+                if not self.synced:
+                    self._take(found)
+                elif (record := self._news(found)) is not None:
+                    news.append(record)
         self._check_store(listing.version)
         for held in self._missing_from(listing):
             self._put(held, None)
+        await self._put_all(news)
         self._version = self._newest = listing.version
         self.lag.reached(listing.version)
         self._received_s = self.clock()
@@ -340,15 +337,27 @@ class Reflector(Generic[R]):
 
     def _take(self, found: ApiObject) -> int:
         """Store this object's record if it is newer; return its version."""
-        metadata = found.metadata
-        uid, version = metadata.uid, int(metadata.resource_version)
-        held = self._records.get(uid)
+        record = self._news(found)
+        if record is not None:
+            self._put(self._records.get(record.uid), record)
+        return int(found.metadata.resource_version)
+
+    def _news(self, found: ApiObject) -> R | None:
+        """The record of an object that is newer than the one held, if it is to be held."""
+        held = self._records.get(found.metadata.uid)
         newest = held.rv if held is not None else self._version
-        if newest is None or version > newest:
-            record = self._record(found)
-            if record is not None:
-                self._put(held, record)
-        return version
+        is_news = newest is None or int(found.metadata.resource_version) > newest
+        return self._record(found) if is_news else None
+
+    async def _put_all(self, news: Iterable[R]) -> None:
+        """Store these records, with pauses for other tasks. Responses to writes may be newer."""
+        time_slice = TimeSlice(self.clock)
+        for record in news:
+            if time_slice.is_over:
+                await time_slice.yield_to_others()
+            held = self._records.get(record.uid)
+            if held is None or record.rv > held.rv:
+                self._put(held, record if held is None else self.lasting(held, record))
 
     def _record(self, found: ApiObject) -> R | None:
         """The record of an object; None if none is to be held, or, with a log line, if it is
@@ -384,17 +393,3 @@ class Reflector(Generic[R]):
 
     def _context(self, error: object) -> dict[str, Any]:
         return {"kind": self.kind, "version": self._version, "error": str(error)}
-
-
-def _is_resumable(error: errors.RequestFailed) -> bool:
-    """Whether the stream may resume from the same version after this failure.
-
-    Other answers than these may mean that the version itself is the problem: compacted, or from
-    before the store was restored ("too large resource version"). An event that is too large would
-    come again; a list goes on without it.
-    """
-    if isinstance(error, errors.AnswerTooLarge):
-        return False
-    if isinstance(error, errors.ApiError):
-        return error.status in (401, 403, 429, 503)
-    return True

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 from typing import Generic
 
+from railwright_kube.pages import Listing
 from railwright_kube.projections import ApiObject, Identity
-from railwright_kube.reflector import Listing, R, Reflector
+from railwright_kube.reflector import R, Reflector
 
 REACH_S = 90.0
 """Within this time the watch passes the version of the list, as bookmarks are sent each minute."""

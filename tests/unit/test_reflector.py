@@ -179,6 +179,43 @@ async def test_event_missing_from_stream_is_found_by_next_list() -> None:
     running.cancel()
 
 
+async def test_what_a_list_lacks_is_dropped_before_anything_is_added() -> None:
+    """A pod that is gone and the one in its place would hold a node twice."""
+    server, now_s = Server(), [100.0]
+    server.items.append(POD)
+    copy = copy_of(server, now_s)
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    seen: list[tuple[str, ...]] = []
+    copy.on_change = lambda old, new: seen.append(tuple(copy.records))
+    metadata = {**POD["metadata"], "uid": "v", "name": "a", "resourceVersion": "10"}
+    server.items[:] = [POD | {"metadata": metadata}]
+    server.version = "11"
+    now_s[0] += RESYNC_S
+    await until(lambda: "v" in copy.records, "the next list")
+    running.cancel()
+    assert seen == [(), ("v",)]
+
+
+async def test_news_of_a_list_do_not_undo_a_later_write() -> None:
+    """The response to a binding comes while the pages of a list are taken in."""
+    server, now_s = Server(), [100.0]
+    server.items.append(POD)
+    copy = copy_of(server, now_s)
+    running = asyncio.create_task(copy.run())
+    await copy.wait_synced()
+    other = {**POD["metadata"], "uid": "gone", "name": "gone"}
+    copy.absorb(records.answered(POD | {"metadata": {**other, "resourceVersion": "12"}}))
+    newer = records.answered(POD | {"metadata": {**POD["metadata"], "resourceVersion": "14"}})
+    copy.on_change = lambda old, new: copy.absorb(newer) if new is None else None
+    server.items[:] = [POD | {"metadata": {**POD["metadata"], "resourceVersion": "13"}}]
+    server.version = "13"
+    now_s[0] += RESYNC_S
+    await until(lambda: "gone" not in copy.records, "the next list")
+    await until(lambda: copy.relists == 2 and copy.records["u"].rv == 14, "the newest version")
+    running.cancel()
+
+
 async def test_no_list_from_an_overloaded_server() -> None:
     """A list is the most expensive request; the stream goes on where it was."""
 
