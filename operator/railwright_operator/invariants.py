@@ -102,9 +102,13 @@ class Verification:
 
     def _findings(self) -> Iterator[str]:
         """What is wrong with pods of attempts. Those in their job's status, or of no job, count as
-        complete."""
+        complete. A pod of no job that is being deleted, such as one on a node that is down, is as
+        it should be."""
         jobs, observed = self.informers.jobs, self.informers.pod_index.observed()
-        pods = {key: seen.pods for key, seen in observed.items()}
+        pods = {
+            key: [pod for pod in seen.pods if jobs.get(key[0]) is not None or not pod.deleting]
+            for key, seen in observed.items()
+        }
         whole = {
             (job_uid, attempt)
             for job_uid, attempt in observed

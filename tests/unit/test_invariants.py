@@ -247,6 +247,16 @@ async def test_unrecorded_attempt_is_reported(caplog: pytest.LogCaptureFixture) 
     assert {record.message for record in caplog.records} == {"invariant violated"}
 
 
+@pytest.mark.parametrize(("deleting", "reported"), [(True, 0), (False, 1)])
+async def test_pod_of_no_job_may_be_on_its_way(deleting: bool, reported: int) -> None:
+    """Such as two whose job was never known, on a node that is down."""
+    pods = (of_attempt(7, "x-worker-0-7"), of_attempt(8, "x-worker-0-8"))
+    orphans = [replace(each, job_uid="unknown", deleting=deleting) for each in pods]
+    leader = Leader(RUNNING, *orphans)
+    await leader.verification.verify()
+    assert [leader.count(each) for each in ("I2", "I3")] == [0, reported]
+
+
 async def test_copy_that_was_wrong_is_reported() -> None:
     leader = Leader(RUNNING, wrong=("p was deleted and is in the copy",))
     await leader.verification.verify()
