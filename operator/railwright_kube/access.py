@@ -36,9 +36,9 @@ KEPT_MAX = 64
 """Allowed tokens, and as many refused ones: these displace none that is allowed."""
 
 UNKNOWN_MAX, UNKNOWN_S = 16, 10.0
-"""So many tokens that are not known as allowed are reviewed in this time, whoever sends them: what
-strangers can ask of the API server. It is longer than two reviews, so it bounds those in flight
-too."""
+"""So many tokens that are not known as allowed are reviewed in this time, whoever sends them: the
+load that unauthorized clients can put on the API server. It is longer than two reviews, so it
+bounds those in flight too."""
 
 OF_ONE_MAX = 4
 """So many of these are of one service account, or of none. A Prometheus has another token every
@@ -76,7 +76,7 @@ _read_access_review = msgspec.json.Decoder(_AccessReview).decode
 
 @dataclass(slots=True)
 class _Decision:
-    """What the API server answered, when, and until when it is not asked again."""
+    """The decision of the API server, its time, and until when it is used."""
 
     status: HTTPStatus
     answered_s: float
@@ -134,7 +134,7 @@ class Access:
 
     async def _review(self, token: str, digest: bytes) -> HTTPStatus:
         try:
-            status = await self._ask(token)
+            status = await self._decide(token)
         except RequestFailed as error:
             self._note(failed=error)
             return self._without_answer(digest)
@@ -155,7 +155,7 @@ class Access:
         before.until_s = min(now_s + KEPT_S, before.answered_s + OUTAGE_S)
         return before.status
 
-    async def _ask(self, token: str) -> HTTPStatus:
+    async def _decide(self, token: str) -> HTTPStatus:
         """Raises a RequestFailed without an answer."""
         body = _body("authentication.k8s.io/v1", "TokenReview", {"token": token})
         found: _TokenReview = await self.api.review(
@@ -164,14 +164,14 @@ class Access:
         if not found.status.authenticated:
             return HTTPStatus.UNAUTHORIZED
         user = found.status.user
-        asked = {
+        access = {
             "user": user.username,
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
             "nonResourceAttributes": {"path": PATH, "verb": "get"},
         }
-        body = _body("authorization.k8s.io/v1", "SubjectAccessReview", asked)
+        body = _body("authorization.k8s.io/v1", "SubjectAccessReview", access)
         right: _AccessReview = await self.api.review(
             paths.ACCESS_REVIEWS, body, deadline_s=REVIEW_S, decode=_read_access_review
         )

@@ -108,7 +108,7 @@ class Api:
         return await self._write("create", "POST", path, body)
 
     async def review(self, path: str, body: object, *, deadline_s: float, decode: Decode) -> Any:
-        """POST a question, such as a TokenReview. It changes nothing, so it is sent like a read,
+        """POST a review, such as a TokenReview. It changes nothing, so it is sent like a read,
         and by standbys too."""
         request = HttpRequest(REVIEW, "POST", path, body=orjson.dumps(body))
         return await self._run(request, deadline_s, decode)

@@ -19,7 +19,7 @@ from railwright_kube.body_limits import Chunks
 JSON = "application/json"
 
 REVIEW = "review"
-"""The verb of a question that is asked with POST, such as a TokenReview."""
+"""The verb, in metrics, of a POST that changes nothing, such as a TokenReview."""
 
 CONNECT_S = 5.0
 

@@ -2,8 +2,8 @@
 
 It is encrypted like the messages of pods, as each request has a bearer token. A connection counts
 from its acceptance, in its handshake too: asyncio's servers and aiohttp's limits know it only
-afterwards. Strangers have a pool of connections, whose oldest one gives way; whoever was answered
-with the series is in another pool, so that strangers end no scrape.
+afterwards. A new connection is in a pool whose oldest member is closed if it is full. Once a client
+was authorized its connection is in another pool, so that new ones end no scrape.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 Authorize = Callable[[str], Awaitable[HTTPStatus]]
 """What a request with a bearer token, in ASCII, is answered with: one of ``STATUSES``."""
 
-STRANGERS_MAX = 64
-READERS_MAX = 16
+UNAUTHORIZED_MAX = 64
+AUTHORIZED_MAX = 16
 """Connections. A Prometheus keeps one."""
 
 HANDSHAKE_S = 5.0
@@ -72,7 +72,7 @@ class _Connection:
 
 class MetricsServer:
     """The server for the series of ``registry``. With ``tls`` it is encrypted. ``requests`` counts
-    decisions about what is asked of it."""
+    the decisions about requests."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class MetricsServer:
         )
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._strangers: dict[Any, _Connection] = {}
-        self._readers: dict[Any, _Connection] = {}
+        self._unauthorized: dict[Any, _Connection] = {}
+        self._authorized: dict[Any, _Connection] = {}
         """By the address of the other end, the oldest first."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -114,7 +114,7 @@ class MetricsServer:
         self._accepting.cancel()
         await asyncio.gather(self._accepting, return_exceptions=True)
         self._listener.close()
-        for each in (*self._strangers.values(), *self._readers.values()):
+        for each in (*self._unauthorized.values(), *self._authorized.values()):
             each.abort()
         await self._runner.cleanup()
         self._accepting = self._listener = None
@@ -133,12 +133,12 @@ class MetricsServer:
             await asyncio.sleep(0)
 
     def _enter(self, peer: Any, accepted: socket.socket) -> None:
-        for pool in (self._strangers, self._readers):
+        for pool in (self._unauthorized, self._authorized):
             for its in [each for each, held in pool.items() if held.is_closed]:
                 del pool[its]
-        _make_room(self._strangers, STRANGERS_MAX)
+        _make_room(self._unauthorized, UNAUTHORIZED_MAX)
         opening = asyncio.create_task(self._open(accepted))
-        self._strangers[peer] = _Connection(accepted, opening)
+        self._unauthorized[peer] = _Connection(accepted, opening)
 
     async def _open(self, accepted: socket.socket) -> asyncio.Transport | None:
         """Make the handshake, and hand the connection over."""
@@ -152,7 +152,12 @@ class MetricsServer:
                 server, accepted, ssl=context, **(limits if context else {})
             )
         except OSError:
-            return None  # A handshake that failed: the other end has been told, and closes.
+            return None  # The handshake failed, and the client knows why.
+        except Exception:
+            # The next connections are accepted all the same.
+            logger.exception("connection for metrics failed")
+            accepted.close()
+            return None
         return transport
 
     @web.middleware
@@ -173,11 +178,11 @@ class MetricsServer:
         return refusal
 
     def _admit(self, request: web.Request) -> None:
-        """Count the connection among those of readers from now on."""
+        """Count the connection among the authorized ones from now on."""
         peer = request.transport and request.transport.get_extra_info("peername")
-        if (connection := self._strangers.pop(peer, None)) is not None:
-            _make_room(self._readers, READERS_MAX)
-            self._readers[peer] = connection
+        if (connection := self._unauthorized.pop(peer, None)) is not None:
+            _make_room(self._authorized, AUTHORIZED_MAX)
+            self._authorized[peer] = connection
 
     async def _scrape(self, request: web.Request) -> web.Response:
         """Thousands of series are rendered in a thread: a fifth of a second, which the event loop

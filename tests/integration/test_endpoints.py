@@ -23,7 +23,7 @@ from railwright_operator import metrics
 from railwright_process import authority, tls
 from railwright_process.connections import Tls
 from railwright_process.endpoints import Endpoints
-from railwright_process.metrics_server import STRANGERS_MAX, MetricsServer
+from railwright_process.metrics_server import UNAUTHORIZED_MAX, MetricsServer
 from railwright_process.process_metrics import ProcessMetrics
 
 SLOW_TEXT = "# HELP slow Takes long.\n# TYPE slow gauge\nslow 1.0\n"
@@ -202,9 +202,9 @@ async def test_idle_connections_do_not_exclude_a_reader(form: str) -> None:
     client = ssl.create_default_context(cadata=made.trusted.decode())
     encrypted = None if form == "plain" else lambda: current
     async with serving(CollectorRegistry(), encrypted=encrypted) as url:
-        idle = await connections(url, 3 * STRANGERS_MAX, client if form == "encrypted" else None)
+        idle = await connections(url, 3 * UNAUTHORIZED_MAX, client if form == "encrypted" else None)
         assert await status_of(url, client) == 200
-        await shell.until(lambda: len(open_sockets(url)) <= STRANGERS_MAX, "few connections")
+        await shell.until(lambda: len(open_sockets(url)) <= UNAUTHORIZED_MAX, "few connections")
         for _, writer in idle:
             writer.transport.abort()
 
@@ -216,9 +216,9 @@ async def test_strangers_end_no_scrape() -> None:
         try:
             scrape = asyncio.create_task(text_of(http, "/metrics"))
             assert await asyncio.to_thread(entered.wait, 10.0)
-            strangers = await connections(url, 2 * STRANGERS_MAX)
+            strangers = await connections(url, 2 * UNAUTHORIZED_MAX)
             await shell.until(
-                lambda: len(open_sockets(url)) <= STRANGERS_MAX + 1, "few connections"
+                lambda: len(open_sockets(url)) <= UNAUTHORIZED_MAX + 1, "few connections"
             )
             leave.set()
             assert await scrape == SLOW_TEXT

@@ -90,7 +90,6 @@ class Executor:
         self._troubled: frozenset[AttemptKey] = frozenset()
         self._troubled_under_way = 0
         self._left: Counter[AttemptKey] = Counter()
-        self._binding: Counter[AttemptKey] = Counter()
         self._low = asyncio.Event()
         self._low.set()
         self._crowded_out: frozenset[AttemptKey] = frozenset()
@@ -116,7 +115,9 @@ class Executor:
 
     def is_binding(self, key: AttemptKey) -> bool:
         """Whether a request to bind a pod of this attempt is in flight."""
-        return self._binding[key] > 0
+        return key in self._left and any(
+            verb == "bind" and attempt == key for verb, attempt, _ in self._requests
+        )
 
     def is_crowded_out(self, key: AttemptKey) -> bool:
         """Whether the limits left no request of this attempt in the last cycle."""
@@ -159,7 +160,6 @@ class Executor:
                 self._requests.start(key, request())
                 under_way[is_troubled] += 1
                 self._left[action.entry.key] += 1
-                self._binding[action.entry.key] += isinstance(action, BindPod)
         self._troubled_under_way = under_way[True]
         if self._is_low():
             self._low.set()
@@ -172,12 +172,11 @@ class Executor:
     def _ended(self, key: ActionKey, error: BaseException | None) -> None:
         self._record_outcome(key, error)
         self._ended_since.add(key)
-        verb, attempt, _ = key
-        self._binding[attempt] -= verb == "bind"
+        attempt = key[1]
         self._troubled_under_way -= attempt in self._troubled
         self._left[attempt] -= 1
         if not self._left[attempt]:
-            del self._left[attempt], self._binding[attempt]
+            del self._left[attempt]
             self.wake()
         elif self._crowded_out and self._is_low():
             self.wake()
