@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from multiprocessing.pool import ThreadPool
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -70,8 +71,11 @@ class _ListMetadata(Struct):
     remaining: int = msgspec.field(default=0, name="remainingItemCount")
 
 
-class _Page(Struct, Generic[Read]):
+class _PageMetadata(Struct):
     metadata: _ListMetadata
+
+
+class _Page(_PageMetadata, Generic[Read]):
     items: list[Read] | None = None
 
 
@@ -113,32 +117,35 @@ class ApiServer:
             return None
 
     def items(self, path: str, kind: type[Read], query: Query | None = None) -> list[Read]:
-        """All objects of a list, page by page. The progress is shown on a terminal: the ``query``
-        is a selector, of which the API server does not say how much it selects. A list that takes
-        longer than the API server keeps its state is read again as one page."""
+        """All objects of a list, page by page; the next page is requested while one is decoded. The
+        progress is shown on a terminal: the ``query`` is a selector, of which the API server does
+        not say how much it selects. A list that takes longer than the API server keeps its state is
+        read again as one page."""
         found: list[Read] = []
-        following, limit = "", PAGE_OBJECTS
         bound: int | None = None
-        with shown_progress(f"reading {path.rpartition('/')[2]}") as show:
+        # Its thread ends with the process, also if the API server is silent.
+        with shown_progress(f"reading {path.rpartition('/')[2]}") as show, ThreadPool(1) as ahead:
+            paged: Query = {**(query or {}), "limit": PAGE_OBJECTS}
+            body = self._body("GET", path, paged)
             while True:
-                paged: Query = {"limit": limit, "continue": following}
-                try:
-                    body = self._body("GET", path, {**(query or {}), **paged})
-                except RequestError as error:
-                    if error.code != EXPIRED or not following:
-                        raise
-                    found, following, limit = [], "", 0
-                    continue
+                listed = _decoded(body, _PageMetadata).metadata
+                if listed.following:
+                    request = "GET", path, {**paged, "continue": listed.following}
+                    following = ahead.apply_async(self._body, request)
                 page: _Page[Read] = _decoded(body, _Page[kind])  # type: ignore[valid-type]
                 found += page.items or ()
-                following = page.metadata.following
-                if not following:
+                if not listed.following:
                     return found
-                left = page.metadata.remaining
-                total = len(found) + left if left else bound
-                is_shown = show(len(found), total, at_most=not left)
+                total = len(found) + listed.remaining if listed.remaining else bound
+                is_shown = show(len(found), total, at_most=not listed.remaining)
                 if is_shown and query and bound is None:
                     bound = self._count(path)
+                try:
+                    body = following.get()
+                except RequestError as error:
+                    if error.code != EXPIRED:
+                        raise
+                    found, body = [], self._body("GET", path, {**(query or {}), "limit": 0})
 
     def _count(self, path: str) -> int:
         """How many objects there are, whatever a selector selects; 0 if that is unknown."""
