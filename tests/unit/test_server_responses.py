@@ -1,5 +1,5 @@
-"""What commands make of responses that are rare: of proxies, of servers without capacity, of lists
-that expire, of objects that are being deleted."""
+"""What commands make of responses that are rare: of proxies, of servers without capacity, of
+objects that are being deleted."""
 
 from __future__ import annotations
 
@@ -113,27 +113,6 @@ def test_refused_token_is_read_again_once(
     always = serve(lambda _: status(401, "Unauthorized"))
     assert run("status", "a") == 2
     assert len(always.requests) == 2
-
-
-def test_expired_list_is_read_again_as_one_page(
-    serve: Serve, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A list of several pages is gone after some minutes."""
-
-    def respond(request: Request) -> Response:
-        if "continue" in request.query:
-            return status(410, "Expired")
-        is_paged = request.query.get("limit") == "500"
-        names = ["a"] if is_paged else ["a", "b"]
-        metadata = {"continue": "more"} if is_paged else {}
-        found = [job(name, phase="Queued") for name in names]
-        return Response(
-            {"metadata": metadata, "items": [] if "priority" in request.path else found}
-        )
-
-    serve(respond)
-    assert run("queue", "-o", "json") == 0
-    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["a", "b"]
 
 
 def test_cancel_goes_on_after_a_refusal(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
