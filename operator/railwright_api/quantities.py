@@ -7,12 +7,16 @@ be split, so a fraction of one is an error.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from fractions import Fraction
 
 QUANTITY_MAX = 2**63 - 1
 """In the base unit: what Kubernetes holds in 64 bits."""
+
+CACHED_MAX = 4096
+"""Thousands of nodes and pods have the same few amounts."""
 
 _LENGTH_MAX = 64
 _EXPONENT_MAX = 999
@@ -31,6 +35,7 @@ class QuantityError(ValueError):
     """An amount that cannot be used: the value seen, and what was expected."""
 
 
+@functools.lru_cache(CACHED_MAX)
 def amount(resource: str, text: str) -> int:
     """The amount of this resource in its base unit: millicores, bytes, or pieces.
 

@@ -25,7 +25,7 @@ from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
 from kubernetes import client
-from railwright_cli import kubeconfig
+from railwright_cli import interruptible, kubeconfig
 from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
 from railwright_cli.progress import shown_progress
 
@@ -141,7 +141,7 @@ class ApiServer:
                 if is_shown and query and bound is None:
                     bound = self._count(path)
                 try:
-                    body = following.get()
+                    body = interruptible.wait(following)
                 except RequestError as error:
                     if error.code != EXPIRED:
                         raise

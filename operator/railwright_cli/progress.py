@@ -18,6 +18,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -39,23 +40,48 @@ class Show(Protocol):
     def __call__(self, done: int, total: int | None, *, at_most: bool = False) -> bool: ...
 
 
+class _Display:
+    """The screen that all threads show their progress on, while any has some."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shown: set[TaskID] = set()
+        self._progress: Progress
+        self._timer: threading.Timer
+
+    def add(self, what: str) -> tuple[Progress, TaskID]:
+        """Show one more, from ``QUIET_S`` after the first one on."""
+        with self._lock:
+            if not self._shown:
+                self._progress = Progress(*_columns(), console=Console(stderr=True), transient=True)
+                self._timer = threading.Timer(QUIET_S, self._progress.start)
+                self._timer.start()
+            task = self._progress.add_task(what, total=None, bound="")
+            self._shown.add(task)
+            return self._progress, task
+
+    def remove(self, task: TaskID) -> None:
+        """Show it no more."""
+        with self._lock:
+            self._shown.remove(task)
+            if self._shown:
+                self._progress.remove_task(task)
+                return
+            self._timer.cancel()
+            self._timer.join()
+            self._progress.stop()
+
+
+_display = _Display()
+
+
 @contextmanager
 def shown_progress(what: str) -> Iterator[Show]:
     """Show what is done in the block; also how much of it, once that is called."""
     if not sys.stderr.isatty():
         yield lambda done, total, at_most=False: False
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("elapsed"),
-        _RemainingColumn(),
-    )
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = progress.add_task(what, total=None, bound="")
-    timer = threading.Timer(QUIET_S, progress.start)
-    timer.start()
+    progress, task = _display.add(what)
 
     def show(done: int, total: int | None, *, at_most: bool = False) -> bool:
         bound = "at most " if at_most else ""
@@ -66,9 +92,7 @@ def shown_progress(what: str) -> Iterator[Show]:
     try:
         yield show
     finally:
-        timer.cancel()
-        timer.join()
-        progress.stop()
+        _display.remove(task)
 
 
 @contextmanager
@@ -83,6 +107,16 @@ def _counted(show: Show, items: Collection[Counted]) -> Iterator[Counted]:
         if done % UPDATED_EVERY == 0:
             show(done, len(items))
         yield each
+
+
+def _columns() -> tuple[ProgressColumn, ...]:
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("elapsed"),
+        _RemainingColumn(),
+    )
 
 
 class _RemainingColumn(ProgressColumn):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import msgspec
 import typer
 
-from railwright_cli import tables
+from railwright_cli import interruptible, tables
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import JobView, LastTermination
 from railwright_cli.errors import AccessDeniedError
@@ -55,14 +56,15 @@ def why(
     queued: list[Queued] = []
     devices: list[Row] = []
     if job.is_waiting:
-        try:
-            queued = queue_order(its.server)
-        except AccessDeniedError as error:
-            note_unknown(error)
-        # It may have started since it was read.
-        job = next((each.job for each in queued if _is_same(each.job, job)), job)
-    if job.is_waiting:
-        devices = _devices(its)
+        with ThreadPool(1) as beside:
+            read = beside.apply_async(_devices, (its,))
+            try:
+                queued = queue_order(its.server)
+            except AccessDeniedError as error:
+                note_unknown(error)
+            # It may have started since it was read.
+            job = next((each.job for each in queued if _is_same(each.job, job)), job)
+            devices = interruptible.wait(read) if job.is_waiting else []
     if output in ("json", "yaml"):
         show_document(_document(job, queued) | {"devices": devices}, output)
         return

@@ -118,7 +118,7 @@ def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
     unread: dict[str, str] = {}
     for resource, amount in raw.items():
         try:
-            parsed[resource] = _amount(resource, _written(amount))
+            parsed[resource] = quantities.amount(resource, _written(amount))
         except quantities.QuantityError as error:
             parsed[resource] = 0
             unread[resource] = str(error)
@@ -144,7 +144,7 @@ def _requests(container: RequestingContainer) -> dict[str, int]:
 
 
 def _parsed(raw: Quantities) -> dict[str, int]:
-    return {resource: _amount(resource, _written(amount)) for resource, amount in raw.items()}
+    return {name: quantities.amount(name, _written(amount)) for name, amount in raw.items()}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -170,11 +170,6 @@ def _shared(items: tuple[tuple[str, int], ...]) -> Amounts:
 @functools.lru_cache(maxsize=SHAPES_MAX)
 def _same(items: tuple[tuple[str, int], ...]) -> Amounts:
     return MappingProxyType(dict(items))
-
-
-@functools.lru_cache(maxsize=SHAPES_MAX)
-def _amount(resource: str, text: str) -> int:
-    return quantities.amount(resource, text)
 
 
 def _written(quantity: Any) -> str:

@@ -50,14 +50,14 @@ def test_next_page_is_requested_before_one_is_decoded(
         return Response({"metadata": {"continue": "more"}, "items": [{"name": "a"}]})
 
     def decoded(body: bytes, kind: type) -> object:
-        if kind == api_server._Page[dict]:
+        if kind == api_server._Page[dict[str, str]]:
             waited.append(requested.wait(DEADLINE_S))
         return decode(body, kind)
 
     serve(respond)
     decode = api_server._decoded
     monkeypatch.setattr(api_server, "_decoded", decoded)
-    assert ApiServer().items("/list", dict) == [{"name": "a"}, {"name": "b"}]
+    assert ApiServer().items("/list", dict[str, str]) == [{"name": "a"}, {"name": "b"}]
     assert waited == [True, True]
 
 
