@@ -1,6 +1,6 @@
 """The invariants that a leader checks while it runs.
 
-I1   the attempts of jobs hold no more of a node than it has
+I1   the attempts of jobs that are bound hold no more of a node than it has
 I2   a gang is bound completely, or it is in the ledger
 I3   live pods of two attempts of one job: the older attempt is aborting, its pods are going
 
@@ -51,13 +51,18 @@ def excess(available: Amounts, held: Amounts) -> Iterator[tuple[str, int, int]]:
 
 
 def double_bookings(
-    nodes: Iterable[Node], attempts: Mapping[AttemptKey, ObservedAttempt]
+    nodes: Iterable[Node], attempts: Mapping[AttemptKey, ObservedAttempt], ledger: Ledger
 ) -> tuple[DoubleBooking, ...]:
-    """The double bookings of these nodes, sorted by node and resource."""
+    """The double bookings of these nodes, sorted by node and resource.
+
+    Attempts of the ledger do not count. A binding that is on its way when a node loses devices
+    makes no double booking of it: such an attempt is withdrawn (``commit.revalidation``).
+    """
     exceeded = {node.name: node for node in nodes if _is_exceeded(node)}
     held: dict[str, dict[AttemptKey, dict[str, int]]] = {name: {} for name in exceeded}
+    in_flight = {entry.key for entry in ledger.entries} if exceeded else set()
     for key, seen in attempts.items() if exceeded else ():
-        for pod in seen.pods:
+        for pod in seen.pods if key not in in_flight else ():
             if pod.node in held and not pod.terminal:
                 usage.add_amounts(held[pod.node].setdefault(key, {}), [pod.amounts])
     found = [booking for name, node in exceeded.items() for booking in _bookings(node, held[name])]

@@ -90,7 +90,7 @@ class _Cycle:
     def __init__(self, state: ClusterState, isolation: Isolation) -> None:
         self.state = state
         self.isolation = isolation
-        self.bookings = live_invariants.double_bookings(state.nodes, state.attempts)
+        self.bookings = live_invariants.double_bookings(state.nodes, state.attempts, state.ledger)
         self.double_booked = frozenset(booking.node for booking in self.bookings)
         self.before = ledgers.by_job(state.ledger.entries)
         self.jobs = _jobs(state, self.before, isolation)

@@ -20,8 +20,9 @@ from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler import live_invariants
 from railwright_scheduler import plan as scheduling
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.gang import Pod
-from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole
+from railwright_scheduler.attempt.ledger import AttemptKey, EntryRole, Ledger
 from railwright_scheduler.cluster_state import ObservedAttempt
 from railwright_scheduler.live_invariants import DoubleBooking
 from railwright_scheduler.model.shortages import Exclusion, ExclusionCause, NotEnoughNodes
@@ -30,6 +31,7 @@ from railwright_topology.fabric import Fabric
 from railwright_watch.nodes import NodeRecord
 
 A, B = ("a", 1), ("b", 1)
+NONE_IN_FLIGHT = Ledger(1, "incarnation", "replica")
 Held = Mapping[AttemptKey, int]
 
 
@@ -48,9 +50,13 @@ def holders(name: str, held: Held) -> dict[AttemptKey, ObservedAttempt]:
 
 
 def find(name: str, held: Held, *, foreign: int = 0) -> tuple[DoubleBooking, ...]:
-    return live_invariants.double_bookings(
-        [holding(name, held, foreign=foreign)], holders(name, held)
-    )
+    nodes = [holding(name, held, foreign=foreign)]
+    return live_invariants.double_bookings(nodes, holders(name, held), NONE_IN_FLIGHT)
+
+
+def bookings(machines: Machines, pods: PodIndex) -> tuple[DoubleBooking, ...]:
+    nodes = machines.build_nodes(Fabric(), {})
+    return live_invariants.double_bookings(nodes, pods.observed(), NONE_IN_FLIGHT)
 
 
 @given(st.dictionaries(st.sampled_from([A, B, ("c", 2)]), st.integers(0, 8)), st.integers(0, 16))
@@ -65,6 +71,16 @@ def test_double_booking_matches_sum_of_attempts(
 
 def test_foreign_pod_is_no_double_booking() -> None:
     assert not find("n0", {A: 4, B: 4}, foreign=8)
+
+
+@pytest.mark.parametrize("cause", [None, Cause(CauseCode.COMMIT_REFUSED, "n0 lost devices")])
+def test_attempt_that_is_withdrawn_is_no_double_booking(cause: Cause | None) -> None:
+    """Its pod was on its way when the node lost devices. Two others beside it are found."""
+    its = entry(2, cause=cause)
+    in_flight = NONE_IN_FLIGHT.with_entries((its,))
+    for held, found in (({A: 8, B: 0}, 0), ({A: 8, B: 1}, 1)):
+        nodes, pods = [holding("n0", held | {its.key: 4})], holders("n0", held | {its.key: 4})
+        assert len(live_invariants.double_bookings(nodes, pods, in_flight)) == found
 
 
 def test_double_booked_node_takes_no_new_pod() -> None:
@@ -131,12 +147,12 @@ def test_double_booking_is_found_and_ends_with_the_pod() -> None:
     first, second = pod("p0", "a", 8), pod("p1", "b", 8)
     index.change(None, first)
     index.change(None, pod("p2", None, 8))
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not bookings(machines, index)
     index.change(None, second)
-    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = bookings(machines, index)
     assert (found.held, found.available, found.attempts) == (16, 8, (A, B))
     index.change(second, replace(second, phase="Succeeded"))
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not bookings(machines, index)
 
 
 def test_node_that_shrinks_is_no_double_booking() -> None:
@@ -148,9 +164,9 @@ def test_node_that_shrinks_is_no_double_booking() -> None:
     index.change(None, pod("p1", "b", 4))
     machines.build_nodes(Fabric(), {})
     records["u0"] = machine(6)
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not bookings(machines, index)
     index.change(None, pod("p2", "c", 1))
-    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = bookings(machines, index)
     assert (found.held, found.available) == (9, 8)
 
 
@@ -159,9 +175,9 @@ def test_failed_device_is_no_double_booking_to_a_new_leader() -> None:
     machines = Machines({"u0": machine(6)}, index)
     index.change(None, pod("p0", "a", 4))
     index.change(None, pod("p1", "b", 4))
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not bookings(machines, index)
     index.change(None, pod("p2", "c", 1))
-    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = bookings(machines, index)
     assert (found.held, found.available) == (9, 8)
 
 
@@ -173,10 +189,10 @@ def test_shrunk_node_is_no_double_booking_to_a_new_leader(resource: str) -> None
     machines = Machines({"u0": shrunk}, index)
     for uid, job_uid in (("p0", "a"), ("p1", "b"), ("p2", None)):
         index.change(None, replace(pod(uid, job_uid, 0), requests={resource: 4}))
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
-    assert not live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    assert not bookings(machines, index)
+    assert not bookings(machines, index)
     index.change(None, replace(pod("p3", "c", 0), requests={resource: 1}))
-    (found,) = live_invariants.double_bookings(machines.build_nodes(Fabric(), {}), index.observed())
+    (found,) = bookings(machines, index)
     assert (found.held, found.available) == (9, 8)
 
 

@@ -11,6 +11,11 @@ responses is evidence, and the first response after a gap begins a new row. The 
 serve reads but no writes, or be unreachable for kubelets. So some Leases of other nodes are read
 too, and a Lease is stale only if another one was renewed meanwhile.
 
+All nodes may be cut off at once, and those whose renewals were due first miss them first. Of a
+silent launcher only a row counts that began after its last messages: before such a row can be
+stale, the launchers of all others are silent too (``breaker``). The Lease of a launcher without a
+message is stale only if another one was renewed when its own renewal was due.
+
 After an outage a live kubelet takes up to 17 s to renew again. A launcher that sent messages before
 sends them again within ``RECONNECT_S``. For a launcher without a message the Lease is the only
 evidence: it is stale only ``SETTLE_S`` after the outage, or after the start of this leader.
@@ -113,6 +118,9 @@ class NodeLeaseChecker:
         ``silent`` nodes host a launcher that sent messages before, ``unreported`` ones a launcher
         that sent none. Some of the ``others`` are read for comparison while a node is suspected.
         """
+        for name in frozenset(silent) - self._silent:
+            # It may have been read for comparison until now.
+            self._sightings.pop(name, None)
         self._silent = frozenset(silent)
         self._unreported = frozenset(unreported) - self._silent
         suspected = self._silent | self._unreported
@@ -127,12 +135,15 @@ class NodeLeaseChecker:
     def stale(self, node: str) -> bool:
         """Whether the kubelet missed a renewal, by a recent response."""
         seen, now_s = self._sightings.get(node), self._clock()
+        is_unreported = node in self._unreported
+        if seen is None or not (is_unreported or node in self._silent):
+            return False
+        due_s = seen.since_s + seen.limit_s - SLACK_S
         return (
-            seen is not None
-            and seen.stale
+            seen.stale
             and now_s - seen.asked_s <= GAP_S_MAX
-            and self._renewal_s >= seen.since_s + SLACK_S
-            and now_s - self._away_s > (SETTLE_S if node in self._unreported else RECONNECT_S)
+            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)
+            and now_s - self._away_s > (SETTLE_S if is_unreported else RECONNECT_S)
         )
 
     @property

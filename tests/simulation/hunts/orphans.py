@@ -8,7 +8,7 @@ HUNTS = (
     of_scheduler(
         "double booking is not found",
         "plan.py",
-        "live_invariants.double_bookings(state.nodes, state.attempts)",
+        "live_invariants.double_bookings(state.nodes, state.attempts, state.ledger)",
         "()",
         "orphans",
         1028,
