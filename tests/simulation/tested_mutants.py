@@ -265,9 +265,16 @@ TESTED_MUTANTS = (
     Mutant(
         "a lease is stale though no other is renewed",
         "watch/node_leases.py",
-        "            and self._renewal_s >= seen.since_s + SLACK_S\n",
+        "            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)\n",
         "",
         "tests/unit/test_node_leases.py::test_lease_is_not_stale_while_no_other_is_renewed",
+    ),
+    Mutant(
+        "a lease that was read for comparison is evidence at once",
+        "watch/node_leases.py",
+        "            self._sightings.pop(name, None)\n        self._silent",
+        "            pass\n        self._silent",
+        "tests/unit/test_node_leases.py::test_row_of_a_silent_launcher_begins_when_it_is_silent",
     ),
     Mutant(
         "specs of any size are held",

@@ -2,97 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 
-from railwright_kube.errors import Unreachable
+from fixtures.node_leases import DURATION_S, LIMIT_S, WELL, CheckedSite, Leases
 from railwright_operator.watch import node_leases
-from railwright_operator.watch.node_leases import NodeLeaseChecker
 from railwright_scheduler.attempt.breaker import SETTLE_S
-
-DURATION_S = 40
-WELL = "well"
-"""A node whose kubelet renews for comparison, by default."""
-
-LIMIT_S = DURATION_S / node_leases.RENEWALS_PER_LEASE * 1.04 + node_leases.SLACK_S
-
-
-@dataclass
-class Leases:
-    """The Leases of a cluster, by node; ``silent`` is an API server that does not answer."""
-
-    renewed: dict[str, str] = field(default_factory=dict)
-    silent: bool = False
-    refused: set[str] = field(default_factory=set)
-    late: Callable[[], None] = lambda: None
-    asked: list[str] = field(default_factory=list)
-    well: bool = True
-    renewals: int = 0
-    duration_s: int = DURATION_S
-
-    async def ask(self, node: str) -> dict[str, Any] | None:
-        self.asked.append(node)
-        self.late()
-        if self.silent or node in self.refused:
-            raise Unreachable("no answer")
-        if node == WELL and self.well:
-            self.renewals += 1
-            return {
-                "spec": {"renewTime": str(self.renewals), "leaseDurationSeconds": self.duration_s}
-            }
-        if node not in self.renewed:
-            return None
-        spec = {"renewTime": self.renewed[node], "leaseDurationSeconds": self.duration_s}
-        return {"spec": spec}
-
-
-@dataclass
-class CheckedSite:
-    """A checker over those Leases, on a clock moved by hand."""
-
-    leases: Leases = field(default_factory=Leases)
-    now_s: float = 0.0
-    woken: int = 0
-    suspected: frozenset[str] = frozenset()
-    asked_max: int = 0
-
-    def __post_init__(self) -> None:
-        self.lease_checker = NodeLeaseChecker(
-            self.leases.ask, clock=lambda: self.now_s, wake=self.wake
-        )
-
-    def wake(self) -> None:
-        self.woken += 1
-
-    async def watch(self, *, for_s: float) -> None:
-        """Read the lease of every suspected node in each interval, for this time."""
-        end_s = self.now_s + for_s
-        while self.now_s < end_s:
-            await self.check(after_s=min(node_leases.ASK_INTERVAL_S, end_s - self.now_s))
-
-    async def check(self, *, after_s: float = 0.0) -> None:
-        """Read the lease of every suspected node once more, this much later."""
-        self.now_s += after_s
-        running = asyncio.create_task(self.lease_checker.run())
-        # Every answer is there at once, so its round is over within these few steps of the loop.
-        for _ in range(50):
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert set(self.leases.asked) >= self.suspected
-        assert len(self.leases.asked) == len(set(self.leases.asked))
-        self.asked_max = max(self.asked_max, len(self.leases.asked))
-        self.leases.asked.clear()
-
-    def mark_suspected(
-        self, *nodes: str, unreported: tuple[str, ...] = (), others: tuple[str, ...] = (WELL,)
-    ) -> None:
-        self.suspected = frozenset(nodes)
-        self.lease_checker.set_nodes(nodes, unreported, others)
 
 
 @pytest.fixture
@@ -387,3 +301,34 @@ async def test_controls_are_few_and_from_all_over_the_cluster(checked_site: Chec
     await checked_site.check()
     assert checked_site.asked_max == 1 + node_leases.CONTROLS_MIN
     assert repr(checked_site.lease_checker) == "<NodeLeaseChecker suspected=0 sightings=0>"
+
+
+async def test_row_of_a_silent_launcher_begins_when_it_is_silent(checked_site: CheckedSite) -> None:
+    """Its node was read for comparison until all nodes were cut off: its renewal was due first."""
+    checked_site.mark_suspected("n1", others=("n0", WELL))
+    await checked_site.watch(for_s=LIMIT_S - 4)
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    await checked_site.watch(for_s=6)
+    assert not checked_site.lease_checker.stale("n0")
+    checked_site.mark_suspected("n0", "n1")
+    await checked_site.watch(for_s=LIMIT_S - 2)
+    assert not checked_site.lease_checker.stale("n0")
+    checked_site.leases.well = True
+    await checked_site.watch(for_s=6)
+    assert checked_site.lease_checker.stale("n0")
+
+
+async def test_without_messages_others_renew_when_it_was_due(checked_site: CheckedSite) -> None:
+    """All nodes are cut off before that."""
+    await checked_site.check()
+    await checked_site.watch(for_s=SETTLE_S)
+    checked_site.mark_suspected(unreported=("n0",))
+    await checked_site.watch(for_s=LIMIT_S - node_leases.SLACK_S - 2)
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    await checked_site.watch(for_s=10)
+    assert not checked_site.lease_checker.stale("n0")
+    checked_site.leases.well = True
+    await checked_site.check(after_s=2)
+    assert checked_site.lease_checker.stale("n0")
