@@ -61,7 +61,8 @@ def topology(published: Mapping[str, Any], found: Fabric) -> Status:
     """The topology in which cables count as published, and labels and files as they are now. Which
     adapters are front-end, and so the domains of cables, only reports of agents show. All stays as
     in the ``published`` status if that would change a level, or a domain of cables: a host with
-    front-end cables alone can have been in a domain by its labels."""
+    front-end cables alone can have been in a domain by its labels. A host with cables that is in
+    no published domain is in none until then."""
     before: Status = published["topology"]
     try:
         held = interconnects.parse(before)
@@ -78,8 +79,16 @@ def topology(published: Mapping[str, Any], found: Fabric) -> Status:
         else report
         for report in found.source_reports
     ).tiers[::-1]
+    cabled = {
+        node
+        for report in found.source_reports
+        if report.source in by_cables
+        for node in report.nodes
+    }
     places = {
-        node: tuple(tier.domains.get(node, UNKNOWN) for tier in tiers) for node in found.places
+        node: tuple(tier.domains.get(node, UNKNOWN) for tier in tiers)
+        for node in found.places
+        if node in held.places or node not in cabled
     }
     has_same_levels = tuple(tier.name for tier in tiers) == held.levels
     if not has_same_levels or _differ(places, held.places, itertools.chain(*by_cables.values())):
