@@ -135,6 +135,22 @@ async def test_new_leader_keeps_cables_and_follows_labels(
     ]
 
 
+async def test_host_with_cables_that_joins_is_placed_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its labels alone would place it beside its rack."""
+    office = restarted(monkeypatch)
+    published = office.cache.published["topology"]
+    cables = [*RAILS, *STORAGE, *SPINE, ("n8 mlx5_0", "tor-1")]
+    read = FileRead(File("site", "x", ""), (networks.of(wiring(cables)),))
+    monkeypatch.setattr(office.discovery, "_read", (read,))
+    office.node("n8", old="half-3")
+    assert (await office.report())["topology"] == published
+    office.now_s += CAUGHT_UP_S + 1
+    places = (await office.report())["topology"]["places"]
+    assert [each["nodes"] for each in places if "half-3" in each["domains"]] == ["n[6-8]"]
+
+
 async def test_kept_topology_that_is_unreadable_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is of another version."""
     office = Office()
