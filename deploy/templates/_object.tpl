@@ -52,6 +52,8 @@ it is not that of the manifest. Text is replaced in JSON, where a name such as 2
 {{- range $env }}{{ $_ := set $set .name true }}{{ end }}
 {{- range $container.env }}{{ if not (hasKey $set .name) }}{{ $env = append $env . }}{{ end }}{{ end }}
 {{- with $env }}{{ $_ := set $container "env" . }}{{ end }}
+{{- with $its.volumes }}{{ $_ := set $template.spec "volumes" (concat $template.spec.volumes .) }}{{ end }}
+{{- with $its.volumeMounts }}{{ $_ := set $container "volumeMounts" (concat $container.volumeMounts .) }}{{ end }}
 {{- $_ := mergeOverwrite $template.spec ($its.pod | default dict) }}
 {{- end }}
 

@@ -14,7 +14,7 @@ import typer
 from railwright_api import names, routes
 from railwright_api.kinds import DEFINITIONS
 from railwright_cli.amounts import count
-from railwright_cli.api_objects import FabricView, JobView
+from railwright_cli.api_objects import FabricAgents, FabricView, JobView
 from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
 from railwright_cli.installation import (
@@ -215,7 +215,7 @@ def _compare_versions(
     for name, each in objects.items():
         versions.setdefault(each.metadata.labels.get(LABEL_VERSION, ""), []).append(name)
     for version, its in versions.items():
-        if version.removeprefix("v") in (expected, tag):
+        if _release(version) == _release(expected) or version == tag:
             yield Finding("ok", f"{count(len(its), what)} of version {version}")
             continue
         is_newer = _release(version) > _release(expected)
@@ -332,9 +332,19 @@ def _fabric(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("warning", count(status.problem_count, "problem"), advice)
     if status.conflict_count:
         yield Finding("warning", f"{count(status.conflict_count, 'conflict')} of sources", advice)
-    if status.agents.silent:
-        text = f"{status.agents.silent} of {count(status.agents.nodes, 'node agent')} silent"
-        advice = f"kubectl logs -n {site.system} -l app={AGENTS}"
+    yield from _reporting(site, status.agents)
+
+
+def _reporting(site: CheckedSite, agents: FabricAgents) -> Iterator[Finding]:
+    """Whether the agents that run reach the controllers."""
+    advice = f"kubectl logs -n {site.system} -l app={AGENTS}"
+    if agents.silent:
+        text = f"{agents.silent} of {count(agents.nodes, 'node agent')} silent"
+        yield Finding("warning", text, advice)
+    workload = site.find_workload(AGENTS)
+    if workload is not None and workload.status.number_ready > agents.nodes:
+        ready = count(workload.status.number_ready, "node agent")
+        text = f"{agents.nodes} of {ready} reported: does the network admit the others?"
         yield Finding("warning", text, advice)
 
 

@@ -125,7 +125,8 @@ class Cycle:
             self.faults.record(isolation)
             self.executor.start(plan.actions)
         await self.reporter.report(plan)
-        self.executor.forget_all_but(entry.key for entry in plan.ledger.entries)
+        acting = (action.entry.key for action in plan.actions)
+        self.executor.forget_all_but([*(entry.key for entry in plan.ledger.entries), *acting])
         self.metrics.record(plan, self.clock())
         self.fleet_metrics.record(state, plan)
         if plan.queue_round is not None and not plan.queue_round.is_blocked:

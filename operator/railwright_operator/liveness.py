@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 
 from railwright import protocol
@@ -28,7 +28,6 @@ from railwright_scheduler.attempt.starting import IMAGE_REASONS, PULL_DEADLINE_S
 from railwright_scheduler.model.evidence import (
     NO_REPORT,
     SILENT_S,
-    UNREADY_S,
     Activity,
     Crash,
     ObservedImages,
@@ -52,10 +51,6 @@ ERROR = re.compile(r"ErrImagePull|code = |[Ee]rror")
 POD_STATES = {state.value: state for state in PodState}
 STEP_FIELDS = tuple(each.name for each in fields(protocol.Steps) if each.name != "phase")
 ACTIVITIES = {phase: Activity(phase.value) for phase in protocol.Phase}
-
-FOUND_UNREADY_S = 40.0
-"""How long a node may stay not Ready that this leader found so. After an outage of the API server a
-kubelet renews its lease within 17 s and reports that it is Ready within 10 s more."""
 
 REASON_LENGTH_MAX = 64
 WAITING_LENGTH_MAX = 512
@@ -93,7 +88,6 @@ class Liveness:
         self._unfound: set[tuple[str, str]] = set()
         self._held: dict[str, _Made] = {}
         self._present: dict[tuple[str, int], frozenset[str]] = {}
-        self._ready: dict[tuple[str, int], set[str]] = {}
 
     def ranks(
         self,
@@ -126,7 +120,7 @@ class Liveness:
             )
             for rank, name in enumerate(names)
         )
-        if gone or any(map(_ages, ranks)):
+        if gone or any(map(_ages, ranks)) or _any_unreachable(names, nodes):
             self._held.pop(cached.uid, None)
         else:
             self._held[cached.uid] = _Made(sources, ranks)
@@ -146,7 +140,6 @@ class Liveness:
         self._held = {uid: made for uid, made in self._held.items() if uid in job_uids}
         self._unfound = {key for key in self._unfound if key[0] in job_uids}
         self._present = {key: its for key, its in self._present.items() if key[0] in job_uids}
-        self._ready = {key: its for key, its in self._ready.items() if key[0] in job_uids}
 
     def _gone(self, cached: CachedJob, nodes: Mapping[str, NodeRecord]) -> frozenset[str]:
         """The attempt's nodes that were seen and are there no more. A node that was never seen may
@@ -189,12 +182,11 @@ class Liveness:
             if done
             else self._crash(cached, role, node_rank, pod=pod, launcher=launcher),
             silent_s=self._silent_s(cached, launcher),
-            unreported=launcher is None or launcher.received_at_s is None,
+            unreported=_is_unheard(launcher),
             silence_limit_s=silence_limit_s(launcher),
             lease_stale=self.lease_checker.stale(name),
             node_gone=gone,
-            unready_s=self._unready_s(node),
-            unready_limit_s=self._unready_limit_s(cached, node),
+            unready_s=self._unready_s(node, launcher),
             out_of_service=node is not None and node.out_of_service,
             waiting=_waiting(pod, report),
             evicted=_evicted(pod),
@@ -219,21 +211,17 @@ class Liveness:
             pulled_s=None if report.ended_s is None else self.reception_clock() - report.ended_s
         )
 
-    def _unready_s(self, node: NodeRecord | None) -> float | None:
-        """Since the node was seen not Ready. That its kubelet stopped renewing is old news of a
-        watch that lags, if the kubelet was seen to renew in the last seconds."""
-        if node is None or node.ready:
+    def _unready_s(self, node: NodeRecord | None, launcher: LauncherView | None) -> float | None:
+        """Since the node was seen not Ready because its kubelet stopped renewing. A kubelet that
+        reports itself that it is not Ready lives. That it stopped is old news of a watch that lags,
+        if it was seen to renew in the last seconds. Without a message of the launcher it is no
+        evidence either while kubelets come back after an outage."""
+        if node is None or not node.unreachable:
+            return None
+        if _is_unheard(launcher) and not self.lease_checker.has_settled:
             return None
         unready_s = self.ages.of("unready", node.uid)
-        return None if node.unreachable and self.lease_checker.renews(node.name) else unready_s
-
-    def _unready_limit_s(self, cached: CachedJob, node: NodeRecord | None) -> float:
-        """Longer for a node of the attempt that this leader has never seen Ready: its kubelet may
-        have had no API server to report to."""
-        ready = self._ready.setdefault((cached.uid, cached.record.attempt), set())
-        if node is not None and node.ready:
-            ready.add(node.name)
-        return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S
+        return None if self.lease_checker.renews(node.name) else unready_s
 
     def _silent_s(self, cached: CachedJob, launcher: LauncherView | None) -> float | None:
         """Seconds since the last message of the launcher. For one that registered with an earlier
@@ -282,6 +270,15 @@ def silence_limit_s(launcher: LauncherView | None) -> float:
     intervals. A launcher without a message to this leader may use the longest interval."""
     interval_s = INTERVAL_S_MAX if launcher is None else launcher.beat_interval_s
     return SILENT_S + late_beat_s(interval_s)
+
+
+def _is_unheard(launcher: LauncherView | None) -> bool:
+    return launcher is None or launcher.received_at_s is None
+
+
+def _any_unreachable(names: Iterable[str], nodes: Mapping[str, NodeRecord]) -> bool:
+    """What is known of the lease of such a node changes while no source of its row does."""
+    return any(nodes[name].unreachable for name in names if name in nodes)
 
 
 def _ages(rank: ObservedRank) -> bool:

@@ -257,16 +257,19 @@ def _entry_roles(job: Job) -> tuple[EntryRole, ...]:
 
 
 def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cause | None:
-    """The cause that cancels an attempt that is being bound; None if nothing does."""
+    """The cause that cancels an attempt that is being bound; None if nothing does. Pods are created
+    only of the spec with its hash. After an upgrade the hash can be of another version: then it
+    starts again."""
     if seen is None:
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    if _differ(entry.spec_hash, seen.spec_hash):
-        return _CHANGED
+    if cause := exceeds_deadline(seen, now_s=now_s):
+        return cause
+    if entry.spec_hash in ("", seen.spec_hash):
+        return None
     # A job that cannot be read any more has no hash: its spec may have changed.
-    is_unreadable = bool(entry.spec_hash) and not seen.spec_hash
-    return exceeds_deadline(seen, now_s=now_s) or (_UNREADABLE if is_unreadable else None)
+    return _CHANGED if seen.spec_hash else _UNREADABLE
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:

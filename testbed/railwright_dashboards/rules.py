@@ -107,8 +107,8 @@ ALERTS = (
         "max(railwright_breaker_open) == 1",
         "2m",
         summary="Most nodes are silent",
-        description="No attempt ends by silence meanwhile. The control plane may be cut off from "
-        "the nodes.",
+        description="The control plane may be cut off from the nodes. Attempts end by a silence of "
+        "600 s.",
     ),
     Alert(
         "RailwrightWatchSilent",
@@ -167,7 +167,8 @@ ALERTS = (
     Alert(
         "RailwrightAgentsMissing",
         Severity.INFO,
-        "max(railwright_fabric_nodes) - sum(max by (state) (railwright_fabric_agents)) > 0",
+        "max(railwright_fabric_nodes) "
+        "- (sum(max by (state) (railwright_fabric_agents)) or vector(0)) > 0",
         "30m",
         summary="{{ $value }} nodes have no node agent that reported",
         description="Hardware and speed of these nodes are not known, or are as before the "

@@ -71,6 +71,8 @@ def test_pods_have_the_environment_and_labels_of_values() -> None:
         "--set=operator.pod.securityContext.fsGroup=2000",
         "--set=agent.args={--benchmark}",
         '--set-json=agent.pod.nodeSelector={"gpu":"true"}',
+        '--set-json=agent.volumes=[{"name":"site","hostPath":{"path":"/etc/site"}}]',
+        '--set-json=agent.volumeMounts=[{"name":"site","mountPath":"/etc/site"}]',
     )
     release = rendered(*options)
     template = of_kind(release, "Deployment")["railwright-operator"]["spec"]["template"]
@@ -90,6 +92,8 @@ def test_pods_have_the_environment_and_labels_of_values() -> None:
     assert agent["nodeSelector"] == {"kubernetes.io/os": "linux", "gpu": "true"}
     assert agent["containers"][0]["args"][-1] == "--benchmark"
     assert len(agent["containers"][0]["args"]) > 1
+    for its in (agent["volumes"], agent["containers"][0]["volumeMounts"]):
+        assert (its[-1]["name"], len(its)) == ("site", 3)
 
 
 def test_all_objects_have_the_common_labels() -> None:
@@ -234,6 +238,13 @@ def test_alerts_need_their_kind() -> None:
     assert rule["metadata"]["labels"] == {"release": "prom"}
     assert not of_kind(rendered(), "PrometheusRule")
     assert not of_kind(rendered(has_kind[0], "--set=alerts.enabled=false"), "PrometheusRule")
+    without_agents = (*has_kind, "--set=agent.enabled=false")
+    (rule,) = of_kind(rendered(*without_agents), "PrometheusRule").values()
+    left = {each.get("alert") for group in rule["spec"]["groups"] for each in group["rules"]} - {
+        None
+    }
+    agents = {"RailwrightAgentsSilent", "RailwrightAgentsMissing"}
+    assert {alert.name for alert in rules.ALERTS} - left == agents
 
 
 def test_certificates_may_have_an_issuer_of_the_site() -> None:

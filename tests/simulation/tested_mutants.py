@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from simulation.liveness_mutants import LIVENESS_MUTANTS
 from simulation.planted import (
     CONTROLLERS,
     CONVERSION,
@@ -256,27 +257,6 @@ TESTED_MUTANTS = (
         "tests/unit/test_cycle.py::test_watchdog_watches_the_whole_plan",
     ),
     Mutant(
-        "the breaker is ignored",
-        "suspected_nodes.py",
-        "        return self._breaker\n",
-        "        return CLOSED\n",
-        "tests/unit/test_state_builder.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
-    ),
-    Mutant(
-        "a lease is stale though no other is renewed",
-        "watch/node_leases.py",
-        "            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)\n",
-        "",
-        "tests/unit/test_node_leases.py::test_lease_is_not_stale_while_no_other_is_renewed",
-    ),
-    Mutant(
-        "a lease that was read for comparison is evidence at once",
-        "watch/node_leases.py",
-        "            self._sightings.pop(name, None)\n        self._silent",
-        "            pass\n        self._silent",
-        "tests/unit/test_node_leases.py::test_row_of_a_silent_launcher_begins_when_it_is_silent",
-    ),
-    Mutant(
         "specs of any size are held",
         "watch/job_objects.py",
         "if len(plain) <= SPEC_BYTES_MAX:",
@@ -319,13 +299,6 @@ TESTED_MUTANTS = (
         package=KUBE,
     ),
     Mutant(
-        "a node found unready has no time to come back",
-        "liveness.py",
-        "return UNREADY_S if node is None or node.name in ready else FOUND_UNREADY_S",
-        "return UNREADY_S",
-        "tests/unit/test_liveness.py::test_node_found_unready_has_longer_to_come_back",
-    ),
-    Mutant(
         "what a fresh list shows is not taken in",
         "verified.py",
         "            self._put(self._records.get(record.uid), record)\n",
@@ -348,6 +321,7 @@ TESTED_MUTANTS = (
         "",
         "tests/unit/test_invariants.py::test_unrecorded_attempt_is_reported",
     ),
+    *LIVENESS_MUTANTS,
     *REQUEST_MUTANTS,
     *SCHEDULER_MUTANTS,
 )

@@ -128,7 +128,7 @@ def test_heartbeat_overrides_the_node_state_in_the_api(witness: dict[str, object
 
 @pytest.mark.parametrize(
     ("unready_s", "node_gone", "lost"),
-    [(10.0, False, False), (10.5, False, True), (None, True, True), (None, False, False)],
+    [(40.0, False, False), (40.5, False, True), (None, True, True), (None, False, False)],
 )
 def test_silent_new_launcher_is_lost_by_unready_kubelet(
     unready_s: float | None, node_gone: bool, lost: bool

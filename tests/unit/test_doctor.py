@@ -71,6 +71,7 @@ def _installed(kinds: str, operator: str | None) -> dict[str, Any]:
     [
         ("0.7.2", "0.7.2", "ok"),
         ("0.7.2", "v0.7.2", "ok"),
+        ("0.7.2", "0.7.2-2", "ok"),
         ("0.7.2", "v0.7.10", "failed"),
         ("", "0.7.2", "failed"),
         ("0.10.0", "0.9.1", "warning"),
@@ -174,6 +175,7 @@ def test_missing_kinds_are_named() -> None:
 
 
 FABRIC = "/apis/railwright.dev/v1alpha1/fabrics/default"
+DAEMON_SET = "/apis/apps/v1/namespaces/railwright-system/daemonsets/railwright-agent"
 
 
 @pytest.mark.parametrize(
@@ -188,6 +190,7 @@ FABRIC = "/apis/railwright.dev/v1alpha1/fabrics/default"
         ),
         ({"domains": []}, "warning", "the network has no levels: "),
         ({"agents": {"nodes": 9, "silent": 2}}, "warning", "2 of 9 node agents silent"),
+        ({"agents": {}}, "warning", "0 of 9 node agents reported: "),
         ({"problemCount": 1}, "warning", "1 problem"),
         ({"conflictCount": 3}, "warning", "3 conflicts of sources"),
     ],
@@ -196,7 +199,9 @@ FABRIC = "/apis/railwright.dev/v1alpha1/fabrics/default"
 def test_network_is_checked(changed: dict[str, Any], result: str, text: str) -> None:
     checked = (datetime.now(UTC) - timedelta(seconds=5)).isoformat()
     status = {"freshness": {"checked": checked}, "domains": [{"level": "rack"}]} | changed
-    *before, last = _findings(doctor.CHECKS["fabric"], {FABRIC: {"status": status}})
+    agents = {"status": {"desiredNumberScheduled": 9, "numberReady": 9}}
+    objects = {FABRIC: {"status": {"agents": {"nodes": 9}} | status}, DAEMON_SET: agents}
+    *before, last = _findings(doctor.CHECKS["fabric"], objects)
     assert (last.result, last.text[: len(text)]) == (result, text)
     assert all(each.result == "ok" for each in before)
     assert bool(last.advice)

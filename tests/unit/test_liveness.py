@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.observing import JOB, Watched, node_record
+from fixtures.observing import JOB, Watched, ask_all, node_record
 from railwright import protocol
 from railwright_operator.liveness import (
-    FOUND_UNREADY_S,
     REASON_LENGTH_MAX,
     WAITING_LENGTH_MAX,
 )
 from railwright_scheduler.attempt import hang
 from railwright_scheduler.attempt.assessment import NODE_MISSING_S, REMOVAL_S, Ongoing, Succeeded
+from railwright_scheduler.attempt.breaker import SETTLE_S
 from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.model.evidence import UNREADY_S, ObservedSteps, PodState
@@ -224,19 +224,38 @@ def test_node_counts_as_gone_once_it_was_seen_and_is_missing() -> None:
     assert seen.rank(1).node_gone
 
 
-@pytest.mark.parametrize(("found", "limit_s"), [(True, FOUND_UNREADY_S), (False, UNREADY_S)])
-def test_node_found_unready_has_longer_to_come_back(found: bool, limit_s: float) -> None:
-    """A leader that begins after an outage finds nodes not Ready whose kubelets live."""
+@pytest.mark.parametrize("is_after_outage", [False, True])
+async def test_node_whose_kubelet_stopped_has_time_to_come_back(is_after_outage: bool) -> None:
+    """After an outage all nodes are not Ready, and their kubelets live."""
     seen = Watched(phase=Phase.STARTING)
-    if not found:
-        seen.run_cycle()
-    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    await ask_all(seen)
+    seen.now_s += SETTLE_S + 1
     seen.run_cycle()
-    seen.now_s += limit_s
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False, unreachable=True)
+    assert isinstance(seen.verdict(), Ongoing)
+    seen.now_s += UNREADY_S
+    if is_after_outage:
+        seen.leases.silent = True
+        await ask_all(seen)
+        for _ in range(int(SETTLE_S) // 5):
+            seen.heartbeat(0)
+            assert isinstance(seen.verdict(after_s=5.0), Ongoing)
     seen.heartbeat(0)
     assert isinstance(seen.verdict(), Ongoing)
     cause = seen.cause(after_s=0.1)
     assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
+def test_kubelet_that_reports_that_it_is_not_ready_lives(phase: Phase) -> None:
+    """Its runtime or its network plugin starts again."""
+    seen = Watched(phase=phase)
+    seen.run_cycle()
+    seen.heartbeat(1)
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    for _ in range(10):
+        seen.heartbeat(0)
+        assert isinstance(seen.verdict(after_s=10.0), Ongoing)
 
 
 NEWS: dict[str, Callable[[Watched], object]] = {
@@ -244,9 +263,6 @@ NEWS: dict[str, Callable[[Watched], object]] = {
     "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
     "a launcher was heard": lambda seen: seen.heartbeat(1),
     "a node is gone": lambda seen: seen.nodes.pop("uid-n1"),
-    "a node is not ready": lambda seen: seen.nodes.update(
-        {"uid-n1": replace(node_record("n1"), ready=False)}
-    ),
     "its status changed": lambda seen: seen.record(Phase.RUNNING),
 }
 

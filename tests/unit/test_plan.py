@@ -94,10 +94,11 @@ def test_job_changed_while_binding_restarts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec_hash", "goes_on"), [("1-before", True), ("2-now", True), ("", False)]
+    ("spec_hash", "goes_on"), [("1-before", False), ("2-now", True), ("", False)]
 )
-def test_commit_goes_on_if_spec_hashes_cannot_be_compared(spec_hash: str, goes_on: bool) -> None:
-    """After an upgrade; but of a job that cannot be read any more no shape is known."""
+def test_commit_goes_on_with_the_spec_that_it_began_with(spec_hash: str, goes_on: bool) -> None:
+    """Pods are created of no other: not after an upgrade that hashes otherwise, and not of a job
+    that cannot be read any more."""
     attempts = {("a", 1): ObservedAttempt(pods=pods("- ."), placed=True)}
     world = world_of(
         seen(spec_hash=spec_hash),

@@ -79,16 +79,10 @@ def topology(published: Mapping[str, Any], found: Fabric) -> Status:
         else report
         for report in found.source_reports
     ).tiers[::-1]
-    cabled = {
-        node
-        for report in found.source_reports
-        if report.source in by_cables
-        for node in report.nodes
-    }
+    joined = _joined(found, held, by_cables)
     places = {
         node: tuple(tier.domains.get(node, UNKNOWN) for tier in tiers)
-        for node in found.places
-        if node in held.places or node not in cabled
+        for node in found.places.keys() - joined
     }
     has_same_levels = tuple(tier.name for tier in tiers) == held.levels
     if not has_same_levels or _differ(places, held.places, itertools.chain(*by_cables.values())):
@@ -101,6 +95,12 @@ def _levels(source: str, held: Interconnect, sources: Mapping[str, str]) -> list
     """The levels that this source names."""
     named = enumerate(map(sources.get, held.levels))
     return [level for level, its in named if its == bounds.name(source)]
+
+
+def _joined(found: Fabric, held: Interconnect, by_cables: Container[str]) -> set[str]:
+    """The hosts with cables that are in no published domain."""
+    cabled = (each.nodes for each in found.source_reports if each.source in by_cables)
+    return {node for nodes in cabled for node in nodes} - held.places.keys()
 
 
 def _differ(places: Places, held: Places, levels: Iterable[int]) -> bool:

@@ -13,12 +13,15 @@ too, and a Lease is stale only if another one was renewed meanwhile.
 
 All nodes may be cut off at once, and those whose renewals were due first miss them first. Of a
 silent launcher only a row counts that began after its last messages: before such a row can be
-stale, the launchers of all others are silent too (``breaker``). The Lease of a launcher without a
-message is stale only if another one was renewed when its own renewal was due.
+stale, the launchers of all others are silent too (``breaker``).
+
+Of a launcher without a message the Lease is the only evidence. One request of a kubelet that hangs
+delays its renewal to 21 s, an API server that loses power to 31 s. So this Lease is stale only
+after its whole duration, and if another one was renewed after its own renewal was due.
 
 After an outage a live kubelet takes up to 17 s to renew again. A launcher that sent messages before
-sends them again within ``RECONNECT_S``. For a launcher without a message the Lease is the only
-evidence: it is stale only ``SETTLE_S`` after the outage, or after the start of this leader.
+sends them again within ``RECONNECT_S``. The Lease of a launcher without a message is stale only
+``SETTLE_S`` after the outage, or after the start of this leader.
 
 An outage may be one between kubelets and the API server alone. Then a Lease is renewed after a time
 in which it should have been renewed before, by the clock of its kubelet. As long as it lasts, no
@@ -83,11 +86,17 @@ class _Sighting:
     since_s: float
     asked_s: float
     limit_s: float
+    duration_s: float
+
+    @property
+    def age_s(self) -> float:
+        """The length of the row."""
+        return self.asked_s - self.since_s
 
     @property
     def stale(self) -> bool:
         """Whether a renewal is missing."""
-        return self.asked_s - self.since_s > self.limit_s
+        return self.age_s > self.limit_s
 
 
 class NodeLeaseChecker:
@@ -140,19 +149,29 @@ class NodeLeaseChecker:
             return False
         due_s = seen.since_s + seen.limit_s - SLACK_S
         return (
-            seen.stale
+            seen.age_s > (seen.duration_s if is_unreported else seen.limit_s)
             and now_s - seen.asked_s <= GAP_S_MAX
             and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)
-            and now_s - self._away_s > (SETTLE_S if is_unreported else RECONNECT_S)
+            and (self.has_settled if is_unreported else now_s - self._away_s > RECONNECT_S)
         )
 
     @property
     def none_renews(self) -> bool:
-        """Whether Leases are read, and each has missed a renewal, by a recent response. Nodes
-        without a Lease prove nothing."""
+        """Whether Leases are read, and each has missed a renewal, by a recent response, since the
+        last renewal that was seen. Nodes without a Lease prove nothing."""
         now_s = self._clock()
         rows = [seen for seen in self._sightings.values() if seen.renewed]
-        return bool(rows) and all(seen.stale and now_s - seen.asked_s <= GAP_S_MAX for seen in rows)
+        return bool(rows) and all(
+            seen.stale
+            and now_s - seen.asked_s <= GAP_S_MAX
+            and now_s - self._renewal_s > seen.limit_s
+            for seen in rows
+        )
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether kubelets could renew for as long as they take to come back after an outage."""
+        return self._clock() - self._away_s > SETTLE_S
 
     def renews(self, node: str) -> bool:
         """Whether the kubelet renewed and has missed no renewal since."""
@@ -174,6 +193,9 @@ class NodeLeaseChecker:
         while True:
             answers = await asyncio.gather(*(self._check(node, gate) for node in self._due()))
             if answers and not any(answers):
+                self._away_s = self._clock()
+                self._sightings.clear()
+            elif self.none_renews:
                 self._away_s = self._clock()
             await asyncio.sleep(ASK_INTERVAL_S)
 
@@ -207,7 +229,8 @@ class NodeLeaseChecker:
                 lease = await self._ask(node)
             except RequestFailed as error:
                 logger.warning("node lease read failed", extra={"node": node, "error": str(error)})
-                self._pass_on(node)
+                if node in self._unreported:
+                    self._pass_on(node)
                 answered = False
             else:
                 self._record_answer(node, lease, asked_s=asked_s)
@@ -252,7 +275,7 @@ def _sighted(
     if before is not None and same and answered_s - before.asked_s <= GAP_S_MAX:
         return replace(before, asked_s=asked_s)
     limit_s = duration_s / RENEWALS_PER_LEASE * (1 + JITTER) + SLACK_S
-    return _Sighting(renewed, since_s=answered_s, asked_s=asked_s, limit_s=limit_s)
+    return _Sighting(renewed, answered_s, asked_s, limit_s, duration_s=duration_s)
 
 
 def _passed_s(earlier: str, later: str) -> float:

@@ -124,7 +124,7 @@ class Executor:
         return key in self._crowded_out and key not in self._left
 
     def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
-        """Drop the state of attempts that left the ledger."""
+        """Drop the state of attempts that are not in the ledger, and have no pods to delete."""
         kept = set(keys)
         self._placed &= kept
         self._refusals = {key: why for key, why in self._refusals.items() if key in kept}

@@ -32,7 +32,13 @@ from dataclasses import dataclass
 from railwright_scheduler.attempt import causes, hang, starting
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.hang import UNWATCHED, Watch
-from railwright_scheduler.model.evidence import SILENT_S, Crash, ObservedRank, PodState
+from railwright_scheduler.model.evidence import (
+    SILENT_S,
+    UNREADY_S,
+    Crash,
+    ObservedRank,
+    PodState,
+)
 
 VERDICT_S = 25.0
 """The longest that a crash waits for the verdict on launchers that fell silent with it."""
@@ -173,7 +179,7 @@ def looks_lost(rank: ObservedRank) -> bool:
     if rank.node_gone or rank.lease_stale or rank.unready_s is None:
         return rank.node_gone or rank.lease_stale
     if rank.silent_s is None:
-        return rank.unready_s > rank.unready_limit_s
+        return rank.unready_s > UNREADY_S
     return rank.unready_s < rank.silent_s
 
 

@@ -12,8 +12,10 @@ from enum import StrEnum
 SILENT_S = 6.0
 """Three intervals of two seconds: after this a launcher with the shortest one is suspected."""
 
-UNREADY_S = 10.0
-"""How long the node of a launcher without a message may be unready before it is lost."""
+UNREADY_S = 40.0
+"""How long the node of a launcher without a message may be unready before it is lost. After an
+outage of the API server a kubelet renews its lease within 17 s, and reports that it is Ready within
+10 s more."""
 
 
 class PodState(StrEnum):
@@ -121,8 +123,8 @@ class ObservedRank:
     has received none (``unreported``); None before any message was due.
     ``silence_limit_s``: the silence after which it is suspected.
     ``lease_stale``: its kubelet missed a renewal, by two reads of its Lease.
-    ``unready_s``: for how long its node has not been Ready; None while it is. After
-    ``unready_limit_s`` the node is lost if its launcher never sent a message.
+    ``unready_s``: for how long its node has not been Ready; None while it is. After ``UNREADY_S``
+    the node is lost if its launcher never sent a message.
     ``out_of_service``: Kubernetes' taint declares that its node is off.
     ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
     ``node_gone``: its node was deleted.
@@ -145,7 +147,6 @@ class ObservedRank:
     lease_stale: bool = False
     node_gone: bool = False
     unready_s: float | None = None
-    unready_limit_s: float = UNREADY_S
     out_of_service: bool = False
     waiting: str = ""
     evicted: str = ""
