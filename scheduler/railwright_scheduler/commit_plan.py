@@ -264,12 +264,11 @@ def cancels_commit(entry: Entry, seen: ObservedJob | None, *, now_s: int) -> Cau
         return _DELETED
     if seen.suspend:
         return _SUSPENDED
-    if cause := exceeds_deadline(seen, now_s=now_s):
-        return cause
-    if entry.spec_hash in ("", seen.spec_hash):
-        return None
+    is_other = entry.spec_hash not in ("", seen.spec_hash)
+    if is_other and seen.spec_hash:
+        return _CHANGED
     # A job that cannot be read any more has no hash: its spec may have changed.
-    return _CHANGED if seen.spec_hash else _UNREADABLE
+    return exceeds_deadline(seen, now_s=now_s) or (_UNREADABLE if is_other else None)
 
 
 def cancels_run(seen: ObservedJob) -> Cause | None:

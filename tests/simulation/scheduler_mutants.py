@@ -139,8 +139,8 @@ SCHEDULER_MUTANTS = (
     Mutant(
         "a suspended commit goes on",
         "commit_plan.py",
-        "    if seen.suspend:\n        return _SUSPENDED\n    if _differ(",
-        "    if _differ(",
+        "    if seen.suspend:\n        return _SUSPENDED\n    is_other",
+        "    is_other",
         "tests/unit/test_commit_plan.py::test_commit_is_cancelled_by_its_job",
         package=SCHEDULER,
     ),

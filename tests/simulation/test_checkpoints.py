@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.run import run
 
-SEEDS = 6
+SEEDS = 8
 
 
 def test_groups_resume_from_what_they_saved_while_live() -> None:

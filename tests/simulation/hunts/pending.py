@@ -48,8 +48,8 @@ HUNTS = (
     of_scheduler(
         "the commit of a changed job goes on",
         "commit_plan.py",
-        "if _differ(entry.spec_hash, seen.spec_hash):",
-        "if not entry.spec_hash:",
+        "if is_other and seen.spec_hash:",
+        "if is_other and not entry.spec_hash:",
         "changes",
         1004,
     ),
