@@ -212,16 +212,15 @@ class Liveness:
         )
 
     def _unready_s(self, node: NodeRecord | None, launcher: LauncherView | None) -> float | None:
-        """Since the node was seen not Ready because its kubelet stopped renewing. A kubelet that
-        reports itself that it is not Ready lives. That it stopped is old news of a watch that lags,
-        if it was seen to renew in the last seconds. Without a message of the launcher it is no
-        evidence either while kubelets come back after an outage."""
-        if node is None or not node.unreachable:
+        """Since the node was seen not Ready. That its kubelet stopped is old news of a watch that
+        lags, if it was seen to renew in the last seconds. Without a message of the launcher it is
+        no evidence while kubelets come back after an outage."""
+        if node is None or node.ready:
             return None
         if _is_unheard(launcher) and not self.lease_checker.has_settled:
             return None
         unready_s = self.ages.of("unready", node.uid)
-        return None if self.lease_checker.renews(node.name) else unready_s
+        return None if node.unreachable and self.lease_checker.renews(node.name) else unready_s
 
     def _silent_s(self, cached: CachedJob, launcher: LauncherView | None) -> float | None:
         """Seconds since the last message of the launcher. For one that registered with an earlier

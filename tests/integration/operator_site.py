@@ -22,6 +22,7 @@ from history import recorded
 from railwright_api import names
 from railwright_conversion import interconnects
 from railwright_kube.paths import NODES
+from railwright_scheduler.model.evidence import UNREADY_S
 from railwright_testbed import (
     ControlPlane,
     ControlPlaneOptions,
@@ -47,6 +48,8 @@ FABRIC = f"/apis/{names.API_VERSION}/{names.FABRICS}/{names.SINGLETON}"
 LEDGER = f"/apis/{names.API_VERSION}/{names.LEDGERS}/{names.SINGLETON}"
 DEADLINE_S = 60.0
 """The garbage collector learns of new kinds every 30 s; until then it deletes nothing of theirs."""
+NODE_LOST_S = UNREADY_S + 80.0
+"""Until a node is lost, and its job bound anew, whose launcher sent no message."""
 
 NODE_GRACE_S = 180
 """After an outage of the API server, kwok renews at intervals that grow to a minute."""

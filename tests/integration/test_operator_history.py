@@ -9,7 +9,7 @@ from typing import Any
 from history import notes, recorded
 from history.writes import writes
 from integration import operator_site
-from integration.operator_site import Floor, Json, Site
+from integration.operator_site import NODE_LOST_S, Floor, Json, Site
 from railwright_api import names
 from railwright_testbed import audit, history, waiting
 from railwright_testbed.history import REGISTRY, Revision
@@ -88,7 +88,7 @@ def _live_through_it(site: Site, floor: Floor) -> str:
     job = floor.apply("job")
     lost = job.until_nodes()[0]
     site.kwok.set_ready(lost, False)
-    job.until_bound(2)
+    job.until_bound(2, deadline_s=NODE_LOST_S)
     site.kwok.set_ready(lost, True)
     for rank in (0, 1):
         path = f"/api/v1/namespaces/{floor.name}/pods/job-worker-{rank}-2"

@@ -7,7 +7,7 @@ from typing import Any
 
 from history import notes
 from integration import operator_site
-from integration.operator_site import Floor, Job, Site
+from integration.operator_site import NODE_LOST_S, Floor, Job, Site
 from railwright_api import names
 from railwright_scheduler.attempt.record import BACKOFF_S_FIRST
 
@@ -21,7 +21,7 @@ def test_node_lost_before_the_start_is_replaced_by_a_spare(site: Site, hall: Flo
         job = floor.apply("job")
         assert job.until_nodes() == [lost, kept]
         site.kwok.set_ready(lost, False)
-        status = job.until_bound(2)
+        status = job.until_bound(2, deadline_s=NODE_LOST_S)
         assert job.nodes() == [kept, spare]
         end = status["lastTermination"]
         assert (end["cause"], end["lostNodes"], end["attempt"]) == ("NodeLost", [lost], 1)

@@ -27,11 +27,11 @@ LIVENESS_MUTANTS = (
         "tests/unit/test_node_leases.py::test_row_of_a_silent_launcher_begins_when_it_is_silent",
     ),
     Mutant(
-        "a kubelet that reports that it is not ready counts as silent",
+        "a node is lost while kubelets come back after an outage",
         "liveness.py",
-        "if node is None or not node.unreachable:",
-        "if node is None or node.ready:",
-        "tests/unit/test_liveness.py::test_kubelet_that_reports_that_it_is_not_ready_lives",
+        "if _is_unheard(launcher) and not self.lease_checker.has_settled:",
+        "if False:",
+        "tests/unit/test_liveness.py::test_node_whose_kubelet_stopped_has_time_to_come_back",
     ),
     Mutant(
         "a launcher without a message is lost by one late renewal",
