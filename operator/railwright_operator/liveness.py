@@ -120,7 +120,7 @@ class Liveness:
             )
             for rank, name in enumerate(names)
         )
-        if gone or any(map(_ages, ranks)) or _any_unreachable(names, nodes):
+        if gone or any(map(_ages, ranks)) or _any_unready(names, nodes):
             self._held.pop(cached.uid, None)
         else:
             self._held[cached.uid] = _Made(sources, ranks)
@@ -275,9 +275,9 @@ def _is_unheard(launcher: LauncherView | None) -> bool:
     return launcher is None or launcher.received_at_s is None
 
 
-def _any_unreachable(names: Iterable[str], nodes: Mapping[str, NodeRecord]) -> bool:
-    """What is known of the lease of such a node changes while no source of its row does."""
-    return any(nodes[name].unreachable for name in names if name in nodes)
+def _any_unready(names: Iterable[str], nodes: Mapping[str, NodeRecord]) -> bool:
+    """What is known of the leases changes while no source of such a node's row does."""
+    return any(not nodes[name].ready for name in names if name in nodes)
 
 
 def _ages(rank: ObservedRank) -> bool:

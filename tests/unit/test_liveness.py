@@ -224,14 +224,18 @@ def test_node_counts_as_gone_once_it_was_seen_and_is_missing() -> None:
     assert seen.rank(1).node_gone
 
 
+@pytest.mark.parametrize("is_unreachable", [False, True])
 @pytest.mark.parametrize("is_after_outage", [False, True])
-async def test_node_whose_kubelet_stopped_has_time_to_come_back(is_after_outage: bool) -> None:
+async def test_node_whose_kubelet_stopped_has_time_to_come_back(
+    is_after_outage: bool, is_unreachable: bool
+) -> None:
     """After an outage all nodes are not Ready, and their kubelets live."""
     seen = Watched(phase=Phase.STARTING)
     await ask_all(seen)
     seen.now_s += SETTLE_S + 1
     seen.run_cycle()
-    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False, unreachable=True)
+    unready = replace(node_record("n1"), ready=False, unreachable=is_unreachable)
+    seen.nodes["uid-n1"] = unready
     assert isinstance(seen.verdict(), Ongoing)
     seen.now_s += UNREADY_S
     if is_after_outage:
@@ -244,6 +248,17 @@ async def test_node_whose_kubelet_stopped_has_time_to_come_back(is_after_outage:
     assert isinstance(seen.verdict(), Ongoing)
     cause = seen.cause(after_s=0.1)
     assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
+
+
+async def test_node_that_is_not_ready_counts_once_kubelets_are_back() -> None:
+    """Although neither its job nor the node changes then."""
+    seen = Watched(phase=Phase.STARTING)
+    await ask_all(seen)
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    seen.run_cycle()
+    assert seen.rank(1).unready_s is None
+    seen.run_cycle(after_s=SETTLE_S + 1)
+    assert seen.rank(1).unready_s is not None
 
 
 async def test_kubelet_that_reports_once_that_it_is_not_ready_lives() -> None:
