@@ -15,7 +15,8 @@ from fixtures.api_faults import Elsewhere
 from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_api import names
-from railwright_scheduler.model.evidence import SILENT_S, UNREADY_S
+from railwright_scheduler.attempt.breaker import SETTLE_S
+from railwright_scheduler.model.evidence import SILENT_S
 from railwright_testbed import service_process, waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
@@ -204,7 +205,7 @@ def test_a_time_without_an_api_server_ends_no_attempt(
         site.kwok.set_ready(node, False)
     site.operator.stop()
     site.operator.start()
-    _stay(site, floor, {running: "Running", starting: "Starting"}, for_s=UNREADY_S + 5)
+    _stay(site, floor, {running: "Running", starting: "Starting"}, for_s=SETTLE_S)
     assert not {*floor.nodes} & site.kwok.ready_nodes()
     for node in floor.nodes:
         site.kwok.set_ready(node, True)
