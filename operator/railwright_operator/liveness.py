@@ -182,7 +182,7 @@ class Liveness:
             if done
             else self._crash(cached, role, node_rank, pod=pod, launcher=launcher),
             silent_s=self._silent_s(cached, launcher),
-            unreported=_is_unheard(launcher),
+            unreported=_is_unreported(launcher),
             silence_limit_s=silence_limit_s(launcher),
             lease_stale=self.lease_checker.stale(name),
             node_gone=gone,
@@ -217,7 +217,7 @@ class Liveness:
         no evidence while kubelets come back after an outage."""
         if node is None or node.ready:
             return None
-        if _is_unheard(launcher) and not self.lease_checker.has_settled:
+        if _is_unreported(launcher) and not self.lease_checker.has_settled:
             return None
         unready_s = self.ages.of("unready", node.uid)
         return None if node.unreachable and self.lease_checker.renews(node.name) else unready_s
@@ -271,7 +271,7 @@ def silence_limit_s(launcher: LauncherView | None) -> float:
     return SILENT_S + late_beat_s(interval_s)
 
 
-def _is_unheard(launcher: LauncherView | None) -> bool:
+def _is_unreported(launcher: LauncherView | None) -> bool:
     return launcher is None or launcher.received_at_s is None
 
 

@@ -61,8 +61,7 @@ class SuspectedNodes:
         ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]
         silent, unreported = _silent(ranks), _unreported(ranks, nodes)
         suspected = silent or unreported
-        others = {name for name, node in nodes.items() if _is_comparable(node)} if suspected else ()
-        self._lease_checker.set_nodes(silent, unreported, others)
+        self._lease_checker.set_nodes(silent, unreported, _comparable(nodes) if suspected else ())
         return self._breaker
 
 
@@ -86,7 +85,8 @@ def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
     }
 
 
-def _is_comparable(node: NodeRecord) -> bool:
-    """Whether renewals of this node can be compared with those of others. A node of the control
-    plane reaches the API server on another path."""
-    return node.ready and names.CONTROL_PLANE not in node.labels
+def _comparable(nodes: Mapping[str, NodeRecord]) -> set[str]:
+    """The nodes whose renewals can be compared. One of the control plane reaches the API server on
+    another path than the others, unless all nodes are of it."""
+    workers = {name for name, node in nodes.items() if names.CONTROL_PLANE not in node.labels}
+    return {name for name in workers or nodes if nodes[name].ready}

@@ -56,7 +56,7 @@ def double_bookings(
     """The double bookings of these nodes, sorted by node and resource.
 
     Attempts of the ledger do not count. A binding that is on its way when a node loses devices
-    makes no double booking of it: such an attempt is withdrawn (``commit.revalidation``).
+    makes no double booking of it: such an attempt is withdrawn (``revalidation``).
     """
     exceeded = {node.name: node for node in nodes if _is_exceeded(node)}
     held: dict[str, dict[AttemptKey, dict[str, int]]] = {name: {} for name in exceeded}

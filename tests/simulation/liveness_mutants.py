@@ -29,7 +29,7 @@ LIVENESS_MUTANTS = (
     Mutant(
         "a node is lost while kubelets come back after an outage",
         "liveness.py",
-        "if _is_unheard(launcher) and not self.lease_checker.has_settled:",
+        "if _is_unreported(launcher) and not self.lease_checker.has_settled:",
         "if False:",
         "tests/unit/test_liveness.py::test_node_whose_kubelet_stopped_has_time_to_come_back",
     ),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.observing import Watched, ask_all
+from fixtures.observing import Watched, ask_all, node_record
 from railwright_operator.watch import node_leases
 from railwright_scheduler.attempt.assessment import Ongoing
 from railwright_scheduler.attempt.phases import Phase
@@ -45,6 +45,31 @@ async def test_kubelets_that_were_cut_off_keep_an_attempt_that_starts(cut_s: int
         for node, back_s in (("n0", cut_s), ("n1", cut_s + 16)):
             if second >= back_s and (second - back_s) % 10 == 0:
                 seen.leases.renewed[node] = renewed_at(second)
+        if second % node_leases.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+
+
+@pytest.mark.parametrize("cut_s", [45, 90])
+async def test_launchers_of_others_make_no_cut_of_kubelets_a_loss(cut_s: int) -> None:
+    """They reach the operator, so the breaker stays closed. Nodes are not Ready meanwhile; the
+    first one to renew is idle."""
+    seen = Watched(num_nodes=6, phase=Phase.STARTING)
+    seen.nodes["uid-idle"] = node_record("idle")
+    back_s = {node.name: cut_s + 4 for node in seen.nodes.values()}
+    back_s |= {"idle": cut_s, "n0": cut_s + 8, "n1": cut_s + 16}
+    seen.leases.renewed = dict.fromkeys(back_s, renewed_at(0))
+    await ask_all(seen)
+    seen.now_s += 1000.0
+    seen.run_cycle()
+    for second in range(1, cut_s + 60):
+        for rank in range(2, 6):
+            seen.heartbeat(rank)
+        assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
+        for uid, node in tuple(seen.nodes.items()):
+            is_ready = not 40 <= second < back_s[node.name] + 10
+            seen.nodes[uid] = replace(node, ready=is_ready, unreachable=not is_ready)
+            if second >= back_s[node.name] and (second - back_s[node.name]) % 10 == 0:
+                seen.leases.renewed[node.name] = renewed_at(second)
         if second % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)
 

@@ -279,14 +279,19 @@ NEWS: dict[str, Callable[[Watched], object]] = {
     "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
     "a launcher was heard": lambda seen: seen.heartbeat(1),
     "a node is gone": lambda seen: seen.nodes.pop("uid-n1"),
+    "a node is not ready": lambda seen: seen.nodes.update(
+        {"uid-n1": replace(node_record("n1"), ready=False)}
+    ),
     "its status changed": lambda seen: seen.record(Phase.RUNNING),
 }
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_ranks_of_an_unchanged_gang_are_kept(news: str) -> None:
+async def test_ranks_of_an_unchanged_gang_are_kept(news: str) -> None:
     """The rows are the same objects until a source changes."""
     seen = Watched(num_nodes=3, phase=Phase.STARTING)
+    await ask_all(seen)
+    seen.now_s += SETTLE_S + 1
     seen.run_cycle()
     before = seen.world().jobs[0].ranks
     assert seen.world().jobs[0].ranks is before

@@ -11,6 +11,7 @@ import pytest
 from fixtures import observing
 from fixtures.observing import JOB, LEDGER, START_TIMEOUT_S, Watched, ask_all
 from railwright import pacing, protocol
+from railwright_api import names
 from railwright_conversion.machines import PRODUCT
 from railwright_operator.heartbeats import interval, reception
 from railwright_operator.heartbeats.views import SessionView
@@ -249,6 +250,17 @@ async def test_one_dead_node_of_many_is_found_in_20_s() -> None:
     verdict = await cluster.pass_time(20)
     assert isinstance(verdict, Ended)
     assert verdict.cause.nodes == ("n7",)
+
+
+async def test_dead_node_is_found_where_all_are_control_plane() -> None:
+    cluster = Cluster(3)
+    for uid, node in tuple(cluster.nodes.items()):
+        cluster.nodes[uid] = replace(node, labels={names.CONTROL_PLANE: ""})
+    await cluster.pass_time(30)
+    cluster.dead = {1}
+    verdict = await cluster.pass_time(25)
+    assert isinstance(verdict, Ended)
+    assert verdict.cause.nodes == ("n1",)
 
 
 async def test_deaf_operator_charges_no_late_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
