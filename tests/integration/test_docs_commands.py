@@ -19,7 +19,7 @@ from fixtures import doc_examples
 from railwright_testbed import ControlPlane, helm
 from railwright_testbed.control_plane import KubectlError
 
-CHANGES = {"apply", "cordon", "delete", "label", "patch", "uncordon"}
+CHANGES = {"apply", "cordon", "delete", "label", "patch", "taint", "uncordon"}
 READS = {"config", "describe", "exec", "explain", "get", "logs"}
 RESTARTS = ["rollout", "restart"]
 """kubectl has no dry run for it: it finds nothing here."""
