@@ -28,6 +28,7 @@ from railwright_scheduler.attempt.starting import IMAGE_REASONS, PULL_DEADLINE_S
 from railwright_scheduler.model.evidence import (
     NO_REPORT,
     SILENT_S,
+    UNREADY_S,
     Activity,
     Crash,
     ObservedImages,
@@ -212,15 +213,18 @@ class Liveness:
         )
 
     def _unready_s(self, node: NodeRecord | None, launcher: LauncherView | None) -> float | None:
-        """Since the node was seen not Ready. That its kubelet stopped is old news of a watch that
-        lags, if it was seen to renew in the last seconds. Without a message of the launcher it is
-        no evidence while kubelets come back after an outage."""
+        """Since the node was seen not Ready. A kubelet that reports so itself lives: it counts only
+        after ``UNREADY_S``. That a kubelet stopped is old news of a watch that lags, if it was seen
+        to renew in the last seconds. Without a message of the launcher neither is evidence while
+        kubelets come back after an outage."""
         if node is None or node.ready:
             return None
         if _is_unreported(launcher) and not self.lease_checker.has_settled:
             return None
         unready_s = self.ages.of("unready", node.uid)
-        return None if node.unreachable and self.lease_checker.renews(node.name) else unready_s
+        if node.unreachable:
+            return None if self.lease_checker.renews(node.name) else unready_s
+        return unready_s if unready_s > UNREADY_S else None
 
     def _silent_s(self, cached: CachedJob, launcher: LauncherView | None) -> float | None:
         """Seconds since the last message of the launcher. For one that registered with an earlier

@@ -6,7 +6,7 @@ The state builder calls this once a cycle, with the ranks of all running attempt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from railwright import protocol
 from railwright_api import names
@@ -73,13 +73,13 @@ def _silent(ranks: _Ranks) -> set[str]:
     }
 
 
-def _unreported(ranks: _Ranks, nodes: Collection[str]) -> set[str]:
+def _unreported(ranks: _Ranks, nodes: Mapping[str, NodeRecord]) -> set[str]:
     """Nodes of launchers without a message whose gang was bound some time ago, or which are not
     Ready or missing."""
     return {
         rank.node
         for seen, rank in ranks
-        if (seen.bound_age_s > UNREPORTED_S or rank.unready_s is not None or rank.node not in nodes)
+        if (seen.bound_age_s > UNREPORTED_S or rank.node not in nodes or not nodes[rank.node].ready)
         and rank.silent_s is None
         and rank.crash is None
     }

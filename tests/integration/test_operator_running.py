@@ -16,7 +16,7 @@ from integration import operator_site
 from integration.operator_site import Floor, Job, Site
 from railwright_api import names
 from railwright_scheduler.attempt.breaker import SETTLE_S
-from railwright_scheduler.model.evidence import SILENT_S
+from railwright_scheduler.model.evidence import SILENT_S, UNREADY_S
 from railwright_testbed import service_process, waiting
 from railwright_testbed.simulated_launchers import Played, SimulatedLaunchers
 
@@ -149,7 +149,10 @@ def test_silence_of_one_source_never_makes_a_node_lost(
     assert job.status()["attempt"] == 1, "it was not Ready before its launcher fell silent"
     site.kwok.set_ready(unready, True)
     site.kwok.set_ready(unready, False)
-    end = job.until(lambda status: "lastTermination" in status, "a verdict")["lastTermination"]
+    status = job.until(
+        lambda status: "lastTermination" in status, "a verdict", deadline_s=UNREADY_S + 60
+    )
+    end = status["lastTermination"]
     assert (end["cause"], end["lostNodes"]) == ("NodeLost", [unready])
     assert "it is not Ready" in end["message"]
 
@@ -235,6 +238,7 @@ def _lease_kept(site: Site) -> Iterator[None]:
 
 
 def _die(site: Site, launchers: SimulatedLaunchers, node: str) -> None:
+    """Simulated kubelets go on to renew when they are not Ready: it is lost after ``UNREADY_S``."""
     launchers.silence(node)
     site.kwok.set_ready(node, False)
 

@@ -34,6 +34,13 @@ LIVENESS_MUTANTS = (
         "tests/unit/test_liveness.py::test_node_whose_kubelet_stopped_has_time_to_come_back",
     ),
     Mutant(
+        "a kubelet that says that it is not ready is silent",
+        "liveness.py",
+        "return unready_s if unready_s > UNREADY_S else None",
+        "return unready_s",
+        "tests/unit/test_liveness.py::test_kubelet_that_is_not_ready_lives_beside_silent_launcher",
+    ),
+    Mutant(
         "a launcher without a message is lost by one late renewal",
         "watch/node_leases.py",
         "(seen.duration_s if is_unreported else seen.limit_s)",

@@ -132,6 +132,11 @@ class ControllersProcess(Process):
         """The server for node agents."""
         return self.parts.server
 
+    @property
+    def has_published(self) -> bool:
+        """Whether it has read what is published, or published itself."""
+        return bool(self.parts.informers.fabric.published)
+
     def _work(self) -> Coroutine[Any, Any, None]:
         return self.parts.run(self._leading, self._watches_fabric.set)
 

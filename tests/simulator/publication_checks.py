@@ -42,8 +42,8 @@ class PublicationChecks:
         self._has_status = False
 
     def controllers_began(self, *, invalid: Iterable[Source]) -> None:
-        """Those that begin while no status is stored have nothing of agents that have yet to report
-        to them, nor of files that are ``invalid`` now."""
+        """Those that begin while no status is stored, or read none before it was deleted, have
+        nothing of agents that have yet to report to them, nor of files that are ``invalid`` now."""
         if not self._has_status:
             for source in (*self._agents(), *invalid):
                 self._sources.add(source, None)

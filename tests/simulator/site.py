@@ -309,6 +309,8 @@ class Site:
                     self._file_changed((FILE, f"{name}/{file}"), content)
             case "Fabric" if is_gone:
                 self.checks.fabric_deleted()
+                if self.process is not None and not self.process.has_published:
+                    self.checks.controllers_began(invalid=self._invalid)
             case "Fabric":
                 self.checks.fabric_stored(found.get("status", {}))
             case "NodeHealth" if is_gone:

@@ -254,7 +254,7 @@ async def test_node_that_is_not_ready_counts_once_kubelets_are_back() -> None:
     """Although neither its job nor the node changes then."""
     seen = Watched(phase=Phase.STARTING)
     await ask_all(seen)
-    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False, unreachable=True)
     seen.run_cycle()
     assert seen.rank(1).unready_s is None
     seen.run_cycle(after_s=SETTLE_S + 1)
@@ -274,13 +274,31 @@ async def test_kubelet_that_reports_once_that_it_is_not_ready_lives() -> None:
             assert isinstance(seen.verdict(after_s=5.0), Ongoing)
 
 
+async def test_kubelet_that_is_not_ready_lives_beside_silent_launcher() -> None:
+    """Of a running gang: its runtime starts again, and the node is too busy to send a heartbeat.
+    What lasts for longer than that is a loss."""
+    seen = Watched()
+    await ask_all(seen)
+    seen.run_cycle()
+    seen.heartbeat(1)
+    seen.run_cycle(after_s=1.0)
+    seen.nodes["uid-n1"] = replace(node_record("n1"), ready=False)
+    for second in range(int(UNREADY_S)):
+        seen.heartbeat(0)
+        seen.leases.renewed["n1"] = f"t{second // 10}"
+        assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
+    seen.heartbeat(0)
+    cause = seen.cause(after_s=2.0)
+    assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n1",))
+
+
 NEWS: dict[str, Callable[[Watched], object]] = {
     "a pod failed": lambda seen: seen.pod(1, phase="Failed", ended=ended(3)),
     "a pod is being deleted": lambda seen: seen.pod(1, deleted=True),
     "a launcher was heard": lambda seen: seen.heartbeat(1),
     "a node is gone": lambda seen: seen.nodes.pop("uid-n1"),
     "a node is not ready": lambda seen: seen.nodes.update(
-        {"uid-n1": replace(node_record("n1"), ready=False)}
+        {"uid-n1": replace(node_record("n1"), ready=False, unreachable=True)}
     ),
     "its status changed": lambda seen: seen.record(Phase.RUNNING),
 }

@@ -84,7 +84,7 @@ def test_node_that_is_unready_again_has_its_time_again() -> None:
     seen.run_cycle()
     seen.heartbeat(0)
     ready = seen.nodes["uid-n0"]
-    unready = replace(ready, ready=False)
+    unready = replace(ready, ready=False, unreachable=True)
     seen.nodes["uid-n0"] = unready
     seen.run_cycle()
     seen.nodes["uid-n0"] = ready

@@ -13,9 +13,9 @@ SILENT_S = 6.0
 """Three intervals of two seconds: after this a launcher with the shortest one is suspected."""
 
 UNREADY_S = 40.0
-"""How long the node of a launcher without a message may be unready before it is lost. After an
-outage of the API server a kubelet renews its lease within 17 s, and reports that it is Ready within
-10 s more."""
+"""How long a node may be unready before it is lost, if its launcher never sent a message, or if its
+kubelet says so itself: a runtime that starts again takes seconds. After an outage of the API server
+a kubelet renews its lease within 17 s, and reports that it is Ready within 10 s more."""
 
 
 class PodState(StrEnum):
@@ -123,8 +123,9 @@ class ObservedRank:
     has received none (``unreported``); None before any message was due.
     ``silence_limit_s``: the silence after which it is suspected.
     ``lease_stale``: its kubelet missed a renewal, by two reads of its Lease.
-    ``unready_s``: for how long its node has not been Ready; None while it is. After ``UNREADY_S``
-    the node is lost if its launcher never sent a message.
+    ``unready_s``: for how long its node has not been Ready; None while it is, and for ``UNREADY_S``
+    if its kubelet says so itself. After ``UNREADY_S`` the node is lost if its launcher never sent a
+    message.
     ``out_of_service``: Kubernetes' taint declares that its node is off.
     ``waiting``: why its container does not start, such as "ImagePullBackOff: …".
     ``node_gone``: its node was deleted.
