@@ -64,23 +64,28 @@ def chart(folder: Path) -> Path:
         for version in kind["spec"]["versions"]:
             parts = version["schema"]["openAPIV3Schema"]["properties"]
             for part in {"spec", "status"} & parts.keys():
-                parts[part] = _extended(parts[part])
+                parts[part] = _extended(parts[part], default=part == "spec")
         path.write_text(yaml.safe_dump(kind, sort_keys=False))
     return written
 
 
-def _extended(schema: Any) -> Any:
-    """The schema of an object, and of those within it, with the fields of ``later_fields``."""
+def _extended(schema: Any, *, default: bool) -> Any:
+    """The schema of an object, and of those within it, with the fields of ``later_fields``, one of
+    which may have a default. Pod templates are of Kubernetes, and have none."""
     if not isinstance(schema, dict):
         return schema
     changed = dict(schema)
     if "items" in schema:
-        changed["items"] = _extended(schema["items"])
+        changed["items"] = _extended(schema["items"], default=default)
     if "properties" in schema:
+        since = {"default": later_fields.NEWS["sinceLater"]} if default else {}
         news = {
             "fromLater": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            "sinceLater": {"type": "integer"},
+            "sinceLater": {"type": "integer", **since},
         }
-        inner = {name: _extended(each) for name, each in schema["properties"].items()}
+        inner = {
+            name: each if name == "template" else _extended(each, default=default)
+            for name, each in schema["properties"].items()
+        }
         changed["properties"] = inner | news
     return changed

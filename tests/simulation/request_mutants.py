@@ -30,6 +30,20 @@ REQUEST_MUTANTS = (
         "::test_a_second_answer_to_one_request_is_none_to_the_next",
     ),
     Mutant(
+        "a pod that cannot be bound is tried without a pause",
+        "write/executor.py",
+        "if is_still_unbound and isinstance(error, errors.ConflictError):",
+        "if False:",
+        "tests/unit/test_executor.py::test_binding_that_conflicts_with_the_pod_itself_hinders",
+    ),
+    Mutant(
+        "a default of a later schema changes a job",
+        "watch/spec_hash.py",
+        "exclude_defaults=True",
+        "exclude_unset=True",
+        "tests/unit/test_jobs_store.py::test_spec_hash_ignores_what_nobody_wrote",
+    ),
+    Mutant(
         "events in flight have no bound",
         "report/events.py",
         "if len(in_flight) == POSTS_MAX:",

@@ -345,6 +345,15 @@ async def test_binding_with_unknown_outcome_is_read_back() -> None:
         assert shell.pods.records["u10"].node == "n9"
 
 
+async def test_binding_that_conflicts_with_the_pod_itself_hinders() -> None:
+    shell = Shell()
+    await shell.do(CREATE)
+    gated = errors.ConflictError(409, "Conflict", message="pod has non-empty .spec.schedulingGates")
+    shell.server.answers |= {"create": gated, "get": raw_pod()}
+    assert [await shell.do(BIND), await shell.do(BIND)] == [["create", "get"], []], "a pause"
+    assert shell.reported == (None, f"409 Conflict: {gated.message}")
+
+
 async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
     shell = Shell()
     for error in (CONFLICT, errors.NotFoundError(404, "NotFound", message="gone")):

@@ -170,6 +170,25 @@ def test_spec_hash_ignores_the_order_of_spreads(jobs: Jobs, place: str) -> None:
     assert len(hashes) == 1
 
 
+def test_spec_hash_ignores_what_nobody_wrote(jobs: Jobs) -> None:
+    """A later schema has fields and defaults that the API server sets in every job, also while this
+    version still leads, or leads again."""
+    near = {"required": "rack"}
+    parts: list[dict[str, Any]] = [
+        {"role": {"topology": near}},
+        {"role": {"topology": near, "sinceLater": 7}, "spec": {"sinceLater": 7}},
+        {"role": {"topology": near | {"sinceLater": 7, "spread": []}}},
+        {"role": {"topology": near, "processesPerReplica": 1, "group": None}},
+    ]
+    hashes = set()
+    for version, part in enumerate(parts, 1):
+        jobs.absorb(raw_job(version, generation=version, **part))
+        cached = jobs.get("a")
+        assert cached is not None, jobs.why_unreadable("a")
+        hashes |= {(cached.spec_hash, cached.pre_run_hash)}
+    assert len(hashes) == 1
+
+
 def test_late_update_does_not_restore_deleted_job(jobs: Jobs) -> None:
     jobs.absorb(raw_job(1))
     jobs.discard("a")

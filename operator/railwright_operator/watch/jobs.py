@@ -7,13 +7,10 @@ kept, so that a cycle never uses a status older than its own write.
 from __future__ import annotations
 
 import collections
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import orjson
 
 from railwright import protocol
 from railwright_api import names, schema
@@ -21,7 +18,7 @@ from railwright_api.quantities import QuantityError
 from railwright_api.training_job import TrainingJob
 from railwright_conversion import job_roles, times, workloads
 from railwright_kube import body_limits
-from railwright_operator.watch import job_objects
+from railwright_operator.watch import job_objects, spec_hash
 from railwright_operator.watch.job_objects import JobObject
 from railwright_operator.watch.job_records import record_of
 from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, ProfileRecord
@@ -138,12 +135,6 @@ class UnreadableJob:
 
 GONE_REMEMBERED_MAX = 10_000
 WHY_BYTES_MAX = 768
-HASHED_FIELDS = ("priorityClassName", "roles", "topology")
-"""Fields of the spec that an attempt is made from. ``specHash`` is computed from them."""
-
-HASH_VERSION = 3
-"""Raise it with every change of ``HASHED_FIELDS`` and of the defaults that the API server sets
-in these fields. Hashes of two versions are not compared, so that an upgrade ends no running job."""
 
 
 class Jobs:
@@ -340,6 +331,8 @@ class Jobs:
             job_roles.convert(job, index, self._render(whole, index)["spec"], profile)
             for index in range(len(roles))
         )
+        # Of a job that is too large they are reduced: it starts no attempt.
+        templates = () if found.too_large else [role["template"] for role in whole["spec"]["roles"]]
         return CachedJob(
             uid=found.uid,
             object=found,
@@ -348,8 +341,8 @@ class Jobs:
             layout=number_ranks(converted, training=job.spec.training_role.name),
             profile=profile,
             submitted_s=times.parse(raw["metadata"]["creationTimestamp"]),
-            spec_hash="" if found.too_large else _spec_hash(whole["spec"]),
-            pre_run_hash="" if found.too_large else _pre_run_hash(whole["spec"]),
+            spec_hash=spec_hash.of(job.spec, templates) if templates else "",
+            pre_run_hash=spec_hash.of_pre_run(job.spec, templates) if templates else "",
             record=record,
         )
 
@@ -358,32 +351,6 @@ def _why(error: Exception) -> str:
     text = " ".join(str(error).split())
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return protocol.fitted(f"the job cannot be read: {kind}{text}", WHY_BYTES_MAX)
-
-
-def _spec_hash(spec: Raw, *more: str) -> str:
-    fields = {field: spec.get(field) for field in (*HASHED_FIELDS, *more)}
-    fields["roles"] = [_by_tier(role) for role in spec["roles"]]
-    fields |= _by_tier(fields)
-    fields["training"] = (spec.get("workload") or {}).get("role") or spec["roles"][0]["name"]
-    data = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
-    return f"{HASH_VERSION}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
-
-
-def _by_tier(part: Raw) -> Raw:
-    """The same with the limits of its topology by tier: the API server takes them in any order."""
-    if not part.get("topology"):
-        return part
-    limits = {
-        name: sorted(value, key=lambda limit: str(limit["tier"]))
-        for name, value in part["topology"].items()
-        if isinstance(value, list)
-    }
-    return {**part, "topology": {**part["topology"], **limits}}
-
-
-def _pre_run_hash(spec: Raw) -> str:
-    workload = {**(spec.get("workload") or {}), "profile": None}
-    return _spec_hash({**spec, "workload": workload}, "workload", "profiling")
 
 
 def _version(raw: Raw) -> int:

@@ -251,9 +251,12 @@ class Executor:
         body = bodies.binding(name, uid, node=node)
         try:
             await self.api.create(paths.binding(entry.namespace, name), body)
-        except (errors.ConflictError, errors.OutcomeUnknown):
-            found = await self.api.get(paths.pod(entry.namespace, name))
-            self.pods.absorb(records.answered(found))
+        except (errors.ConflictError, errors.OutcomeUnknown) as error:
+            found = records.answered(await self.api.get(paths.pod(entry.namespace, name)))
+            self.pods.absorb(found)
+            is_still_unbound = found.uid == uid and not (found.node or found.deleting)
+            if is_still_unbound and isinstance(error, errors.ConflictError):
+                raise  # Such as a scheduling gate that a webhook has set.
             return
         held = self.pods.records.get(uid)
         if held is not None and not held.node:

@@ -10,8 +10,11 @@ STARTS_FIRST = """\
             await self.ledger.write(plan.ledger)
 """
 READS_POD = """\
-            found = await self.api.get(paths.pod(entry.namespace, name))
-            self.pods.absorb(records.answered(found))
+            found = records.answered(await self.api.get(paths.pod(entry.namespace, name)))
+            self.pods.absorb(found)
+            is_still_unbound = found.uid == uid and not (found.node or found.deleting)
+            if is_still_unbound and isinstance(error, errors.ConflictError):
+                raise  # Such as a scheduling gate that a webhook has set.
             return
 """
 DROPS_MISSING = """\
