@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from random import Random
@@ -25,7 +25,7 @@ from railwright_operator.report.cycle_metrics import CycleMetrics
 from railwright_operator.report.fleet_metrics import FleetMetrics
 from railwright_operator.write.ledger import DeposedError
 from railwright_scheduler import plan as scheduling
-from railwright_scheduler.attempt.ledger import Ledger
+from railwright_scheduler.attempt.ledger import AttemptKey, Ledger
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt
@@ -96,7 +96,7 @@ class Idle(Replaced):
         self.now_s += CONFIRM_INTERVAL_S
         self.awake.set()
 
-    def forget_all_but(self, keys: object) -> None:
+    def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
         """Nothing is remembered."""
 
 
@@ -207,6 +207,26 @@ async def test_cycle_acts_under_the_written_ledger() -> None:
         *("report", "forget_all_but"),
     ]
     assert shell.did[: len(cycle_of)] == cycle_of
+
+
+async def test_state_of_requests_for_swept_pods_is_kept() -> None:
+    """No entry of the ledger has these pods: a refused deletion of one keeps its pause."""
+
+    class Sweeping(Idle):
+        kept: tuple[AttemptKey, ...] = ()
+
+        async def confirm(self) -> None:
+            if self.reports:
+                raise DeposedError("another leader")
+
+        def forget_all_but(self, keys: Iterable[AttemptKey]) -> None:
+            self.kept = (*keys,)
+
+    failed = seen(JobRecord(phase=Phase.FAILED, attempt=1, ended=1))
+    left = {("a", 1): ObservedAttempt(pods=pods("n0"), placed=True)}
+    shell = Sweeping(world_of(failed, nodes=(node("n0"),), attempts=left))
+    await _until_deposed(shell)
+    assert shell.kept == (("a", 1),)
 
 
 async def test_failures_count_until_a_cycle_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
