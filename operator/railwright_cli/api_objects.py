@@ -55,9 +55,10 @@ class TrainingView(Struct, rename="camel", frozen=True):
 
 
 class JobWorkloadView(Struct, frozen=True):
-    """What a job trains."""
+    """What a job trains, and the role that does."""
 
     training: TrainingView = TrainingView()
+    role: str | None = None
 
 
 class JobSpecView(Struct, rename="camel", frozen=True):
@@ -135,6 +136,14 @@ class JobView(Struct, frozen=True):
     def replicas(self) -> int:
         """The number of its pods."""
         return sum(role.replicas for role in self.spec.roles)
+
+    @property
+    def newest_checkpoint(self) -> JobCheckpoint | None:
+        """That of the group that trains, from which it resumes; None before the first."""
+        trains = self.spec.workload.role
+        role = next((each for each in self.spec.roles if trains in (None, each.name)), RoleView())
+        group = role.group or role.name
+        return next((each for each in self.status.checkpoints if each.group == group), None)
 
     @property
     def is_waiting(self) -> bool:

@@ -37,25 +37,29 @@ def device_rows(job: Job, site: SchedulingSite, uses: Sequence[NodeUse]) -> list
     """A row for each device that the job requests: how many; of those on the nodes that it may use,
     with what they are used for, how many are ``free``, ``available`` (free, and its pods could have
     them now: one of each role per node, on nodes with enough of everything), ``inUse``, and
-    ``unusable`` (free on nodes that take no pods, or failed); and which jobs hold the most."""
+    ``unusable`` (failed, or free on nodes that take no pods or have a taint); and which jobs hold
+    the most."""
     devices = sorted({name for role in job.roles for name in role.per_pod if is_device(name)})
     return [_row(name, job, site.nodes, uses) for name in devices]
 
 
 def _row(device: str, job: Job, nodes: Sequence[Node], uses: Sequence[NodeUse]) -> Row:
     roles = [role for role in job.roles if role.per_pod.get(device)]
+    index = Eligibility(nodes)
+    tolerating = [index.tolerated(role.tolerations) for role in roles]
     held: Counter[str] = Counter()
     free = available = used = unusable = 0
-    for at in _eligible(roles, nodes):
+    for at in _eligible(roles, index):
         node, use = nodes[at], uses[at]
         here, has = node.used.get(device, 0), node.allocatable.get(device, 0)
         left, failed = max(0, has - here), max(0, use.devices.get(device, 0) - max(has, here))
         used += here
         unusable += failed
-        if node.unavailable is None:
+        allowed = [role for role, mask in zip(roles, tolerating, strict=True) if mask[at]]
+        if node.unavailable is None and allowed:
             free += left
             available += max(
-                (role.per_pod[device] for role in roles if _fits(role, node)), default=0
+                (role.per_pod[device] for role in allowed if _fits(role, node)), default=0
             )
         else:
             unusable += left
@@ -73,16 +77,16 @@ def _row(device: str, job: Job, nodes: Sequence[Node], uses: Sequence[NodeUse]) 
     }
 
 
-def _eligible(roles: Sequence[Role], nodes: Sequence[Node]) -> list[int]:
-    """The nodes (by index) that one of these roles may use, by the scheduler's own rules."""
-    index = Eligibility(nodes)
+def _eligible(roles: Sequence[Role], index: Eligibility) -> list[int]:
+    """The nodes that one of these roles may use, now or once taints are gone that pass, by the
+    scheduler's own rules."""
     masks = [
         index.selected(role.selector)
         & index.matched(role.affinity)
         & index.tolerated_ever(role.tolerations)
         for role in roles
     ]
-    return [at for at in range(len(nodes)) if any(mask[at] for mask in masks)]
+    return [at for at, its in enumerate(zip(*masks, strict=True)) if any(its)]
 
 
 def _fits(role: Role, node: Node) -> bool:

@@ -103,11 +103,15 @@ def _strip_tokens(configuration: client.Configuration) -> None:
 
 def _merged(files: list[Config]) -> Config:
     """All files as one; the first that has an entry of a name counts."""
-    merged: Config = {
-        key: [each for file in files for each in file.get(key) or ()] for key in LISTS
-    }
+    merged: Config = {key: _first_of_each_name(files, key) for key in LISTS}
     current = (each.get("current-context") for each in files)
     return merged | {"current-context": next((each for each in current if each), "")}
+
+
+def _first_of_each_name(files: list[Config], key: str) -> list[Config]:
+    """The package takes no second entry of a name."""
+    found = [each for file in files for each in file.get(key) or ()]
+    return [*{each["name"]: each for each in reversed(found)}.values()][::-1]
 
 
 def _chosen(merged: Config, context: str) -> tuple[str, Config]:

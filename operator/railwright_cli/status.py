@@ -122,8 +122,7 @@ class StatusView:
             yield f"  {printable(status.message)}"
         if status.progress is not None:
             yield f"  {self._bar(status.progress)}{self._progress(status.progress)}"
-        if status.checkpoints:
-            newest = status.checkpoints[0]
+        if (newest := job.newest_checkpoint) is not None:
             yield f"  checkpoint: step {newest.step} of attempt {newest.attempt}"
         if self.nodes:
             shown = " ".join(self.nodes[:NODES_SHOWN])
@@ -138,7 +137,7 @@ class StatusView:
     def document(self) -> dict[str, Any]:
         """The same for programs."""
         job, status = self.job, self.job.status
-        progress = status.progress
+        progress, newest = status.progress, job.newest_checkpoint
         return {
             "namespace": job.metadata.namespace,
             "name": job.metadata.name,
@@ -156,8 +155,8 @@ class StatusView:
             "loss": progress and progress.loss,
             "samplesPerSecond": progress and progress.samples_per_second,
             "remainingSeconds": progress and self._remaining_s(progress),
-            "checkpointAttempt": status.checkpoints[0].attempt if status.checkpoints else None,
-            "checkpointStep": status.checkpoints[0].step if status.checkpoints else None,
+            "checkpointAttempt": newest and newest.attempt,
+            "checkpointStep": newest and newest.step,
             "conditions": self._conditions(),
             "created": job.metadata.creation_timestamp,
             "started": status.started_at,
@@ -282,4 +281,5 @@ def _nodes(its: JobReference, job: JobView) -> tuple[tuple[str, ...], str]:
         found = its.find_placement(job.status.attempt)
     except AccessDeniedError as error:
         return (), str(error)
-    return (found.spec.nodes if found is not None else ()), ""
+    # Pods of several roles may share a node.
+    return (tuple(dict.fromkeys(found.spec.nodes)) if found is not None else ()), ""

@@ -47,9 +47,9 @@ def why(
 
     For a job that waits, the jobs ahead of it are listed, and its devices: how many it requests,
     and of those on nodes that it may use how many are free, available (its pods could have
-    them now: one on each node with space for it), in use, and unusable (on nodes that are down or
-    cordoned, or failed). For one that restarted or failed, the first rank that failed and its last
-    lines.
+    them now: one on each node with space for it), in use, and unusable (on nodes that are down,
+    cordoned or tainted, or failed). For one that restarted or failed, the first rank that failed
+    and its last lines.
     """
     its = reference(name, namespace, context)
     job = its.read()

@@ -62,6 +62,30 @@ def test_running_job_has_its_run_time_and_nodes(capsys: pytest.CaptureFixture[st
     assert "NODE LIST" not in head
 
 
+@pytest.mark.parametrize("trains", ["worker", None])
+def test_status_has_the_checkpoint_of_what_trains(
+    trains: str | None, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The groups are in the order of their names. Two pods of it share a node."""
+    points = [("evaluator", 2, 12), ("worker", 1, 5000), ("evaluator", 1, 8)]
+    stored = [{"group": g, "attempt": a, "step": s} for g, a, s in points]
+    found = job("a", phase="Running", attempt=2, nodes=2, checkpoints=stored)
+    found["spec"] = {"roles": [{"name": "worker"}, {"name": "evaluator"}]}
+    found["spec"] |= {"workload": {"role": trains}} if trains else {}
+    placement = {"metadata": {"name": "a-2"}, "spec": {"nodes": ["n1", "n2", "n1"]}}
+
+    def respond(request: Request) -> Response:
+        return Response(placement if "placements" in request.path else found)
+
+    serve(respond)
+    assert run("status", "a") == 0
+    shown = capsys.readouterr().out
+    assert "checkpoint: step 5000 of attempt 1" in shown
+    assert "2 nodes: n1 n2\n" in shown
+    assert run("status", "a", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["checkpointStep"] == 5000
+
+
 def test_waiting_job_has_a_table_of_its_devices() -> None:
     job = JobView(MetadataView("a", "team", "u", START), status=JobStatusView(reason="R"))
     device = {"device": "nvidia.com/gpu", "requested": 16, "free": 9, "available": 4, "inUse": 16}

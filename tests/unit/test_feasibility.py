@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +29,7 @@ from railwright_cli.inventory import (
 )
 from railwright_conversion import amounts
 from railwright_operator.write import rendering
-from railwright_scheduler.model.snapshot import Node, Unavailable
+from railwright_scheduler.model.snapshot import Node, Taint, Unavailable
 from railwright_scheduler.policy.queue_window import QueueWindow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -188,6 +189,19 @@ def test_devices_have_what_is_free_available_held_and_unusable() -> None:
             "heldBy": ["8 t/a", "4 t/b", "2 pods of no job", "2 others"],
         }
     ]
+
+
+def test_devices_of_a_tainted_node_are_unusable_until_it_passes() -> None:
+    uses = [_use(0), _use(0), _use(0)]
+    nodes = [scheduler_node(use, LEVELS, NOW) for use in uses]
+    for at, key in enumerate(("node.kubernetes.io/disk-pressure", "railwright.dev/quarantine"), 1):
+        nodes[at] = replace(nodes[at], taints=(Taint(key, "", "NoSchedule"),))
+    tolerated = {"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}
+    for pod, free in (({}, 8), ({"tolerations": [tolerated]}, 16)):
+        site = _site(nodes=tuple(nodes))
+        job, _ = convert(_job("a", 3, gpus=8, pod=pod), site)
+        (row,) = devices.device_rows(job, site, uses)
+        assert (row["free"], row["available"], row["unusable"]) == (free, free, 24 - free)
 
 
 def test_launcher_adds_nothing_to_what_pods_request() -> None:

@@ -73,6 +73,18 @@ def test_home_is_not_needed_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyP
         kubeconfig.read("")
 
 
+def test_first_entry_of_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of clusters and users: all files of kubeadm have the same names."""
+    paths = [tmp_path / name for name in ("a", "b", "a")]
+    for path in paths[:2]:
+        server = scripted_server.ScriptedServer(in_turn(RUNNING))
+        content = json.loads(server.kubeconfig(tmp_path).read_text())
+        content["clusters"][0]["cluster"]["server"] = f"https://{path.name}.example.com"
+        path.write_text(json.dumps(content))
+    monkeypatch.setenv("KUBECONFIG", ":".join(map(str, paths)))
+    assert kubeconfig.read("").client.configuration.host == "https://a.example.com"
+
+
 def test_proxy_of_a_cluster_gets_its_credentials(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
