@@ -48,6 +48,18 @@ def amount(resource: str, text: str) -> int:
     return pieces(text)
 
 
+@functools.lru_cache(CACHED_MAX)
+def counted(resource: str, text: str) -> int:
+    """The same of a pod that is there, as Kubernetes counts it: a part of a piece as a whole one,
+    and what 64 bits do not hold as 0."""
+    try:
+        value = _value(text, "an amount")
+    except QuantityError:
+        return 0
+    units = math.ceil(value * 1000 if resource == "cpu" else value)
+    return units if units <= QUANTITY_MAX else 0
+
+
 def cpu_millis(text: str) -> int:
     """CPU in millicores, rounded up: ``1.5`` and ``1500m`` are 1500. Raises QuantityError."""
     return _bounded(text, math.ceil(_value(text, "CPU, such as 8 or 500m") * 1000))

@@ -21,7 +21,6 @@ from railwright_cli.api_server import CORE, ApiServer, Query, Read
 from railwright_cli.errors import AccessDeniedError
 from railwright_cli.progress import counted_progress
 from railwright_conversion import amounts
-from railwright_scheduler.model.snapshot import Amounts
 from railwright_topology.grouping import group
 from railwright_topology.sources import hostlist
 from railwright_topology.sources.hostlist import HostlistError
@@ -215,7 +214,7 @@ def _count_pods(uses: dict[str, NodeUse], pods: Iterable[PodView]) -> None:
 def _count_pods_of(use: NodeUse, pods: Iterable[PodView]) -> None:
     use.used = Counter()
     for pod in pods:
-        requested = _requested(pod)
+        requested = amounts.counted(pod.spec)
         use.used.update(requested)
         if label := pod.metadata.labels.get(names.LABEL_JOB_NAME):
             job = f"{pod.metadata.namespace}/{label}"
@@ -238,14 +237,6 @@ def visible(
     except AccessDeniedError:
         unread.append(path.rpartition("/")[2])
         return []
-
-
-def _requested(pod: PodView) -> Amounts:
-    """What a pod requests; nothing if that is not what Kubernetes would have stored."""
-    try:
-        return amounts.requested(pod.spec)
-    except quantities.QuantityError:
-        return {}
 
 
 def _devices(texts: Mapping[str, str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ in place are not followed: devices cannot be resized.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -25,6 +25,9 @@ SHARED_AMOUNTS_MAX = 64
 
 Quantities = Mapping[str, Any]
 """Amounts as an API object has them, by resource: texts, or what protobuf has for one."""
+
+Amount = Callable[[str, str], int]
+"""Reads the amount of a resource."""
 
 
 class RequestedResources(Protocol):
@@ -94,22 +97,31 @@ def asked(spec: Mapping[str, Any]) -> RequestingPod:
 
 
 def requested(spec: RequestingPod) -> Amounts:
-    """The effective requests of a pod, the pod itself included, zeros left out. Pods with equal
-    requests share one mapping.
+    """The effective requests of a pod that a user wants, the pod itself included, zeros left out.
+    Pods with equal requests share one mapping.
 
-    Raises QuantityError for an amount that Kubernetes would not have stored.
+    Raises QuantityError for an amount that cannot be used.
     """
-    total = _sum(map(_requests, spec.containers))
+    return _effective(spec, quantities.amount)
+
+
+def counted(spec: RequestingPod) -> Amounts:
+    """The same of a pod that is there. No amount hides the others: Kubernetes runs such a pod."""
+    return _effective(spec, quantities.counted)
+
+
+def _effective(spec: RequestingPod, amount: Amount) -> Amounts:
+    total = _sum(_requests(container, amount) for container in spec.containers)
     if spec.init_containers:
-        total = _beside(spec.init_containers, total)
-    total |= _parsed(spec.resources.requests)
-    total = _sum([total, _parsed(spec.overhead), {"pods": 1}])
+        total = _beside(spec.init_containers, total, amount)
+    total |= _parsed(spec.resources.requests, amount)
+    total = _sum([total, _parsed(spec.overhead, amount), {"pods": 1}])
     return _nonzero(total)
 
 
 def with_overhead(per_pod: Amounts, overhead: Mapping[str, Any]) -> Amounts:
     """The requests of a pod to which a RuntimeClass adds this overhead. Raises QuantityError."""
-    return _nonzero(_sum([per_pod, _parsed(_texts(overhead))]))
+    return _nonzero(_sum([per_pod, _parsed(_texts(overhead), quantities.amount)]))
 
 
 def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
@@ -125,26 +137,32 @@ def allocatable(raw: Quantities) -> tuple[Amounts, Mapping[str, str]]:
     return _shared(tuple(sorted(parsed.items()))), unread
 
 
-def _beside(init: Iterable[RequestingContainer], together: Mapping[str, int]) -> dict[str, int]:
-    """The maximum of the running containers and of these, which run before them."""
+def _beside(
+    init: Iterable[RequestingContainer], together: Mapping[str, int], amount: Amount
+) -> dict[str, int]:
+    """The maximum of the running containers and of these, which run before them. Each container
+    is visited with its own resources only: a pod may have thousands of both."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in init:
-        if container.restart_policy == "Always":
-            sidecars = _sum([sidecars, _requests(container)])
-        else:
-            peak = _larger(peak, _sum([sidecars, _requests(container)]))
+        is_sidecar = container.restart_policy == "Always"
+        for name, its in _requests(container, amount).items():
+            before = sidecars.get(name, 0)
+            if is_sidecar:
+                sidecars[name] = before + its
+            else:
+                peak[name] = max(peak.get(name, 0), before + its)
     return _larger(_sum([together, sidecars]), peak)
 
 
-def _requests(container: RequestingContainer) -> dict[str, int]:
+def _requests(container: RequestingContainer, amount: Amount) -> dict[str, int]:
     """The requests of a container. A limit without a request is one, as in the API server."""
     resources = container.resources
-    return _parsed({**resources.limits, **resources.requests})
+    return _parsed({**resources.limits, **resources.requests}, amount)
 
 
-def _parsed(raw: Quantities) -> dict[str, int]:
-    return {name: quantities.amount(name, _written(amount)) for name, amount in raw.items()}
+def _parsed(raw: Quantities, amount: Amount) -> dict[str, int]:
+    return {name: amount(name, _written(its)) for name, its in raw.items()}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from railwright_scheduler.attempt.failure_policy import FailurePolicy
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
 
-SPENDING = frozenset({"OutOfMemory", "RankFailed", "StartTimedOut"})
+SPENDING = frozenset({"OutOfMemory", "PodRejected", "RankFailed", "StartTimedOut"})
 """Causes that lie in the job: each spends its budget."""
 
 HUNG, HANGS_KEPT = "Hung", 3

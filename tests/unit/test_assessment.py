@@ -52,6 +52,25 @@ def test_removed_pod_succeeded_only_if_kubelet_reports_it(
     assert assess(rank(0, done=True, pod=PodState.SUCCEEDED, **taken)) == Succeeded()
 
 
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("OutOfcpu", CauseCode.POD_EVICTED),
+        ("NodeShutdown", CauseCode.POD_EVICTED),
+        ("SysctlForbidden", CauseCode.POD_REJECTED),
+        ("TopologyAffinityError", CauseCode.POD_REJECTED),
+    ],
+)
+def test_rejection_for_what_the_spec_requests_spends_the_budget(
+    reason: str, code: CauseCode
+) -> None:
+    """Else the job takes nodes again and again, and all others wait for it."""
+    found = cause(rank(0), rank(1, pod=PodState.FAILED, evicted=reason))
+    assert (found.code, found.node) == (code, "n1")
+    assert found.counted is (code is CauseCode.POD_REJECTED)
+    assert found.message.endswith(reason)
+
+
 def test_stop_signals_are_those_that_end_a_launcher() -> None:
     assert {128 + each: each.name for each in ENDING} == assessment.STOP_SIGNALS
 

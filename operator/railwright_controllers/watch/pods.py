@@ -38,7 +38,7 @@ def record(found: PodObject) -> RunningPod:
         node=sys.intern(found.spec.node_name),
         terminal=found.status.phase in TERMINAL_PHASES,
         trains=names.LABEL_JOB_UID in metadata.labels
-        or any(map(is_device, amounts.requested(found.spec))),
+        or any(map(is_device, amounts.counted(found.spec))),
     )
 
 

@@ -128,7 +128,7 @@ def pod(found: PodObject) -> PodRecord:
         node=sys.intern(spec.node_name),
         phase=sys.intern(status.phase),
         deleting=bool(metadata.deletion_timestamp),
-        requests=amounts.requested(spec),
+        requests=amounts.counted(spec),
     )
     job_uid = _owner(metadata)
     if job_uid is None:

@@ -55,6 +55,23 @@ REMOVAL_S = 10.0
 """How long the API may take to show the removal of a pod whose rank a stop signal has ended: a
 kubelet reports an eviction only after the containers have stopped."""
 
+REJECTIONS = frozenset(
+    {
+        "AppArmor",
+        "InitContainerRestartPolicyForbidden",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SMTAlignmentError",
+        "SupplementalGroupsPolicyNotSupported",
+        "SysctlForbidden",
+        "TopologyAffinityError",
+    }
+)
+"""Why a kubelet (1.36) rejects a pod for what its spec requests. Its other reasons, such as
+``OutOfcpu``, ``UnexpectedAdmissionError`` or ``NodeShutdown``, are of the node."""
+
 STOP_SIGNALS = {129: "SIGHUP", 130: "SIGINT", 131: "SIGQUIT", 143: "SIGTERM"}
 """Those by which a launcher ends, by its exit code then."""
 
@@ -260,6 +277,9 @@ def _node_lost(lost: Sequence[ObservedRank]) -> Cause:
 
 def _pod_gone(rank: ObservedRank) -> Cause:
     pod = f"the pod of node rank {rank.node_rank}"
+    if rank.pod is PodState.FAILED and rank.evicted in REJECTIONS:
+        message = f"the kubelet of {rank.node} rejected {pod}: {rank.evicted}"
+        return Cause(CauseCode.POD_REJECTED, message, node=rank.node)
     if rank.evicted:
         message = f"{pod} on {rank.node} was evicted: {rank.evicted}"
     elif rank.pod is PodState.FAILED and not rank.deleting:

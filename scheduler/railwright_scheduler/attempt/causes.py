@@ -28,6 +28,7 @@ class CauseCode(StrEnum):
     NODE_LOST = "NodeLost"
     POD_EVICTED = "PodEvicted"
     POD_DELETED = "PodDeleted"
+    POD_REJECTED = "PodRejected"
     REMAPPED = "Remapped"
     OUT_OF_MEMORY = "OutOfMemory"
     RANK_FAILED = "RankFailed"
@@ -57,7 +58,14 @@ class CauseCode(StrEnum):
         return self.name in CauseCode.__members__
 
 
-COUNTED = frozenset({CauseCode.OUT_OF_MEMORY, CauseCode.RANK_FAILED, CauseCode.START_TIMED_OUT})
+COUNTED = frozenset(
+    {
+        CauseCode.OUT_OF_MEMORY,
+        CauseCode.POD_REJECTED,
+        CauseCode.RANK_FAILED,
+        CauseCode.START_TIMED_OUT,
+    }
+)
 """Causes that are the user's to mend: these and hangs in a row count against ``failurePolicy``."""
 
 HANGS_FREE = 3
