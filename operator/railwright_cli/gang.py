@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from railwright_conversion import workloads
 from railwright_scheduler.model import workload as core
 from railwright_scheduler.policy import link_traffic
 from railwright_topology.fabric import Fabric
+from railwright_topology.folding import fold
 
 RANGES_MAX = 2
 """Ranges of ranks in a label."""
@@ -34,6 +36,7 @@ class _Metadata(Part):
 
 class _Role(Part):
     name: str = ""
+    group: str | None = None
     replicas: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
     processes_per_replica: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
 
@@ -70,6 +73,8 @@ class Gang:
     """``nodes`` are in the order of node ranks; there are none if the job does not run.
 
     ``ranks_per_node`` is 0, and ``workload`` and ``mapping`` are None, where they are unknown.
+    The nodes are those of the role that trains: ``first_node_rank`` and ``first_rank`` are the
+    numbers that people know its first pod and rank by, as other roles may be before it.
     """
 
     name: str
@@ -77,20 +82,27 @@ class Gang:
     ranks_per_node: int = 0
     workload: core.Workload | None = None
     mapping: RankMapping | None = None
+    first_node_rank: int = 0
+    first_rank: int = 0
 
     @property
     def ranks(self) -> dict[str, int]:
-        """The node rank of each node."""
+        """The place of each node within the role."""
         return {node: rank for rank, node in enumerate(self.nodes)}
 
-    def describe_ranks(self, node_ranks: Sequence[int]) -> str:
-        """The ranks of ascending node ranks, such as ``0–7, 16–23, …``."""
+    def node_ranks(self, places: Iterable[int]) -> str:
+        """The node ranks of places within the role, such as ``[2-3]``."""
+        return fold(str(self.first_node_rank + place) for place in places)
+
+    def describe_ranks(self, places: Sequence[int]) -> str:
+        """The ranks of ascending places within the role, such as ``0–7, 16–23, …``."""
         each = max(1, self.ranks_per_node)
-        runs = itertools.groupby(enumerate(node_ranks), lambda at: at[1] - at[0])
+        runs = itertools.groupby(enumerate(places), lambda at: at[1] - at[0])
         ranges = [[rank for _, rank in run] for _, run in runs]
         shown = []
         for run in ranges[:RANGES_MAX]:
-            first, last = run[0] * each, run[-1] * each + each - 1
+            first = self.first_rank + run[0] * each
+            last = self.first_rank + run[-1] * each + each - 1
             shown.append(f"{first}–{last}" if last > first else str(first))
         return ", ".join([*shown, "…"] if len(ranges) > RANGES_MAX else shown)
 
@@ -126,10 +138,10 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
     metadata = job.metadata if job.metadata.name else placement.metadata
     placed = placement.metadata.labels.get(names.LABEL_JOB_NAME, placement.metadata.name)
     name = job.metadata.name or placed
-    nodes, per_node = _training(job, placement)
+    found = _training(job, placement)
     stated, mapping = job.spec.workload, placement.spec.mapping
     is_measured = mapping is not None and mapping.communication == "Measured"
-    ranks = per_node * len(nodes)
+    ranks = found.ranks_per_node * len(found.nodes)
     recorded = profile.spec.document if is_measured else ""
     try:
         workload = workloads.convert(stated, ranks, recorded, servers=_servers(job))
@@ -137,7 +149,8 @@ def of(job: Manifest, placement: Manifest, profile: Manifest = ABSENT) -> Gang:
         raise UsageError(f"{name}: {error}") from error
     if workload and workload.split.ranks != ranks:
         workload = None  # The spec has changed since the gang started.
-    return Gang(f"{metadata.namespace}/{name}", nodes, per_node, workload, mapping)
+    name = f"{metadata.namespace}/{name}"
+    return dataclasses.replace(found, name=name, workload=workload, mapping=mapping)
 
 
 def _servers(job: Manifest) -> int:
@@ -147,19 +160,31 @@ def _servers(job: Manifest) -> int:
     return sum(each.replicas * each.processes_per_replica for each in its)
 
 
-def _training(job: Manifest, placement: Manifest) -> tuple[tuple[str, ...], int]:
+def _training(job: Manifest, placement: Manifest) -> Gang:
     """The nodes of the role that trains, and its ranks on each; 0 without the job."""
     nodes, roles = placement.spec.nodes, job.spec.roles
     trains = job.spec.workload.role if job.spec.workload else None
     role = next((each for each in roles if trains in (None, each.name)), None)
     if role is None:
-        return nodes, 0
+        return Gang("", nodes)
     placed = placement.spec.roles or roles
+    before = [*itertools.takewhile(lambda each: each.name != role.name, placed)]
+    first_node_rank = sum(each.replicas for each in before)
     if len(placed) > 1:
-        before = itertools.takewhile(lambda each: each.name != role.name, placed)
-        first = sum(each.replicas for each in before)
-        nodes = nodes[first : first + role.replicas]
-    return nodes, role.processes_per_replica
+        nodes = nodes[first_node_rank : first_node_rank + role.replicas]
+    # A placed role has no more than its name and its pods.
+    group = role.group or role.name
+    its = {each.name: each for each in roles if (each.group or each.name) == group}
+    sizes = [
+        each.replicas * its[each.name].processes_per_replica for each in before if each.name in its
+    ]
+    return Gang(
+        "",
+        nodes,
+        role.processes_per_replica,
+        first_node_rank=first_node_rank,
+        first_rank=sum(sizes),
+    )
 
 
 def read(path: Path) -> Gang:

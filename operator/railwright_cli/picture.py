@@ -167,7 +167,7 @@ class Picture:
         """What a tooltip shows."""
         yield fold(nodes)
         if ranks:
-            yield f"node rank {fold(map(str, ranks))}"
+            yield f"node rank {self._gang.node_ranks(ranks)}"
             if self._gang.ranks_per_node > 1:
                 yield f"ranks {self._gang.describe_ranks(ranks)}"
             if described := self._parts.describe(ranks[0]):

@@ -154,7 +154,7 @@ def _sources(status: Mapping[str, Any]) -> Iterator[str]:
 def _lines(view: View) -> Iterator[RenderableType]:
     yield from tree.summary(view.fabric)
     yield ""
-    yield tree.domains(view.fabric, view.gang.ranks)
+    yield tree.domains(view.fabric, view.gang)
     if view.sources:
         yield from ("", "sources", *(f"  {each}" for each in view.sources))
     if about := [f"job {view.gang.name}: {line}" for line in view.gang.describe()]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.tree import Tree
 
 from railwright_cli.amounts import count
+from railwright_cli.gang import Gang
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import Fabric, short
 from railwright_topology.folding import fold
@@ -75,13 +76,13 @@ def domains_at(fabric: Fabric, level: int, nodes: Iterable[str]) -> dict[str, li
     return group((fabric.place(node)[level], node) for node in nodes)
 
 
-def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
+def domains(fabric: Fabric, gang: Gang) -> Tree:
     """The domains with their nodes, and the node ranks of a job on them. A node without a domain is
     listed where its domain would be."""
 
     def add(branch: Tree, where: str, nodes: Sequence[str]) -> Tree:
-        mine = [str(ranks[node]) for node in nodes if node in ranks]
-        its = f", node ranks {fold(mine)}" if mine else ""
+        mine = [ranks[node] for node in nodes if node in ranks]
+        its = f", node ranks {gang.node_ranks(mine)}" if mine else ""
         return branch.add(f"{count(len(nodes), 'node')} {fold(nodes)} {where}{its}")
 
     def grow(branch: Tree, nodes: Sequence[str], level: int, above: str) -> None:
@@ -92,6 +93,7 @@ def domains(fabric: Fabric, ranks: Mapping[str, int]) -> Tree:
             if any(any(fabric.place(node)[level + 1 :]) for node in its):
                 grow(inner, its, level + 1, domain)
 
+    ranks = gang.ranks
     root, nodes = Tree("", hide_root=True), in_order(fabric)
     if fabric.levels:
         grow(root, nodes, 0, UNKNOWN)

@@ -229,3 +229,33 @@ def test_job_file_has_profile_if_mapped_by_it(
     workload = gang.read(path).workload
     assert workload is not None
     assert (workload.profile is not None) is counts
+
+
+@pytest.mark.parametrize(
+    ("group", "placed", "ranks", "last"),
+    [("g", True, "2–9", "10–17"), ("g", False, "2–9", "10–17"), ("worker", True, "0–7", "8–15")],
+)
+def test_ranks_of_a_later_role_count_through_its_group(
+    site: Path,
+    capsys: pytest.CaptureFixture[str],
+    group: str,
+    placed: bool,
+    ranks: str,
+    last: str,
+) -> None:
+    """Node ranks count through all pods. An older Placement has no roles."""
+    job = large(data=16) | {"kind": "TrainingJob"}
+    server = {"name": "server", "replicas": 2, "group": "g"}
+    worker = {"name": "worker", "replicas": 2, "group": group, "processesPerReplica": 8}
+    job["spec"] |= {"roles": [server, worker]}
+    job["spec"]["workload"] |= {"role": "worker"}
+    roles = [{"name": each["name"], "replicas": 2} for each in (server, worker)]
+    nodes = ["gpu01", "gpu02", "gpu05", "gpu06"]
+    placement = {"kind": "Placement", "spec": {"nodes": nodes, "roles": roles if placed else []}}
+    (site / "job.yaml").write_text(json.dumps({"kind": "List", "items": [job, placement]}))
+    shown = output(capsys, "topology.conf", "--job", "job.yaml")
+    assert "4 nodes gpu[05-08] in leaf-2, node ranks [2-3]\n" in shown
+    picture = output(capsys, "topology.conf", "--job", "job.yaml", "-o", "svg")
+    assert f"<title>gpu05, node rank 2, ranks {ranks}, data-parallel rank 0–7</title>" in picture
+    assert f"<title>gpu06, node rank 3, ranks {last}, data-parallel rank 8–15</title>" in picture
+    assert f">{ranks}</text>" in picture
