@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -61,6 +62,7 @@ def _read(paths: str, context: str) -> KubeContext:
     files = [_file(path) for path in found if path.exists()]
     if not files and not context and IN_A_POD.exists():
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        _set_proxy(configuration, {})
         return KubeContext("", client.ApiClient(configuration), IN_A_POD.read_text().strip())
     merged = _merged(files)
     name, chosen = _chosen(merged, context)
@@ -80,11 +82,26 @@ def _read(paths: str, context: str) -> KubeContext:
 
 
 def _set_proxy(configuration: client.Configuration, cluster: Config) -> None:
-    """The proxy of a cluster counts before variables, and gets the credentials of its URL."""
-    if proxy := (cluster.get("cluster") or {}).get("proxy-url"):
-        credentials = urlsplit(proxy).netloc.rpartition("@")[0]
+    """The proxy of a cluster counts before variables, whose rules are those of kubectl. Either
+    gets the credentials of its URL."""
+    proxy = (cluster.get("cluster") or {}).get("proxy-url")
+    if proxy:
         configuration.no_proxy = ""
+    elif proxy := configuration.proxy:
+        proxy = proxy if "://" in proxy else f"http://{proxy}"
+        configuration.proxy = None if _is_loopback(configuration.host) else proxy
+    # One for SOCKS takes them from the URL; the header would be sent to the API server.
+    if proxy and not proxy.startswith("socks"):
+        credentials = urlsplit(proxy).netloc.rpartition("@")[0]
         configuration.proxy_headers = make_headers(proxy_basic_auth=unquote(credentials) or None)
+
+
+def _is_loopback(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _strip_tokens(configuration: client.Configuration) -> None:

@@ -10,6 +10,7 @@ import pytest
 from fixtures import scripted_server
 from fixtures.command import run
 from fixtures.scripted_server import Response, Serve, in_turn, job
+from kubernetes import client
 from railwright_cli import kubeconfig
 from railwright_cli.errors import RequestError
 
@@ -116,3 +117,58 @@ def test_plugin_is_relative_to_its_kubeconfig(
         server.kubeconfig(tmp_path, exec=exec_plugin)
         found = kubeconfig.read("").client.configuration
         assert found.auth_settings()["BearerToken"]["value"] == "Bearer secret"
+
+
+CREDENTIALS = {"proxy-authorization": "Basic dXNlcjpwQHNz"}
+
+
+@pytest.mark.parametrize(
+    ("server", "variable", "proxy", "headers"),
+    [
+        ("http://127.0.0.1:6443", "http://proxy:3128", None, None),
+        ("https://127.8.0.1", "http://user:p%40ss@proxy:3128", None, None),
+        ("https://[::1]:6443", "http://proxy:3128", None, None),
+        ("https://localhost:6443", "http://proxy:3128", None, None),
+        ("https://a.example", "http://proxy:3128", "http://proxy:3128", {}),
+        ("https://10.0.0.1", "proxy:3128", "http://proxy:3128", {}),
+        ("https://a.example", "https://user:p%40ss@proxy:443", "https://proxy:443", CREDENTIALS),
+        ("http://a.example", "user:p%40ss@proxy:3128", "http://proxy:3128", CREDENTIALS),
+    ],
+)
+@pytest.mark.parametrize("in_a_pod", [False, True])
+def test_proxy_of_variables_is_used_as_by_kubectl(
+    server: str,
+    variable: str,
+    proxy: str | None,
+    headers: dict[str, str] | None,
+    in_a_pod: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, variable)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    path = scripted_server.ScriptedServer(in_turn(RUNNING)).kubeconfig(tmp_path)
+    path.write_text(path.read_text().replace("http://127.0.0.1:0", server))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none" if in_a_pod else path))
+    monkeypatch.setattr(kubeconfig, "IN_A_POD", path)
+    loaded = "kubernetes.config.load_incluster_config"
+    monkeypatch.setattr(loaded, lambda its: setattr(its, "host", server))
+    pools = kubeconfig.read("").client.rest_client.pool_manager
+    found = getattr(pools, "proxy", None)
+    assert (found and f"{found.scheme}://{found.netloc}") == proxy
+    assert getattr(pools, "proxy_headers", None) == headers
+
+
+def test_socks_proxy_gets_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package sends it to the API server."""
+    path = scripted_server.ScriptedServer(in_turn(RUNNING)).kubeconfig(tmp_path)
+    path.write_text(path.read_text().replace("127.0.0.1", "a.example"))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("http_proxy", "socks5://user:secret@proxy")
+    # The client itself needs another package for SOCKS.
+    made: list[client.Configuration] = []
+    monkeypatch.setattr("kubernetes.client.ApiClient", made.append)
+    kubeconfig.read("")
+    assert (made[0].proxy, made[0].proxy_headers) == ("socks5://user:secret@proxy", None)
