@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib import metadata
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from railwright_api import names, routes
 from railwright_api.kinds import DEFINITIONS
+from railwright_cli import clock_checks
 from railwright_cli.amounts import count
 from railwright_cli.api_objects import FabricAgents, FabricView, JobView
 from railwright_cli.api_server import ApiServer, valid_name
 from railwright_cli.errors import EXIT_NEGATIVE, AccessDeniedError, RequestError
 from railwright_cli.installation import (
+    AGENTS,
+    LEADERS,
     BindingView,
-    LeaseView,
+    CheckedSite,
+    Finding,
     ObjectView,
     ResourceList,
+    Result,
     RoleReference,
     Version,
-    WorkloadView,
 )
 from railwright_cli.jobs import Context, Namespace
 from railwright_cli.tables import OutputOption, duration, show_rows
 
 SYSTEM_NAMESPACE = "railwright-system"
 OLDEST_VERSION = (1, 35)
-LEADERS = ("railwright-operator", "railwright-controllers")
-AGENTS = "railwright-agent"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces"
-NODES_SHOWN = 3
-CLOCK_SKEW_MAX = timedelta(seconds=5)
-NODE_SILENCE_MAX = timedelta(seconds=60)
-"""Kubelets renew their Leases every ten seconds."""
 FABRIC_AGE_MAX = timedelta(minutes=5)
 """The controllers check the network every minute."""
 
@@ -61,18 +57,6 @@ same name."""
 RIGHTS = "apply deploy/rights, or the Helm chart: docs/install.md"
 
 MINOR_VERSION = re.compile(r"v?\d+\.\d+(?=\.)")
-
-
-Result = Literal["ok", "warning", "failed", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. ``advice`` is what to do unless the result is ok."""
-
-    result: Result
-    text: str
-    advice: str = ""
 
 
 def doctor(
@@ -104,21 +88,6 @@ def doctor(
         raise typer.Exit(EXIT_NEGATIVE)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSite:
-    """What is checked: an API server with its time, and the namespace of the operator."""
-
-    server: ApiServer
-    system: str
-    now: datetime
-
-    def find_workload(self, name: str) -> WorkloadView | None:
-        """The Deployment of a process, or the DaemonSet of the agents."""
-        plural = "daemonsets" if name == AGENTS else "deployments"
-        path = f"/apis/apps/v1/namespaces/{self.system}/{plural}/{name}"
-        return self.server.find(path, WorkloadView)
-
-
 Check = Callable[[CheckedSite], Iterator[Finding]]
 
 
@@ -139,31 +108,6 @@ def _version(site: CheckedSite) -> Iterator[Finding]:
     result: Result = "ok" if found.number >= OLDEST_VERSION else "failed"
     oldest = ".".join(map(str, OLDEST_VERSION))
     yield Finding(result, f"Kubernetes {found.major}.{found.minor}", f"upgrade to {oldest}")
-
-
-def _clock(site: CheckedSite) -> Iterator[Finding]:
-    skew = abs(datetime.now(UTC) - site.now)
-    if skew > CLOCK_SKEW_MAX:
-        text = f"the API server's clock differs from this machine's by {_since(skew)}"
-        yield Finding("warning", text, "ages that commands print are wrong: run NTP on both")
-    else:
-        yield Finding("ok", "this machine's clock agrees with the API server's")
-
-
-def _node_clocks(site: CheckedSite) -> Iterator[Finding]:
-    """A kubelet writes the time of its machine when it renews its Lease."""
-    leases = site.server.items(f"{LEASES}/kube-node-lease/leases", LeaseView)
-    times = {each.metadata.name: each.spec.renew_time or site.now for each in leases}
-    oldest, newest = site.now - NODE_SILENCE_MAX, site.server.time() + CLOCK_SKEW_MAX
-    ahead = sorted(name for name, time in times.items() if time > newest)
-    behind = sorted(name for name, time in times.items() if time < oldest)
-    for nodes, what in ((ahead, "ahead"), (behind, "behind, or the nodes are down")):
-        if nodes:
-            shown = ", ".join(nodes[:NODES_SHOWN]) + ", ..." * (len(nodes) > NODES_SHOWN)
-            text = f"the clocks of {count(len(nodes), 'node')} are {what}: {shown}"
-            yield Finding("warning", text, "kubectl get nodes, and run NTP on all machines")
-    if not ahead and not behind:
-        yield Finding("ok", f"the clocks of {count(len(times), 'node')} agree")
 
 
 def _kinds(site: CheckedSite) -> Iterator[Finding]:
@@ -300,21 +244,6 @@ def _images(site: CheckedSite) -> Iterator[Finding]:
     yield Finding("warning" if len(versions) > 1 else "ok", text, advice)
 
 
-def _leaders(site: CheckedSite) -> Iterator[Finding]:
-    for name in LEADERS:
-        found = site.server.find(f"{LEASES}/{site.system}/leases/{name}", LeaseView)
-        advice = f"kubectl logs -n {site.system} deploy/{name}"
-        if found is None or found.spec.renew_time is None:
-            yield Finding("failed", f"{name} has never led", advice)
-            continue
-        silence = site.now - found.spec.renew_time
-        if silence > timedelta(seconds=found.spec.lease_duration_seconds):
-            text = f"nothing leads: {name} renewed its Lease {_since(silence)} ago"
-            yield Finding("failed", text, advice)
-        else:
-            yield Finding("ok", f"{found.spec.holder_identity} leads")
-
-
 def _fabric(site: CheckedSite) -> Iterator[Finding]:
     found = site.server.find(routes.one(names.FABRICS, names.SINGLETON), FabricView)
     if found is None or found.status.freshness.checked is None:
@@ -323,7 +252,7 @@ def _fabric(site: CheckedSite) -> Iterator[Finding]:
         return
     status, advice = found.status, "kubectl describe fabric"
     passed = site.now - found.status.freshness.checked
-    checked = f"the network was checked {_since(passed)} ago"
+    checked = f"the network was checked {duration(passed.total_seconds())} ago"
     yield Finding("ok" if passed < FABRIC_AGE_MAX else "failed", checked, advice)
     if not status.domains:
         text = "the network has no levels: jobs are placed without regard to racks"
@@ -373,21 +302,17 @@ def _jobs(site: CheckedSite) -> Iterator[Finding]:
         yield Finding("ok", f"{count(len(jobs), 'job')}, none met a fault of the operator")
 
 
-def _since(passed: timedelta) -> str:
-    return duration(passed.total_seconds())
-
-
 CHECKS: dict[str, Check] = {
     "version": _version,
-    "clock": _clock,
-    "node clocks": _node_clocks,
+    "clock": clock_checks.clock,
+    "node clocks": clock_checks.node_clocks,
     "kinds": _kinds,
     "schemas": _schemas,
     "bindings": _bindings,
     "roles": _roles,
     "pods": _pods,
     "versions": _images,
-    "leaders": _leaders,
+    "leaders": clock_checks.leaders,
     "fabric": _fabric,
     "rights": _rights,
     "jobs": _jobs,

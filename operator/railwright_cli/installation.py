@@ -1,12 +1,31 @@
-"""The objects of an installation, as ``doctor`` reads them: without what it does not check."""
+"""An installation as ``doctor`` reads it, without what it does not check, and what it finds."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
 from railwright_cli.api_objects import MetadataView, PodView
+from railwright_cli.api_server import ApiServer
+
+LEADERS = ("railwright-operator", "railwright-controllers")
+AGENTS = "railwright-agent"
+
+Result = Literal["ok", "warning", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. ``advice`` is what to do unless the result is ok."""
+
+    result: Result
+    text: str
+    advice: str = ""
 
 
 class Version(Struct, frozen=True):
@@ -98,3 +117,20 @@ class WorkloadView(Struct, frozen=True):
 
     spec: ReplicaSpec = ReplicaSpec()
     status: ReplicaStatus = ReplicaStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSite:
+    """What is checked: an API server with its time, and the namespace of the operator. ``sleep``
+    takes seconds."""
+
+    server: ApiServer
+    system: str
+    now: datetime
+    sleep: Callable[[float], None] = time.sleep
+
+    def find_workload(self, name: str) -> WorkloadView | None:
+        """The Deployment of a process, or the DaemonSet of the agents."""
+        plural = "daemonsets" if name == AGENTS else "deployments"
+        path = f"/apis/apps/v1/namespaces/{self.system}/{plural}/{name}"
+        return self.server.find(path, WorkloadView)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from railwright_api.kinds import DEFINITIONS
-from railwright_cli import doctor
+from railwright_cli import clock_checks, doctor
 from railwright_cli.api_server import ApiServer
-from railwright_cli.doctor import CheckedSite, Finding
+from railwright_cli.installation import LEADERS, CheckedSite, Finding
+from railwright_kube.leadership import LeaseTimings
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -25,10 +26,23 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class StoredObjects:
-    """An API server with these objects, by path."""
+    """An API server with these objects, by path. While a check sleeps, ``leaders`` renew their
+    Leases, by clocks that differ."""
 
-    def __init__(self, objects: Mapping[str, Any]) -> None:
-        self.objects = dict(objects)
+    def __init__(self, objects: Mapping[str, Any], leaders: Iterable[str] = ()) -> None:
+        self.objects, self.leaders = dict(objects), leaders
+        self.now, self.sleeps = datetime.now(UTC), 0
+
+    def time(self) -> datetime:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.sleeps += 1
+        for name in self.leaders:
+            spec = self.objects[f"{LEASES}/{name}"]["spec"]
+            renewed = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=seconds)
+            spec["renewTime"] = renewed.isoformat()
 
     def find(self, path: str, kind: type[Any]) -> Any:
         raw = self.objects.get(path)
@@ -49,8 +63,12 @@ class StoredObjects:
 
 
 def _findings(check: doctor.Check, objects: Mapping[str, Any]) -> list[Finding]:
-    server = cast("ApiServer", StoredObjects(objects))
-    return [*check(CheckedSite(server, "railwright-system", datetime.now(UTC)))]
+    return _seen(check, StoredObjects(objects))
+
+
+def _seen(check: doctor.Check, stored: StoredObjects) -> list[Finding]:
+    server = cast("ApiServer", stored)
+    return [*check(CheckedSite(server, "railwright-system", stored.now, stored.sleep))]
 
 
 def _installed(kinds: str, operator: str | None) -> dict[str, Any]:
@@ -231,6 +249,33 @@ def test_lost_leader_is_found(silence_s: float | None, result: str, text: str) -
     assert controllers.text == "railwright-controllers has never led"
 
 
+@pytest.mark.parametrize(
+    ("ahead_s", "renews", "result", "text"),
+    [
+        (-20, True, "warning", "pod-1 leads, but its clock is 20s behind"),
+        (-20, False, "failed", "nothing leads: {} renewed its Lease 25s ago"),
+        (600, True, "warning", "pod-1 leads, but its clock is 10m ahead"),
+        (605, False, "failed", "nothing leads: {} renewed its Lease 10m in the future"),
+        (4, True, "ok", "pod-1 leads"),
+    ],
+)
+def test_leader_with_a_wrong_clock_leads_if_it_renews(
+    ahead_s: float, renews: bool, result: str, text: str
+) -> None:
+    """All Leases are read again after one wait, in which a leader renews its Lease twice."""
+    stored = StoredObjects({}, LEADERS if renews else ())
+    renewed = (stored.now + timedelta(seconds=ahead_s)).isoformat()
+    for name in LEADERS:
+        spec = {"holderIdentity": "pod-1", "renewTime": renewed}
+        stored.objects[f"{LEASES}/{name}"] = {"metadata": {}, "spec": spec}
+    found = _seen(doctor.CHECKS["leaders"], stored)
+    expected = [(result, text.format(name)) for name in LEADERS]
+    assert [(each.result, each.text) for each in found] == expected
+    assert all(("NTP" in each.advice) == (result == "warning") for each in found)
+    assert stored.sleeps == (result != "ok")
+    assert 2 * LeaseTimings().retry_s < clock_checks.RENEWAL_S
+
+
 def test_jobs_that_met_a_fault_of_the_operator_are_named() -> None:
     statuses = [{"reason": "InternalError", "message": "KeyError: x"}, {"reason": "Running"}]
     jobs = [
@@ -250,7 +295,7 @@ def _bindings() -> dict[str, Any]:
     return {
         path: each
         for path, each in _rights()
-        if {its["name"] for its in each.get("subjects", ())} & {*doctor.LEADERS}
+        if {its["name"] for its in each.get("subjects", ())} & {*LEADERS}
     }
 
 
