@@ -26,6 +26,7 @@ from railwright_scheduler.attempt.ledger import (
     LedgerBudget,
 )
 from railwright_scheduler.attempt.phases import Phase
+from railwright_scheduler.attempt.record import specs_differ
 from railwright_scheduler.cluster_state import ClusterState, ObservedAttempt, ObservedJob
 from railwright_scheduler.isolation import Isolation, Stage
 from railwright_scheduler.model.snapshot import Job, Purpose
@@ -279,7 +280,7 @@ def cancels_run(seen: ObservedJob) -> Cause | None:
     if seen.suspend:
         return _SUSPENDED
     record = seen.record
-    if seen.job.num_pods != len(record.nodes) or _differ(record.spec_hash, seen.spec_hash):
+    if seen.job.num_pods != len(record.nodes) or specs_differ(record.spec_hash, seen.spec_hash):
         return _SPEC_CHANGED
     return None
 
@@ -295,8 +296,3 @@ def exceeds_deadline(seen: ObservedJob, *, now_s: int) -> Cause | None:
         f"the job has been active for {now_s - started_s} s, and its activeDeadlineSeconds is "
         f"{deadline_s}",
     )
-
-
-def _differ(one: str, other: str) -> bool:
-    """Whether two hashes differ. Hashes of two versions cannot be compared."""
-    return one != other and one.partition("-")[0] == other.partition("-")[0]

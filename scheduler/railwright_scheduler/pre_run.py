@@ -16,7 +16,7 @@ from railwright_scheduler.attempt.assessment import Assessment, Ended, Ongoing, 
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord, PreRunRecord
+from railwright_scheduler.attempt.record import JobRecord, PreRunRecord, specs_differ
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.communication import measured
 from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, Job, Purpose
@@ -68,8 +68,8 @@ def _needed(seen: ObservedJob) -> PreRunRecord | None:
         return held
     if request is None or request.profiled:
         return None
-    if held is not None and held.spec_hash == request.spec_hash:
-        return held
+    if held is not None and not specs_differ(held.spec_hash, request.spec_hash):
+        return replace(held, spec_hash=request.spec_hash or held.spec_hash)
     job = _smaller(seen.job) if held is not None or _loses_no_time(record) else None
     if job is None:
         return None

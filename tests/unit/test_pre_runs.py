@@ -217,6 +217,18 @@ def test_job_that_ran_goes_on_unless_it_was_suspended(
     assert pre_run.resolve(large(ran), ()).record.pre_run == needed
 
 
+@pytest.mark.parametrize("current", ["2-pre-run", ""], ids=["another version", "unreadable"])
+def test_pre_run_that_was_given_up_stays_so_after_an_upgrade(current: str) -> None:
+    """A job that lost a node trains on; only a spec that is known to differ has another one."""
+    held = replace(NEEDED, attempts=1, given_up="it has not recorded within 25 min")
+    ran = replace(attempts.RECOVERING, pre_run=held)
+    plan = run_cycle(large(ran, pre_run=ObservedPreRun(current)))
+    (committed,) = plan.ledger.entries
+    assert (committed.purpose, len(committed.nodes)) == (Purpose.TRAINING, 4)
+    now = plan.records["a"].pre_run
+    assert now == replace(held, spec_hash=current or held.spec_hash)
+
+
 def test_too_large_pre_run_is_not_tried() -> None:
     split = Parallelism(tensor=4, context=64, data=4)
     seen = large(job=job(replicas=128, ranks_per_pod=8, workload=workload_of(split)))

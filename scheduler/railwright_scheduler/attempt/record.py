@@ -109,6 +109,11 @@ class JobRecord:
         return min(BACKOFF_S_FIRST << min(ends - 1, 16), BACKOFF_S_MAX) if ends else 0
 
 
+def specs_differ(one: str, other: str) -> bool:
+    """Whether the specs with these hashes differ. Hashes of two versions cannot be compared."""
+    return one != other and one.partition("-")[0] == other.partition("-")[0]
+
+
 def reconcile(record: JobRecord, entries: Sequence[Entry]) -> JobRecord:
     """Correct a record that contradicts the job's entries, which are oldest first.
 
