@@ -20,7 +20,7 @@ from railwright_operator.liveness import Liveness
 from railwright_operator.machines import Machines
 from railwright_operator.mapping_requests import MappingRequests
 from railwright_operator.suspected_nodes import SuspectedNodes
-from railwright_operator.topology_hash import TopologyHash
+from railwright_operator.topology_hash import TopologyHash, of_this_version
 from railwright_operator.watch.ages import Ages
 from railwright_operator.watch.interconnect import InterconnectCache
 from railwright_operator.watch.jobs import CachedJob, Jobs
@@ -288,12 +288,13 @@ class StateBuilder:
 
     def _topology_hash_of(self, cached: CachedJob) -> str:
         """The hash under which the placement of the live attempt was last found to be the best; for
-        a new leader, the one under which it was chosen."""
+        a new leader, the one under which it was chosen. Empty if another version computed it."""
         planned = self._plan.topology_hashes if self._plan else {}
         if not cached.record.live or cached.uid in planned:
-            return planned.get(cached.uid, "")
+            # It can be that of an entry of a leader before.
+            return of_this_version(planned.get(cached.uid, ""))
         found = self.jobs.placement(cached.raw, cached.record.attempt)
-        return found.topology_hash if found else ""
+        return of_this_version(found.topology_hash) if found else ""
 
     def _unreadable(self, cached: CachedJob) -> Unreadable | None:
         why = self.jobs.why_unreadable(cached.uid)

@@ -17,6 +17,10 @@ from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
+VERSION = 1
+"""Raise it with every change of what is hashed, or how. A hash of another version says nothing of
+what changed, so that an upgrade moves no running job."""
+
 TWENTIETHS = 20
 
 
@@ -42,16 +46,26 @@ class TopologyHash:
         return self._digest
 
 
+def of_this_version(stored: str) -> str:
+    """The stored hash; empty if another version computed it."""
+    return stored if stored.startswith(f"{VERSION}-") else ""
+
+
 def _digest(network: Interconnect, relative_speeds: tuple[tuple[str, RelativeSpeed], ...]) -> str:
     links = [
         [level, _rough(its.oversubscription), _rooms(its), sorted(its.reducing)]
         for level, its in zip(network.levels, network.links, strict=bool(network.links))
     ]
-    uneven = [
-        [name, *(round(TWENTIETHS * share) for share in dataclasses.astuple(relative_speed))]
-        for name, relative_speed in relative_speeds
-    ]
-    return hashlib.blake2b(orjson.dumps([links, uneven]), digest_size=8).hexdigest()
+    uneven = [[name, _twentieths(relative_speed)] for name, relative_speed in relative_speeds]
+    digest = hashlib.blake2b(orjson.dumps([links, uneven]), digest_size=8).hexdigest()
+    return f"{VERSION}-{digest}"
+
+
+def _twentieths(relative_speed: RelativeSpeed) -> dict[str, int]:
+    """The shares that are not usual, by name: then a new one changes no hash before it counts."""
+    shares = dataclasses.asdict(relative_speed).items()
+    rounded = ((name, round(TWENTIETHS * share)) for name, share in shares)
+    return {name: share for name, share in rounded if share != TWENTIETHS}
 
 
 def _rooms(links: Links) -> list[tuple[str, str]]:

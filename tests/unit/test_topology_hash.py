@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from fixtures import GPU, node, reporting
-from fixtures.observing import JOB, Watched
+from fixtures import GPU, attempts, node, reporting
+from fixtures.observing import JOB, LEDGER, Watched
 from railwright import protocol
-from railwright_operator.topology_hash import TopologyHash
+from railwright_operator.topology_hash import VERSION, TopologyHash
 from railwright_scheduler.model.snapshot import Node
 from railwright_topology.fabric import Fabric
 from railwright_topology.links import Links
@@ -20,6 +20,7 @@ from railwright_watch import cluster_objects
 LINKS = Links(2.0, leaving={"r0": 1.0, "r1": 2.0}, reducing=frozenset({"r0", "r1"}))
 FABRIC = Fabric(("rack",), {"n0": ("r0",)}, links=(LINKS,))
 NODES = (node("n0", "r0"), node("n1", "r1"))
+BEFORE, OTHER_VERSION = f"{VERSION}-before", f"{VERSION + 1}-before"
 
 
 def digest(fabric: Fabric = FABRIC, nodes: tuple[Node, ...] = NODES) -> str:
@@ -64,6 +65,20 @@ def test_hash_changes_with_a_relative_speed_and_back() -> None:
     assert digests[0] == digests[2] != digests[1]
 
 
+@dataclass(frozen=True, slots=True)
+class LaterSpeed(RelativeSpeed):
+    links: float = 1.0
+
+
+def test_a_new_speed_changes_no_hash_before_it_counts() -> None:
+    """Else every running job would be evaluated, and moved, after the upgrade that brings it."""
+    this, later, slow_links = (
+        digest(nodes=(replace(NODES[0], relative_speed=speed), NODES[1]))
+        for speed in (RelativeSpeed(0.5), LaterSpeed(0.5), LaterSpeed(0.5, links=0.5))
+    )
+    assert this == later != slow_links
+
+
 def test_cycle_states_topology_age_and_job_progress() -> None:
     """The state has the age of the topology hash and the steps of the job. Without a topology in
     the Fabric no running job is to migrate."""
@@ -85,12 +100,25 @@ def test_cycle_states_topology_age_and_job_progress() -> None:
 
 @pytest.mark.parametrize(
     ("name", "job_uid", "expected"),
-    [("job-1", JOB, "before"), ("job-2", JOB, ""), ("job-1", "of a deleted job", "")],
+    [("job-1", JOB, BEFORE), ("job-2", JOB, ""), ("job-1", "of a deleted job", "")],
 )
 def test_new_leader_reads_hash_from_placement(name: str, job_uid: str, expected: str) -> None:
     """Links changed before it led: whether the job is to migrate is still to be evaluated."""
     seen = Watched()
-    seen.place(1, name=name, job_uid=job_uid, topology_hash="before")
+    seen.place(1, name=name, job_uid=job_uid, topology_hash=BEFORE)
     assert seen.world().jobs[0].topology_hash == expected
     assert seen.run_cycle().topology_hashes == {JOB: expected}
     assert seen.world().jobs[0].topology_hash == expected
+
+
+@pytest.mark.parametrize("stored", [OTHER_VERSION, "before"])
+def test_hash_of_another_version_is_unknown(stored: str) -> None:
+    """It would always differ: jobs would be moved although nothing changed. The leader before may
+    have placed the job, or just have begun to."""
+    seen = Watched()
+    seen.place(1, topology_hash=stored)
+    assert seen.world().jobs[0].topology_hash == ""
+    begun = attempts.entry(job_uid=JOB, topology_hash=stored)
+    plan = seen.run_cycle(ledger=replace(LEDGER, entries=(begun,)))
+    assert plan.topology_hashes == {JOB: stored}
+    assert seen.world().jobs[0].topology_hash == ""
