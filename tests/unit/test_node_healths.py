@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import replace
 from random import Random
@@ -142,7 +143,45 @@ async def test_change_is_written_and_removes_what_no_longer_holds(store: Store) 
     assert [verb for verb, _ in store.requests] == ["create", "patch", "patch"]
 
 
-NOTHING: dict[str, Any] = {"rails": {}, "relative_speeds": {}, "slow": (), "benchmarks": {}}
+class LaterStore(Store):
+    """Its schema has a field of a later version at every depth, with a default."""
+
+    def put(self, path: str, raw: Raw) -> Raw:
+        raw = copy.deepcopy(raw)
+        spec = raw["spec"]
+        rails = spec.get("rails", {})
+        for part in (spec, rails, *rails.get("miscabled", ()), spec.get("relativeSpeed", {})):
+            part.setdefault("sinceLater", 7)
+        return super().put(path, raw)
+
+    async def patch(self, path: str, body: Raw) -> Raw:
+        await super().patch(path, body)
+        return self.put(path, self.objects[path])
+
+
+UNMEASURED: dict[str, Any] = {"benchmarks": {}, "relative_speeds": {}, "slow": ()}
+
+
+@pytest.mark.parametrize("found", [{}, UNMEASURED], ids=["measured", "of a restarted agent"])
+async def test_fields_of_a_later_version_are_no_change(found: dict[str, Any]) -> None:
+    """Else every report would write every object again; and a change leaves them."""
+    store = LaterStore()
+    leader = Leader(store)
+    await leader.receive("n1")
+    await leader.report()
+    if found:
+        leader = Leader(store)
+        await leader.receive("n1")
+    for _ in range(3):
+        await leader.report(**found)
+    assert (store.count("create"), store.count("patch")) == (1, 0)
+    store.objects[routes.one(names.NODE_HEALTHS, "n1")]["spec"]["rails"]["sinceLater"] = 9
+    await leader.report(**found, rails={"n1": Rails((0, 1))})
+    assert leader.content()["sinceLater"] == 7
+    assert leader.content()["rails"] == {"order": [0, 1], "miscabled": [], "sinceLater": 9}
+
+
+NOTHING: dict[str, Any] = UNMEASURED | {"rails": {}}
 
 
 async def test_new_leader_keeps_health_until_agents_reported(store: Store) -> None:

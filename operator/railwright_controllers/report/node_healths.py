@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 from railwright_api import names, routes
-from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX
+from railwright_api.node_health import RAILS_MAX, SENTENCES_MAX, SOURCES_MAX, NodeHealthSpec
+from railwright_api.schema import field_names
 from railwright_controllers.discovery import AGENTS, Discovery, FabricState
 from railwright_conversion import bounds, machines, node_healths
 from railwright_kube import bodies
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 4
 """Writes at a time: half of those of cluster-scoped objects, as the ledger's are among these."""
+
+FIELDS = field_names(NodeHealthSpec)
 
 INTERVAL_S = Backoff(5.0, 300.0)
 """Between two reports, after reports that failed in a row, and after failed writes of a node."""
@@ -122,7 +125,7 @@ class NodeHealthReporter:
             if node.name not in self._measured:
                 # An agent that restarted cannot measure a busy node before its training ends.
                 content = _benchmark_fields(held.content) | content
-        return None if held.content == content and held.node_uid else content
+        return None if _own_fields(held, content) == content and held.node_uid else content
 
     async def _write(self, node: NodeRecord, held: HealthRecord | None, content: Json) -> None:
         if held is None:
@@ -131,7 +134,8 @@ class NodeHealthReporter:
             answer = await self.api.create(routes.kind(names.NODE_HEALTHS), body)
         else:
             metadata = {"resourceVersion": str(held.rv), "ownerReferences": [_owner(node)]}
-            body = {"metadata": metadata, "spec": bodies.merge_patch(held.content, content)}
+            changed = bodies.merge_patch(_own_fields(held, content), content)
+            body = {"metadata": metadata, "spec": changed}
             answer = await self.api.patch(routes.one(names.NODE_HEALTHS, node.name), body)
         self.healths.absorb(records.answered(answer))
 
@@ -177,6 +181,24 @@ def _bounded(rails: Rails) -> Rails:
         for each in rails.miscabled[:RAILS_MAX]
     )
     return Rails(rails.order[:RAILS_MAX], tuple(miscabled))
+
+
+def _own_fields(held: HealthRecord, content: Json) -> Json:
+    """What the object has of the fields that this version writes: those of a later one stay."""
+    return {
+        name: _without_later(value, content.get(name))
+        for name, value in held.content.items()
+        if name in FIELDS
+    }
+
+
+def _without_later(held: Any, content: Any) -> Any:
+    """A value without the fields of a later version: below the top, this one writes all it has."""
+    if isinstance(held, dict) and isinstance(content, dict):
+        return {name: _without_later(held[name], content[name]) for name in held if name in content}
+    if isinstance(held, list) and isinstance(content, list) and len(held) == len(content):
+        return [_without_later(*each) for each in zip(held, content, strict=True)]
+    return held
 
 
 def _benchmark_fields(content: Mapping[str, Any]) -> Json:
