@@ -174,6 +174,28 @@ def test_status_keeps_what_a_later_version_wrote() -> None:
     TrainingJobStatus.model_validate(after)
 
 
+@pytest.mark.parametrize("changes", [{}, {"step": 200}, {"specHash": "4-b"}], ids=str)
+def test_parts_of_a_status_keep_what_a_later_version_wrote(changes: dict[str, Any]) -> None:
+    """Unless they are of another checkpoint, or of the pre-run of another spec."""
+    point = {"group": "worker", "attempt": 1, "step": 100}
+    needed = {"specHash": "4-a", "attempts": 1}
+    held = {
+        "phase": "Running",
+        "attempt": 2,
+        "endedAttempt": 1,
+        "checkpoints": [point | later_fields.NEWS],
+        "preRun": needed | later_fields.NEWS,
+    }
+    now = [
+        part | {name: changes[name] for name in part if name in changes} for part in (point, needed)
+    ]
+    record = record_of({"status": held | {"checkpoints": now[:1], "preRun": now[1]}})
+    given = StatusInput(record, before=held, generation=1, now=LATER, failures_used="")
+    after = status.render(given)
+    expected = [part | ({} if changes.keys() & part.keys() else later_fields.NEWS) for part in now]
+    assert [*after["checkpoints"], after["preRun"]] == expected
+
+
 def test_job_of_later_version_is_read() -> None:
     jobs = observing.jobs_cache()
     raw = reporting.raw_job("job", spec={"topology": {"required": "rack", "rails": "Preferred"}})

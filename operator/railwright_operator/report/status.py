@@ -19,7 +19,7 @@ from railwright_scheduler.attempt import resume_points
 from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
 from railwright_scheduler.attempt.causes import FINAL_CAUSES, Cause
 from railwright_scheduler.attempt.phases import FINAL, Phase
-from railwright_scheduler.attempt.record import JobRecord
+from railwright_scheduler.attempt.record import JobRecord, specs_differ
 from railwright_scheduler.model import reasons
 from railwright_scheduler.model.evidence import ObservedRank, PodState
 from railwright_scheduler.model.reasons import Reason
@@ -108,7 +108,9 @@ def render(given: StatusInput) -> Status:
         "specHash": record.spec_hash,
         "racks": _kept(given, "racks", given.racks),
         "progress": _progress(given),
-        "checkpoints": [checkpoints.render(point) for point in record.checkpoints],
+        "checkpoints": checkpoints.render_over(
+            given.before.get("checkpoints", ()), record.checkpoints
+        ),
         "preRun": _pre_run(given),
         "schedulingBackoff": None if given.set_aside is None else dict(given.set_aside),
         "lastTermination": _last_termination(given),
@@ -138,7 +140,10 @@ def _pre_run(given: StatusInput) -> Status | None:
         return None
     message = bounds.sentence(found.given_up) or None
     facts = {"specHash": found.spec_hash, "attempts": found.attempts, "message": message}
-    return {name: value for name, value in facts.items() if value is not None}
+    before = given.before.get("preRun", {})
+    same = not specs_differ(before.get("specHash", ""), found.spec_hash)
+    later = {name: value for name, value in before.items() if name not in facts} if same else {}
+    return later | {name: value for name, value in facts.items() if value is not None}
 
 
 def _profile_applied(given: StatusInput) -> tuple[bool | None, str, str]:
