@@ -1,8 +1,9 @@
 """I1, of nodes on which pods of several attempts hold more devices than there are.
 
 Nothing on the API server's side prevents such a node: somebody binds a pod with the labels of a
-job there. The scheduler must place nothing more on it, for as long as that lasts. Written apart
-from ``railwright_scheduler.live_invariants``, over what is stored.
+job there. The scheduler must place nothing more on it, for as long as that lasts. Attempts in the
+ledger do not count: they take nodes, or leave them. Written apart from
+``railwright_scheduler.live_invariants``, over what is stored.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class DoubleBookings:
         self._node_of: dict[str, str] = {}
         self._held: dict[str, dict[str, tuple[AttemptKey, int]]] = {}
         self._since: dict[str, int] = {}
+        self._in_flight: frozenset[AttemptKey] = frozenset()
 
     def put_node(self, name: str, node: Json | None) -> None:
         """The node as it is now; None when it is gone. Devices that fail stay in its capacity."""
@@ -50,6 +52,14 @@ class DoubleBookings:
         for node in {before: None, self._node_of.get(key, ""): None}:
             self._update(node)
 
+    def put_ledger(self, entries: Collection[Entry]) -> None:
+        """The ledger has these entries now."""
+        before, self._in_flight = self._in_flight, frozenset(entry.key for entry in entries)
+        changed = before ^ self._in_flight
+        for node, held in self._held.items():
+            if any(attempt in changed for attempt, _ in held.values()):
+                self._update(node)
+
     def check_ledger(
         self, before: Collection[AttemptKey], after: Collection[Entry], *, known_version: int
     ) -> None:
@@ -67,7 +77,8 @@ class DoubleBookings:
             raise ViolationError(f"I1: {key} gets {node}, which is double-booked")
 
     def _update(self, node: str) -> None:
-        held = self._held.get(node, {}).values()
+        whole = self._held.get(node, {}).values()
+        held = [each for each in whole if each[0] not in self._in_flight]
         attempts = {attempt for attempt, gpus in held if gpus}
         total = sum(gpus for _, gpus in held)
         if len(attempts) > 1 and total > self._capacity.get(node, total):

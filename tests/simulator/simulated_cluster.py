@@ -265,12 +265,12 @@ class SimulatedCluster:
 
     def _check_bookings(self, value: Mapping[str, Any]) -> None:
         """I1 and I30, of a ledger that is written over the one before."""
-        known_version = self._rooms.known_version
+        known_version, after = self._rooms.known_version, stored.ledger(value).entries
         if known_version is not None:
             before = {entry.key for entry in self.checker.cluster.ledger.entries}
-            after = stored.ledger(value).entries
             self._bookings.check_ledger(before, after, known_version=known_version)
             self._disruptions.check_ledger(before, after, known_version=known_version)
+        self._bookings.put_ledger(after)
 
     def _check_binding(self, change: Change) -> None:
         """I1, of a binding that lands."""

@@ -164,6 +164,18 @@ async def test_refused_queue_is_written_seldom() -> None:
     assert 105 <= queues.store.count("patch") <= 109
 
 
+async def test_queue_of_an_unknown_version_is_read() -> None:
+    """The answer to an earlier write was lost, and the watch does not bring the version."""
+    queues = QueueSite()
+    path = routes.one(names.QUEUES, "a")
+    queues.store.objects[path] = reporting.raw_object("a", version=9, status={"waiting": 3})
+    await queues.reporter.report()
+    queues.now_s += INTERVAL_S
+    await queues.reporter.report()
+    assert queues.status("a")["waiting"] == 0
+    assert queues.store.count("get", path) == 1
+
+
 async def test_unreadable_queue_does_not_affect_others() -> None:
     queues = QueueSite()
     del queues.store.objects[routes.one(names.QUEUES, "a")]

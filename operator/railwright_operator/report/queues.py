@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from railwright_api import names, routes
-from railwright_kube import bodies, paths
+from railwright_kube import bodies, errors, paths
 from railwright_kube.backoff import Backoff
 from railwright_kube.client import Api
 from railwright_kube.object_writes import ObjectWrites
@@ -86,8 +86,13 @@ class QueueReporter:
             return
         if patch := bodies.merge_patch(held.status, status):
             body = bodies.status_patch(patch, resource_version=str(held.rv))
-            path = paths.status(routes.one(names.QUEUES, name))
-            self.absorb(await self.api.patch(path, body))
+            path = routes.one(names.QUEUES, name)
+            try:
+                found = await self.api.patch(paths.status(path), body)
+            except errors.ConflictError:
+                # The answer to an earlier write may be lost, and the watch late.
+                found = await self.api.get(path)
+            self.absorb(found)
 
 
 def _since(job: Mapping[str, Any]) -> str:
