@@ -13,6 +13,13 @@ LIVENESS_MUTANTS = (
         "tests/unit/test_state_builder.py::test_cut_ends_no_attempt_and_dead_nodes_are_found",
     ),
     Mutant(
+        "attempts on nodes that are all dead are held for ever",
+        "watch/node_leases.py",
+        " or now_s - self._renewing_s > HOLD_S",
+        "",
+        "tests/unit/test_late_kubelets.py::test_new_leader_finds_that_all_nodes_are_dead",
+    ),
+    Mutant(
         "a lease is stale though no other is renewed",
         "watch/node_leases.py",
         "            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)\n",

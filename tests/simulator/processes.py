@@ -45,6 +45,11 @@ class ProcessClock:
         self._now_s = max(self._now_s + took_s, self._loop.time())
         return self._booted_s + self._now_s
 
+    @property
+    def virtual_s(self) -> float:
+        """Its time as seconds of the loop, of which it is ahead while the process computes."""
+        return max(self._now_s, self._loop.time())
+
 
 class Process(ABC):
     """One process. ``clock_error_s`` is by how much its wall clock is wrong.
@@ -118,6 +123,11 @@ class Process(ABC):
     def is_leader(self) -> bool:
         """Whether it takes itself for the leader."""
         return self._is_leader and not self.has_ended
+
+    @property
+    def clock_s(self) -> float:
+        """Virtual seconds by its own clock."""
+        return self._clock.virtual_s
 
     def lead(self) -> None:
         """It gets the Lease."""

@@ -319,8 +319,14 @@ class SimulatedCluster:
         if known_version is not None:
             ended_s = -math.inf if training is None else training.terminated_s
             self._disruptions.check_failure(
-                entry.key, waited_s=self.loop.time() - ended_s, known_version=known_version
+                entry.key, waited_s=self._writer_s() - ended_s, known_version=known_version
             )
+
+    def _writer_s(self) -> float:
+        """Virtual seconds by the clock of the replica that writes: it has computed by this clock,
+        and waits by it. Of one that has crashed it is not known."""
+        found = (each.clock_s for each in self.replicas if each.name == self._replica)
+        return next(found, self.loop.time())
 
     def _lived_since(self, node: str, since_s: float) -> bool:
         """Whether a leader could find the node alive all the time. A cut that is over explains a

@@ -8,7 +8,8 @@ import pytest
 
 from fixtures.observing import Watched, ask_all, node_record
 from railwright_operator.watch import node_leases
-from railwright_scheduler.attempt.assessment import Ongoing
+from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
+from railwright_scheduler.attempt.causes import CauseCode
 from railwright_scheduler.attempt.phases import Phase
 
 
@@ -82,3 +83,25 @@ async def test_breaker_opens_while_no_kubelet_renews() -> None:
         if second % node_leases.ASK_INTERVAL_S == 0:
             await ask_all(seen)
     assert seen.world().breaker.is_open
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_new_leader_finds_that_all_nodes_are_dead(phase: Phase, *, is_late: bool) -> None:
+    """They died before it began: no launcher sends it a message, and no kubelet renews. They are
+    not Ready then, or soon after."""
+    seen = Watched(phase=phase)
+    if is_late:
+        seen.run_cycle()
+        seen.now_s += 1.0
+    for uid, node in tuple(seen.nodes.items()):
+        seen.nodes[uid] = replace(node, ready=False, unreachable=True)
+    for second in range(int(HOLD_S) - 1):
+        assert isinstance(seen.verdict(after_s=1.0), Ongoing), second
+        if second % node_leases.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+    for _ in range(30):
+        seen.run_cycle(after_s=1.0)
+        await ask_all(seen)
+    cause = seen.cause()
+    assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n0", "n1"))

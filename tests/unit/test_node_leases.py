@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.node_leases import DURATION_S, LIMIT_S, WELL, CheckedSite, Leases
 from railwright_operator.watch import node_leases
+from railwright_scheduler.attempt.assessment import HOLD_S
 from railwright_scheduler.attempt.breaker import SETTLE_S
 
 
@@ -215,6 +216,25 @@ async def test_no_renewal_at_all_is_reported(checked_site: CheckedSite) -> None:
     checked_site.leases.well = True
     await checked_site.check(after_s=2)
     assert not checked_site.lease_checker.none_renews
+
+
+async def test_kubelets_that_renew_no_more_are_dead_after_the_hold(
+    checked_site: CheckedSite,
+) -> None:
+    """Nothing else tells dead nodes from an outage; one renewal does."""
+    checked_site.leases.well = False
+    checked_site.leases.renewed[WELL] = "t0"
+    checked_site.mark_suspected("n0")
+    await checked_site.check()
+    await checked_site.watch(for_s=HOLD_S)
+    assert checked_site.lease_checker.none_renews
+    assert not checked_site.lease_checker.has_settled
+    await checked_site.watch(for_s=LIMIT_S + 3 * node_leases.ASK_INTERVAL_S)
+    assert checked_site.lease_checker.none_renews
+    assert checked_site.lease_checker.has_settled
+    checked_site.leases.well = True
+    await checked_site.check(after_s=2)
+    assert not checked_site.lease_checker.has_settled
 
 
 async def test_leases_of_a_longer_duration_have_longer(checked_site: CheckedSite) -> None:

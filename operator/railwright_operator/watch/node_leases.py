@@ -25,7 +25,8 @@ sends them again within ``RECONNECT_S``. The Lease of a launcher without a messa
 
 An outage may be one between kubelets and the API server alone. Then a Lease is renewed after a time
 in which it should have been renewed before, by the clock of its kubelet. As long as it lasts, no
-Lease that is read is renewed (``none_renews``).
+Lease that is read is renewed (``none_renews``). Nor is one if all nodes are dead: what lasts for
+longer than ``HOLD_S`` is no outage, or a new leader would hold their attempts for ever.
 
 The Leases of silent launchers are read in every round. Launchers without a message may be
 thousands, whose images are being pulled. Of their nodes some are read at a time, each in every
@@ -45,6 +46,7 @@ from typing import Any
 from railwright_kube import errors, paths
 from railwright_kube.client import Api
 from railwright_kube.errors import RequestFailed
+from railwright_scheduler.attempt.assessment import HOLD_S
 from railwright_scheduler.attempt.breaker import SETTLE_S
 
 logger = logging.getLogger(__name__)
@@ -114,6 +116,7 @@ class NodeLeaseChecker:
         self._alive_until_s: dict[str, float] = {}
         self._renewal_s = -math.inf
         self._away_s = math.inf
+        self._renewing_s = math.inf
 
     def __repr__(self) -> str:
         suspected = len(self._silent | self._unreported)
@@ -170,8 +173,10 @@ class NodeLeaseChecker:
 
     @property
     def has_settled(self) -> bool:
-        """Whether kubelets could renew for as long as they take to come back after an outage."""
-        return self._clock() - self._away_s > SETTLE_S
+        """Whether kubelets could renew for as long as they take to come back after an outage, or
+        none has renewed for as long as an attempt may be held."""
+        now_s = self._clock()
+        return now_s - self._away_s > SETTLE_S or now_s - self._renewing_s > HOLD_S
 
     def renews(self, node: str) -> bool:
         """Whether the kubelet renewed and has missed no renewal since."""
@@ -195,8 +200,10 @@ class NodeLeaseChecker:
             if answers and not any(answers):
                 self._away_s = self._clock()
                 self._sightings.clear()
-            elif self.none_renews:
+            if self.none_renews:
                 self._away_s = self._clock()
+            else:
+                self._renewing_s = self._clock()
             await asyncio.sleep(ASK_INTERVAL_S)
 
     def _due(self) -> list[str]:

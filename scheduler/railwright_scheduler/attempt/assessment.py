@@ -204,7 +204,9 @@ def _is_lost(rank: ObservedRank, *, held: bool) -> bool:
     if not held:
         return looks_lost(rank)
     silent_s = rank.unready_s if rank.silent_s is None else rank.silent_s
-    return looks_lost(rank) and silent_s is not None and silent_s > HOLD_S
+    # A leader that began after its node was lost has seen no change, and never saw it run.
+    unseen = rank.unreported and rank.unready_s is not None and not _is_over(rank)
+    return (looks_lost(rank) or unseen) and silent_s is not None and silent_s > HOLD_S
 
 
 def _is_declared_lost(rank: ObservedRank) -> bool:
