@@ -47,6 +47,11 @@ class RoleView(Struct, rename="camel", frozen=True):
     replicas: int = 1
     processes_per_replica: int = 1
 
+    @property
+    def rank_group(self) -> str:
+        """The group whose RANK its ranks share: its own if it names none."""
+        return self.group or self.name
+
 
 class TrainingView(Struct, rename="camel", frozen=True):
     """How a job trains."""
@@ -142,8 +147,8 @@ class JobView(Struct, frozen=True):
         """That of the group that trains, from which it resumes; None before the first."""
         trains = self.spec.workload.role
         role = next((each for each in self.spec.roles if trains in (None, each.name)), RoleView())
-        group = role.group or role.name
-        return next((each for each in self.status.checkpoints if each.group == group), None)
+        found = (each for each in self.status.checkpoints if each.group == role.rank_group)
+        return next(found, None)
 
     @property
     def is_waiting(self) -> bool:

@@ -76,7 +76,7 @@ class Box:
 class Layout:
     """The boxes of one picture, from ``root`` on, and the nodes that are ``drawn``.
 
-    ``ranks`` are the node ranks of a job. Neighbours in a strip that have the same of ``kinds`` are
+    ``ranks`` order the nodes of a job. Neighbours in a strip that have the same of ``kinds`` are
     one cell. ``crossing`` has the bytes that cross each domain's border, by level and domain.
     """
 

@@ -86,9 +86,9 @@ class Gang:
     first_rank: int = 0
 
     @property
-    def ranks(self) -> dict[str, int]:
+    def places(self) -> dict[str, int]:
         """The place of each node within the role."""
-        return {node: rank for rank, node in enumerate(self.nodes)}
+        return {node: place for place, node in enumerate(self.nodes)}
 
     def node_ranks(self, places: Iterable[int]) -> str:
         """The node ranks of places within the role, such as ``[2-3]``."""

@@ -127,8 +127,11 @@ def _merged(files: list[Config]) -> Config:
 
 def _first_of_each_name(files: list[Config], key: str) -> list[Config]:
     """The package takes no second entry of a name."""
-    found = [each for file in files for each in file.get(key) or ()]
-    return [*{each["name"]: each for each in reversed(found)}.values()][::-1]
+    found: Config = {}
+    for file in files:
+        for each in file.get(key) or ():
+            found.setdefault(each["name"], each)
+    return [*found.values()]
 
 
 def _chosen(merged: Config, context: str) -> tuple[str, Config]:

@@ -50,13 +50,13 @@ class Picture:
 
     def __init__(self, fabric: Fabric, gang: Gang) -> None:
         self._fabric, self._gang, self._parts = fabric, gang, parts(gang)
-        self._ranks = {node: rank for node, rank in gang.ranks.items() if node in fabric.places}
+        self._places = {node: at for node, at in gang.places.items() if node in fabric.places}
         self._crossing = crossing_bytes(fabric, gang)
         self._most_bytes = max(self._crossing.values(), default=0)
         self._conflicts = {conflict.node for conflict in fabric.merged_topology.conflicts}
-        of = {node: self._parts.of[rank] for node, rank in self._ranks.items()}
+        of = {node: self._parts.of[at] for node, at in self._places.items()}
         kinds = {node: (of.get(node, ()), node in self._conflicts) for node in fabric.places}
-        self._layout = Layout(fabric, self._ranks, kinds, self._crossing)
+        self._layout = Layout(fabric, self._places, kinds, self._crossing)
 
     def draw(self) -> str:
         """The SVG document as text."""
@@ -80,7 +80,7 @@ class Picture:
         return svg.element("svg", content, xmlns=XMLNS, width=width, height=height, viewBox=view)
 
     def _title(self) -> str:
-        every, mine = count(len(self._fabric.places), "node"), len(self._ranks)
+        every, mine = count(len(self._fabric.places), "node"), len(self._places)
         if not self._gang.name:
             return every
         share = every if mine == len(self._fabric.places) else f"{mine:,} of {every}"
@@ -93,12 +93,12 @@ class Picture:
             cells = f"; in each cell a node and its {ranks}"
             if self._layout.detail is Detail.STRIP:
                 cells = f"; in each strip {self._parts.kind or 'node'}s and their {ranks}"
-            yield f"boxes within boxes: {' > '.join(levels)}{cells if self._ranks else ''}"
+            yield f"boxes within boxes: {' > '.join(levels)}{cells if self._places else ''}"
         yield from self._gang.describe()
 
     def _keys(self) -> Iterator[LegendKey]:
         yield from legend.part_keys(self._parts)
-        if 0 < len(self._ranks) < len(self._fabric.places):
+        if 0 < len(self._places) < len(self._fabric.places):
             yield LegendKey("other nodes", ({"class_": "node others"},))
         if not self._conflicts.isdisjoint(self._layout.drawn):
             yield LegendKey("sources disagree about the location", ({"class_": "conflict"},))
@@ -137,38 +137,40 @@ class Picture:
             yield svg.text(end + wide / 2 + 4, top - 4, size(sent), class_="size")
 
     def _cell(self, cell: Box, x: float, y: float) -> Iterator[str]:
-        ranks = [self._ranks[node] for node in cell.nodes if node in self._ranks]
-        yield svg.element("title", svg.words(", ".join(self._describe(cell.nodes, ranks))))
-        fills: list[dict[str, str | float]] = [{"class_": "node others" if self._ranks else "node"}]
-        if ranks:
-            fills = [{"fill": color} for color in self._parts.colors(ranks[0])]
+        places = [self._places[node] for node in cell.nodes if node in self._places]
+        yield svg.element("title", svg.words(", ".join(self._describe(cell.nodes, places))))
+        fills: list[dict[str, str | float]] = [
+            {"class_": "node others" if self._places else "node"}
+        ]
+        if places:
+            fills = [{"fill": color} for color in self._parts.colors(places[0])]
         width = cell.width / len(fills)
         for at, fill in enumerate(fills):
             yield svg.rectangle(x + at * width, y, width, cell.height, **fill)
-        labels = self._labels(cell, ranks)
+        labels = self._labels(cell, places)
         for at, label in enumerate(labels):
             middle = y + cell.height / 2 + 3 + LABEL * (at - (len(labels) - 1) / 2)
-            style = "in on" if ranks else "in note"
+            style = "in on" if places else "in note"
             yield svg.text(x + cell.width / 2, middle, label, class_=style)
         if not self._conflicts.isdisjoint(cell.nodes):
             yield svg.rectangle(x, y, cell.width, cell.height, class_="conflict")
 
-    def _labels(self, cell: Box, ranks: Sequence[int]) -> list[str]:
+    def _labels(self, cell: Box, places: Sequence[int]) -> list[str]:
         """The lines of a cell that have room."""
         detail = self._layout.detail
-        found = [self._gang.describe_ranks(ranks)] if ranks else []
+        found = [self._gang.describe_ranks(places)] if places else []
         if detail is Detail.NAMED:
             found.append(without_middle(cell.nodes[0].partition(".")[0], NAME_MAX))
-        elif detail is Detail.STRIP and ranks:
-            found[:0] = map(str, self._parts.of[ranks[0]][:1])
+        elif detail is Detail.STRIP and places:
+            found[:0] = map(str, self._parts.of[places[0]][:1])
         return [label for label in found if DIGIT * (len(label) + 1) <= cell.width]
 
-    def _describe(self, nodes: Sequence[str], ranks: Sequence[int]) -> Iterator[str]:
+    def _describe(self, nodes: Sequence[str], places: Sequence[int]) -> Iterator[str]:
         """What a tooltip shows."""
         yield fold(nodes)
-        if ranks:
-            yield f"node rank {self._gang.node_ranks(ranks)}"
+        if places:
+            yield f"node rank {self._gang.node_ranks(places)}"
             if self._gang.ranks_per_node > 1:
-                yield f"ranks {self._gang.describe_ranks(ranks)}"
-            if described := self._parts.describe(ranks[0]):
+                yield f"ranks {self._gang.describe_ranks(places)}"
+            if described := self._parts.describe(places[0]):
                 yield described

@@ -59,13 +59,14 @@ def place_of_rank(
         raise UsageError(f"there is no role {role_name!r}: the attempt has {existing}")
     if rank is None:
         return role, 0
-    group = role.group or role.name
     first = 0
     for each in roles:
-        if (each.group or each.name) != group:
+        if each.rank_group != role.rank_group:
             continue
         ranks = each.replicas * each.processes_per_replica
         if first <= rank < first + ranks:
             return each, (rank - first) // each.processes_per_replica
         first += ranks
-    raise UsageError(f"there is no rank {rank} in group {group}: its ranks are 0 to {first - 1}")
+    raise UsageError(
+        f"there is no rank {rank} in group {role.rank_group}: its ranks are 0 to {first - 1}"
+    )

@@ -81,7 +81,7 @@ def domains(fabric: Fabric, gang: Gang) -> Tree:
     listed where its domain would be."""
 
     def add(branch: Tree, where: str, nodes: Sequence[str]) -> Tree:
-        mine = [ranks[node] for node in nodes if node in ranks]
+        mine = [places[node] for node in nodes if node in places]
         its = f", node ranks {gang.node_ranks(mine)}" if mine else ""
         return branch.add(f"{count(len(nodes), 'node')} {fold(nodes)} {where}{its}")
 
@@ -93,7 +93,7 @@ def domains(fabric: Fabric, gang: Gang) -> Tree:
             if any(any(fabric.place(node)[level + 1 :]) for node in its):
                 grow(inner, its, level + 1, domain)
 
-    ranks = gang.ranks
+    places = gang.places
     root, nodes = Tree("", hide_root=True), in_order(fabric)
     if fabric.levels:
         grow(root, nodes, 0, UNKNOWN)
