@@ -43,7 +43,7 @@ PAUSE_FACTOR = 2.0
 """The shortest pause between two cycles, in seconds, so that a burst of events is one cycle; and as
 a multiple of the time that the last plan took, so that most of the time is left for requests."""
 
-BINDING_PAUSE_S = 0.5
+BINDING_PAUSE_S = 1.0
 """How much longer the pause is while so many requests are in flight that no more could start."""
 
 CONFIRM_INTERVAL_S = 10.0
@@ -138,11 +138,10 @@ class Cycle:
         steps = self.state_builder.build(self.ledger.ledger, isolation)
         while True:
             with cpu_time.counted():
-                state = next(steps)
+                state = next(each for each in steps if each is not None or time_slice.is_over)
             if state is not None:
                 return state
-            if time_slice.is_over:
-                await time_slice.yield_to_others()
+            await time_slice.yield_to_others()
 
     async def _back_off(self, failures: int, error: Exception) -> int:
         """Wait after a failed cycle; return the number of failures in a row."""

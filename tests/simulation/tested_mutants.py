@@ -85,7 +85,7 @@ TESTED_MUTANTS = (
         "bodies.py",
         '        "preconditions": {"uid": uid},\n',
         "",
-        "tests/unit/test_executor.py::test_deletion_names_the_uid_of_its_pod",
+        "tests/unit/test_executor_deletions.py::test_deletion_names_the_uid_of_its_pod",
         package=KUBE,
     ),
     Mutant(

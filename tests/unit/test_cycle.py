@@ -140,7 +140,7 @@ async def test_cpu_time_is_of_the_build_and_the_plan_alone(
     (samples,) = (each.samples for each in cycles.metrics.cycle_cpu_s.collect())
     found = {each.name.rpartition("_")[2]: each.value for each in samples}
     assert found["count"] >= 1
-    assert found["sum"] == 3 * found["count"]
+    assert found["sum"] == 2 * found["count"]
 
 
 def _with_round(queue_round: QueueRound, world: ClusterState, isolation: Isolation) -> Plan:

@@ -17,7 +17,7 @@ from railwright_operator.write.executor import (
     UNDER_WAY_LOW,
     UNDER_WAY_MAX,
 )
-from railwright_scheduler.attempt.gang import BindPod, CreatePod, DeletePod, WritePlacement
+from railwright_scheduler.attempt.gang import BindPod, CreatePod, WritePlacement
 
 POD = attempts.pods("-")[0]
 CREATE = CreatePod(ENTRY, 0)
@@ -66,17 +66,6 @@ async def test_failed_request_is_not_retried_before_its_pause() -> None:
     assert await shell.do(CREATE) == []
     shell.now_s += 2 * PAUSE_S.base_s
     assert await shell.do(CREATE) == ["create"]
-
-
-async def test_refused_deletion_is_repeated_after_its_pause() -> None:
-    """Nothing else is planned for an attempt that ends, until the policy is lifted."""
-    shell = Shell()
-    shell.server.answers["delete"] = QUOTA
-    delete = DeletePod(ENTRY, POD)
-    assert await shell.do(delete) == ["delete"]
-    assert await shell.do(delete) == []
-    shell.now_s += 2 * PAUSE_S.base_s
-    assert await shell.do(delete) == ["delete"]
 
 
 async def test_unreadable_answer_pauses_its_own_request_alone() -> None:
@@ -301,13 +290,6 @@ async def test_binding_names_the_uid_of_its_pod() -> None:
     assert body["metadata"] == {"name": POD.name, "uid": POD.uid}
 
 
-async def test_deletion_names_the_uid_of_its_pod() -> None:
-    shell = Shell()
-    await shell.do(DeletePod(ENTRY, POD))
-    (body,) = shell.server.bodies
-    assert body.get("preconditions") == {"uid": POD.uid}
-
-
 async def test_a_binding_shows_at_once() -> None:
     shell = Shell()
     await shell.do(CREATE)
@@ -352,14 +334,6 @@ async def test_binding_that_conflicts_with_the_pod_itself_hinders() -> None:
     shell.server.answers |= {"create": gated, "get": raw_pod()}
     assert [await shell.do(BIND), await shell.do(BIND)] == [["create", "get"], []], "a pause"
     assert shell.reported == (None, f"409 Conflict: {gated.message}")
-
-
-async def test_a_pod_that_is_gone_or_another_by_now_needs_no_delete() -> None:
-    shell = Shell()
-    for error in (CONFLICT, errors.NotFoundError(404, "NotFound", message="gone")):
-        shell.server.answers["delete"] = error
-        await shell.do(DeletePod(ENTRY, POD))
-        assert shell.reported == (None, "")
 
 
 async def test_placement_of_same_name_counts_only_for_this_job() -> None:

@@ -66,7 +66,7 @@ STARTS_IN = frozenset({Phase.PROFILING, Phase.STARTING})
 """The phases in which the status has the steps of a start."""
 
 BULK_PODS = 128
-AFTER_BULK_S = 5.0
+AFTER_BULK_S = 10.0
 """A cycle that binds this many pods starts a bulk. For this long after it refreshes stay slow and
 events are postponed, as kubelets report these pods to a busy API server."""
 

@@ -44,10 +44,10 @@ RenderPlacement = Callable[[Entry], Manifest | None]
 
 REFUSAL_LENGTH_MAX = 900
 
-UNDER_WAY_MAX = 256
+UNDER_WAY_MAX = 512
 """Enough to keep the API server busy until the next cycle, and few that outlive their reason."""
 
-UNDER_WAY_LOW = UNDER_WAY_MAX // 2
+UNDER_WAY_LOW = 128
 """Twice the concurrency of the client: with more in flight, another cycle would not help."""
 
 LATE_S = 3.0
@@ -263,6 +263,9 @@ class Executor:
             self.pods.absorb(replace(held, node=node))
 
     async def _delete(self, entry: Entry, name: str, *, uid: str) -> None:
+        held = self.pods.records.get(uid)
+        if held is None or held.deleting:
+            return  # The watch has delivered its deletion since the plan.
         # Without a grace period the server deletes an unbound pod at once, by its own state.
         body = bodies.deletion(uid)
         try:
