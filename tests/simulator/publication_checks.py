@@ -7,13 +7,24 @@ from a view of the sources (``sources``).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from history.invariants import ViolationError
 from railwright_controllers.discovery import AGENTS
 from railwright_controllers.report.fabric_reporter import OF_PROCESS
-from simulator.sources import AGENT, NODE, VIEWS_MAX, Rendering, Source, Sources, View
+from railwright_conversion import interconnects
+from simulator.sources import (
+    AGENT,
+    FILE,
+    NODE,
+    VIEWS_MAX,
+    Rendering,
+    Source,
+    Sources,
+    View,
+    of_hosts,
+)
 
 Json = Mapping[str, Any]
 
@@ -43,10 +54,19 @@ class PublicationChecks:
 
     def controllers_began(self, *, invalid: Iterable[Source]) -> None:
         """Those that begin while no status is stored, or read none before it was deleted, have
-        nothing of agents that have yet to report to them, nor of files that are ``invalid`` now."""
+        nothing of agents that have yet to report to them, nor of files that are ``invalid`` now.
+        Until agents have reported, cables count as published, of hosts that are in a domain."""
+        for source in (each for each in self._sources.all if each[0] == FILE):
+            for content in [*filter(None, self._sources.choices(source))]:
+                self._sources.add(source, of_hosts(source, content, self._placed()))
         if not self._has_status:
             for source in (*self._agents(), *invalid):
                 self._sources.add(source, None)
+
+    def _placed(self) -> Collection[str]:
+        """The nodes in the topology that is published."""
+        topology = self._status.get("topology")
+        return interconnects.parse(topology).places if topology else ()
 
     def fabric_stored(self, status: Json) -> None:
         """A version of the Fabric; a new one has nothing of sources at first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,18 @@ class Sources:
 def read_labels(found: Mapping[str, str]) -> str:
     """The labels of a node that say where it is."""
     return json.dumps(labels.read_of(found), sort_keys=True)
+
+
+def of_hosts(source: Source, content: str, hosts: Container[str]) -> str:
+    """A file with the cables of these hosts alone; of another kind, or one that is not valid, as
+    it is."""
+    if not source[1].endswith("lldp.json"):
+        return content
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return content
+    return json.dumps({host: its for host, its in found.items() if host in hosts})
 
 
 def _of_kind(view: View, kind: str) -> dict[str, str]:
