@@ -24,8 +24,6 @@ from railwright_scheduler.model.node_affinity import (
 )
 from railwright_scheduler.model.snapshot import Node, Role, Taint, Toleration
 
-NONE = np.zeros(0, dtype=np.int64)
-
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 # Set and taken back by controllers as conditions come and go (not-ready, unschedulable, memory
@@ -117,19 +115,18 @@ class _Column:
     """The value of one label on each node; None where a node does not have it."""
 
     def __init__(self, values: Sequence[str | None]) -> None:
-        found: dict[str, list[int]] = {}
-        for node, value in enumerate(values):
-            if value is not None:
-                found.setdefault(value, []).append(node)
-        self._nodes = {value: np.array(nodes, dtype=np.int64) for value, nodes in found.items()}
-        self.present = np.array([value is not None for value in values], dtype=np.bool_)
+        numbers: dict[str | None, int] = {None: 0}
+        self._numbered = np.array(
+            [numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64
+        )
+        self._number_of = numbers
+        self.present: Mask = self._numbered > 0
 
     def one_of(self, values: Iterable[str]) -> Mask:
         """The nodes on which it is one of these."""
-        mask = np.zeros(len(self.present), dtype=np.bool_)
-        for value in values:
-            mask[self._nodes.get(value, NONE)] = True
-        return mask
+        found = np.zeros(len(self._number_of), dtype=np.bool_)
+        found[[self._number_of[value] for value in values if value in self._number_of]] = True
+        return found[self._numbered]
 
     def meeting(self, requirement: NodeRequirement) -> Mask:
         """The nodes that meet the requirement, by ``NodeRequirement.is_met_by``."""
@@ -152,13 +149,10 @@ class _Column:
     @functools.cached_property
     def _numbers(self) -> tuple[Mask, Ints]:
         """The nodes on which it is an integer, and that."""
-        numeric = np.zeros(len(self.present), dtype=np.bool_)
-        numbers = np.zeros(len(self.present), dtype=np.int64)
-        for value, nodes in self._nodes.items():
-            number = integer(value)
-            if number is not None:
-                numeric[nodes], numbers[nodes] = True, number
-        return numeric, numbers
+        found = [None if value is None else integer(value) for value in self._number_of]
+        numeric = np.array([number is not None for number in found], dtype=np.bool_)
+        numbers = np.array([number or 0 for number in found], dtype=np.int64)
+        return numeric[self._numbered], numbers[self._numbered]
 
 
 @dataclass(frozen=True, slots=True)
