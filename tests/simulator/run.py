@@ -171,9 +171,10 @@ class _Run:
             if is_listed:
                 deadlines.check(cluster, now_s=self._loop.time())
             writes = cluster.writes
-            still = still + 1 if writes == before else 0
+            # What has just happened, such as a list, can have writes to follow.
+            still = still + 1 if writes == before and not self._unsettled() else 0
             before = writes
-            if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS and not self._unsettled():
+            if still >= STILL_ROUNDS and number >= PROMPT_ROUNDS:
                 down = cluster.machines.down
                 stuck = self._disturbances.foreign.attempts_on(down)
                 check_rest(cluster.checker, down=down, stuck=stuck)
