@@ -8,9 +8,10 @@ from pydantic import Field
 
 from railwright_api import names
 from railwright_api.interconnect import Level
-from railwright_api.schema import AGE, Column, Count, Decimal, Definition, Part, Resource, Sentence
+from railwright_api.schema import AGE, Column, Count, Definition, Part, Ratio, Resource, Sentence
 
 RAILS_MAX = 256
+RAIL_MAX = 65_535
 SENTENCES_MAX = 16
 SOURCES_MAX = 32
 
@@ -18,7 +19,7 @@ SOURCES_MAX = 32
 class MiscabledAdapter(Part):
     """Adapter that is cabled to another switch than those of neighbouring nodes on its rail."""
 
-    rail: Count
+    rail: Annotated[int, Field(ge=0, le=RAIL_MAX)]
     """Number of the rail."""
     adapter: Sentence
     """Name of the adapter."""
@@ -40,9 +41,9 @@ class NodeRails(Part):
 class NodeSpeed(Part):
     """Speed of the node's slowest device over that of most devices of its kind."""
 
-    products: Decimal
+    products: Ratio
     """Relative speed in matrix products. 1 is the usual speed."""
-    memory: Decimal
+    memory: Ratio
     """Relative speed in memory copies. 1 is the usual speed."""
 
 

@@ -27,14 +27,18 @@ def parse(raw: Mapping[str, Any]) -> Interconnect:
     """The domains and links in an object. Raises ValueError for what cannot be read."""
     found = SchedulingTopology.model_validate(raw)
     places: dict[str, tuple[str, ...]] = {}
+    read = 0
     for each in found.places:
         if len(each.domains) != len(found.levels):
             raise ValueError(
                 f"places: {each.nodes[:80]} has {len(each.domains)} domains, "
                 f"expected one at each of {len(found.levels)} levels"
             )
-        names = hostlist.expand(each.nodes, NODES_READ_MAX - len(places))
+        names = hostlist.expand(each.nodes, NODES_READ_MAX - read)
+        read += len(names)
         places |= dict.fromkeys(names, each.domains)
+    if len(places) < read:
+        raise ValueError(f"places: {read} names of {len(places)} nodes, expected each node once")
     return Interconnect(
         tuple(each.level for each in found.levels),
         dict(sorted(places.items())),
@@ -86,8 +90,8 @@ def render(interconnect: Interconnect) -> Json:
 
 def _links(level: LevelLinks) -> Links:
     return Links(
-        float(level.oversubscription),
-        {each.name: float(each.uplink_nodes) for each in level.domains if each.uplink_nodes},
+        bounds.ratio(level.oversubscription) or 1.0,
+        {each.name: bounds.ratio(each.uplink_nodes) for each in level.domains if each.uplink_nodes},
         frozenset(each.name for each in level.domains if each.reducing),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railwright_api.node_health import NodeRails, NodeSpeed
-from railwright_conversion import machines
+from railwright_conversion import bounds, machines
 from railwright_topology.miscabling import MiscabledRail, Rails
 from railwright_topology.relative_speed import EVEN, RelativeSpeed
 
@@ -44,10 +44,18 @@ def render_rails(rails: Rails) -> Json:
 def parse_speed(raw: Any, rails: Rails | None) -> RelativeSpeed:
     """The relative speed of a node with these rails. Raises ValueError."""
     found = None if raw is None else NodeSpeed.model_validate(raw)
-    measured = EVEN if found is None else RelativeSpeed(float(found.products), float(found.memory))
+    measured = EVEN if found is None else _relative_speed(found)
     if rails is None or not rails.miscabled:
         return measured
     return RelativeSpeed(measured.products, measured.memory, rails.share)
+
+
+def _relative_speed(found: NodeSpeed) -> RelativeSpeed:
+    """A device that does nothing counts as the slowest one: durations are divided by its speed."""
+    slowest, _ = bounds.RATIOS
+    return RelativeSpeed(
+        max(bounds.ratio(found.products), slowest), max(bounds.ratio(found.memory), slowest)
+    )
 
 
 def render_speed(speed: RelativeSpeed) -> Json | None:

@@ -4,6 +4,7 @@ The ``__main__`` of the operator and of the controllers call it."""
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import os
 import signal
@@ -35,6 +36,9 @@ Chosen = TypeVar("Chosen", bound=ReplicaSettings)
 RELEASE_S = 20.0
 """How long the release of the Lease may take when the process stops."""
 
+PR_SET_DUMPABLE = 4
+"""Of ``linux/prctl.h``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -52,6 +56,7 @@ def main(
 ) -> int:
     """Run with the settings of the environment. Returns the exit code."""
     json_log.start()
+    keep_memory_private()
     garbage.collect_rarely()
     try:
         chosen = read(os.environ)
@@ -59,6 +64,14 @@ def main(
         print(error, file=sys.stderr)
         return lifecycle.EXIT_BAD_OPTION
     return asyncio.run(run(chosen))
+
+
+def keep_memory_private() -> None:
+    """Let no other process of this user read the memory, which has tokens and keys: a mapper runs
+    as the operator does (``man 2 PR_SET_DUMPABLE``). Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 class Replica:

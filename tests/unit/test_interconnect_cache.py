@@ -36,6 +36,10 @@ def fabric(*, name: str = "default", **status: Any) -> ClusterObject:
     return cluster_objects.answered(reporting.raw_object(name, status=status))
 
 
+EVERY_NODE = {"domains": ["r0"], "nodes": "n[0-65535]"}
+"""Reading the same names again takes as long as reading others."""
+
+
 @pytest.fixture
 def cache() -> InterconnectCache:
     made = InterconnectCache()
@@ -68,6 +72,10 @@ def test_topology_stays_until_there_is_another(cache: InterconnectCache) -> None
         ({"levels": "none"}, "levels"),
         (topology(nodes="n[0-"), "bracket"),
         (topology(nodes="n[0-999999]"), "more names than fit"),
+        (topology(nodes="n[0-1],n1"), "4 names of 3 nodes, expected each node once"),
+        (topology() | {"places": [EVERY_NODE] * 3}, "more names than fit"),
+        (topology() | {"levels": [{"level": "rack", "oversubscription": "1e400"}]}, "1e400"),
+        (topology() | {"levels": [{"level": "rack", "oversubscription": "-1"}]}, "oversub"),
         (topology() | {"levels": []}, "n[0-1] has 1 domains, expected one at each of 0 levels"),
     ],
 )

@@ -374,7 +374,14 @@ async def test_node_that_joins_during_a_report_ends_nothing(store: Store) -> Non
 
 @pytest.mark.parametrize(
     "broken",
-    [{"rails": "x"}, {"relativeSpeed": {"products": "fast"}}, {"rails": {"order": [-1]}}],
+    [
+        {"rails": "x"},
+        {"rails": {"order": [-1]}},
+        {"rails": {"order": [0], "miscabled": [{"rail": 2**63, "adapter": "a", "reason": "b"}]}},
+        {"relativeSpeed": {"products": "fast"}},
+        {"relativeSpeed": {"products": "-1e308", "memory": "1"}},
+        {"relativeSpeed": {"products": "1e999", "memory": "1"}},
+    ],
 )
 def test_unreadable_health_is_that_of_a_usual_node(broken: Raw) -> None:
     record = node_healths.answered(reporting.raw_object("n1", spec=broken))
