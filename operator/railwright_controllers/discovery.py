@@ -147,6 +147,7 @@ class Discovery:
         self._began_s: float | None = None
         self._expected: set[str] = set()
         self._count = 0
+        self._reading_since_s: float | None = None
         self._busy_since_s: float | None = None
         self.is_assembled = False
         self.found = FabricState(Fabric())
@@ -270,28 +271,38 @@ class Discovery:
     @property
     def delay(self) -> str:
         """Why the fabric may be out of date; empty if nothing takes unusually long."""
-        if self._busy_since_s is None or self.clock() - self._busy_since_s < SLOW_S:
+        since = (self._reading_since_s, self._busy_since_s)
+        if all(each is None or self.clock() - each < SLOW_S for each in since):
             return ""
         return f"files are being read, or the fabric is assembled, for more than {SLOW_S:.0f} s"
 
     async def run(self) -> None:
-        """Read files and assemble the fabric as sources change, until cancelled."""
-        while True:
-            self._busy_since_s = self.clock()
-            if self.due.is_set():
-                await self.read_files()
-            started_s = self.clock()
-            await self.refresh()
-            self._busy_since_s = None
-            pause_s = PAUSE_FACTOR * (self.clock() - started_s)
-            await asyncio.sleep(min(max(PAUSE_S, pause_s), PAUSE_S_MAX))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_S):
-                    await self.due.wait()
+        """Read files and assemble the fabric as sources change, until cancelled. Other sources wait
+        for files that are being read only before the first assembly. Raises what a read raises."""
+        reading = asyncio.create_task(self.read_files())
+        try:
+            await reading
+            while True:
+                if self.due.is_set() and reading.done():
+                    reading = asyncio.create_task(self.read_files())
+                done, _ = await asyncio.wait([reading], timeout=TICK_S)
+                for each in done:
+                    each.result()
+                started_s = self._busy_since_s = self.clock()
+                await self.refresh()
+                self._busy_since_s = None
+                pause_s = PAUSE_FACTOR * (self.clock() - started_s)
+                await asyncio.sleep(min(max(PAUSE_S, pause_s), PAUSE_S_MAX))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self.due.wait()
+        finally:
+            reading.cancel()
 
     async def read_files(self) -> None:
         """Read the files that changed."""
         self.due.clear()
+        self._reading_since_s = self.clock()
         files_given = self._files_by_uid.values()
         files = [(file, record.time) for record in files_given for file in record.files]
         read = await asyncio.to_thread(file_reads.read_all, files, self._read)
@@ -301,6 +312,7 @@ class Discovery:
             )
         self._stale |= read != self._read
         self._read = read
+        self._reading_since_s = None
 
     async def refresh(self) -> None:
         """Assemble the fabric again if a source changed. If this fails, the last fabric stays, and

@@ -104,6 +104,23 @@ async def test_file_that_changes_while_it_is_read_counts(monkeypatch: pytest.Mon
         await until(lambda: network.read == [newer], "the newer content")
 
 
+async def test_label_counts_while_a_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its read never ends."""
+    network = Network(monkeypatch)
+    monkeypatch.setattr(discovery, "TICK_S", 0.05)
+    network.goes_on.set()
+    async with network.running():
+        await until(lambda: network.place == ("r0",), "the first assembly")
+        hangs = threading.Event()
+        monkeypatch.setattr(file_reads, "read_all", lambda files, before: hangs.wait(10) and before)
+        network.give(CONF)
+        try:
+            network.label("r1")
+            await until(lambda: network.place == ("r1",), "the new label")
+        finally:
+            hangs.set()
+
+
 async def test_levels_that_the_site_configures_count(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Network(monkeypatch)
     monkeypatch.setattr(discovery, "TICK_S", 0.05)
