@@ -157,6 +157,15 @@ ALERTS = (
         description="`kubectl get fabric default -o jsonpath='{.status.problems}'` names them.",
     ),
     Alert(
+        "RailwrightFabricConflicts",
+        Severity.INFO,
+        "max(railwright_fabric_conflicts) > 0",
+        "15m",
+        summary="Sources of the topology contradict each other about {{ $value }} facts",
+        description="The more trusted source counts. `kubectl get fabric default "
+        "-o jsonpath='{.status.conflicts}'` has both sides.",
+    ),
+    Alert(
         "RailwrightAgentsSilent",
         Severity.WARNING,
         'max(railwright_fabric_agents{state="Silent"}) > 0',
