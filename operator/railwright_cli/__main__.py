@@ -7,14 +7,14 @@ that a user runs every minute do not wait for that.
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.metadata
 import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, CommandError, Us
 from railwright_topology.wiring import WiringError
 
 ENDS = (signal.SIGTERM, signal.SIGHUP)
+HELP = {"help_option_names": ["-h", "--help"]}
 
 COMMANDS = {
     "submit": "railwright_cli.submit",
@@ -59,7 +60,7 @@ class Subcommands(TyperGroup):
             raise UsageError(f"there is no command {cmd_name!r}; the nearest is {nearest!r}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         function: Any = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        alone.command(name=cmd_name)(function)
+        alone.command(name=cmd_name, context_settings=HELP)(function)
         return get_command(alone)
 
 
@@ -72,9 +73,22 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def railwright() -> None:
-    """Without options of its own."""
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        typer.echo(f"railwright {importlib.metadata.version('railwright')}")
+        raise typer.Exit
+
+
+@app.callback(context_settings=HELP)
+def railwright(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Without work of its own."""
 
 
 def main(arguments: Sequence[str] | None = None, prog_name: str = "railwright") -> None:

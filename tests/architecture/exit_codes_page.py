@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from architecture import constants, tree
 from architecture.constants import Constant
 from architecture.markdown import seconds, table
+from railwright_cli.__main__ import ENDS
 from railwright_scheduler.attempt import assessment, causes
 from railwright_scheduler.attempt.causes import CauseCode
 
@@ -79,8 +80,11 @@ def rendered() -> str:
 def cli_codes() -> str:
     """The exit codes of the command line, also for its own page."""
     first = ("0", "Done. With `--watch` or `--follow`: the job succeeded.")
-    last = (str(128 + signal.SIGINT), "Ctrl-C.")
-    return table(HEAD, [first, *_rows(_exits(COMMANDS)), last])
+    interrupted = (str(128 + signal.SIGINT), "Ctrl-C.")
+    ends = sorted(ENDS)
+    codes = ", ".join(str(128 + each) for each in ends)
+    ended = (codes, f"{' or '.join(each.name for each in ends)} ended the command.")
+    return table(HEAD, [first, *_rows(_exits(COMMANDS)), interrupted, ended])
 
 
 def _ranks() -> str:
