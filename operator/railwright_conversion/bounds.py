@@ -21,7 +21,7 @@ NAME_BYTES_MAX = 1024
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
 
-RATIOS = (1e-6, 1e6)
+RATIOS = (1e-9, 1e9)
 """The closed range of a ratio that is not 0: sums and quotients of such are finite."""
 
 ENTRIES = (8, 4, 2, 1, 0)

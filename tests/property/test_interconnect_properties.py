@@ -13,7 +13,7 @@ from fixtures.examples import examples
 from fixtures.large_interconnects import large
 from railwright_api.interconnect import SchedulingTopology
 from railwright_api.schema import NODES_MAX
-from railwright_conversion import interconnects
+from railwright_conversion import bounds, interconnects
 from railwright_topology.folding import fold
 from railwright_topology.interconnect import Interconnect
 from railwright_topology.links import Links
@@ -33,7 +33,7 @@ DOMAINS = st.one_of(
 LINKS = st.builds(
     Links,
     st.floats(1.0, 1e9),
-    st.dictionaries(DOMAINS, st.floats(0.0, 1e6), max_size=3),
+    st.dictionaries(DOMAINS, st.just(0.0) | st.floats(bounds.RATIOS[0], 1e6), max_size=3),
     st.frozensets(DOMAINS, max_size=3),
 )
 
