@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railwright_api.schema import NAME_LENGTH_MAX, NODES_MAX, Part, Ratio
+from railwright_api.schema import NAME_LENGTH_MAX, NODES_MAX, NonNegativeDecimal, Part
 
 LEVELS_MAX = 8
 LEVEL_LENGTH_MAX = 1024
@@ -22,7 +22,7 @@ class DomainLinks(Part):
 
     name: DomainName
     """Name of the domain."""
-    uplink_nodes: Ratio | None = None
+    uplink_nodes: NonNegativeDecimal | None = None
     """Number of its nodes that can send out of it at once, each at the full speed of its adapters.
     None if unknown."""
     reducing: bool = False
@@ -34,7 +34,7 @@ class LevelLinks(Part):
 
     level: Annotated[str, Field(max_length=LEVEL_LENGTH_MAX)]
     """Name of the level."""
-    oversubscription: Ratio
+    oversubscription: NonNegativeDecimal
     """Bandwidth of a domain's nodes over that of its uplinks; 1.0 if unknown."""
     domains: Annotated[tuple[DomainLinks, ...], Field(default_factory=tuple, max_length=NODES_MAX)]
     """Domains whose links are known."""

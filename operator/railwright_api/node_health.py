@@ -8,7 +8,16 @@ from pydantic import Field
 
 from railwright_api import names
 from railwright_api.interconnect import Level
-from railwright_api.schema import AGE, Column, Count, Definition, Part, Ratio, Resource, Sentence
+from railwright_api.schema import (
+    AGE,
+    Column,
+    Count,
+    Definition,
+    NonNegativeDecimal,
+    Part,
+    Resource,
+    Sentence,
+)
 
 RAILS_MAX = 256
 RAIL_MAX = 65_535
@@ -41,9 +50,9 @@ class NodeRails(Part):
 class NodeSpeed(Part):
     """Speed of the node's slowest device over that of most devices of its kind."""
 
-    products: Ratio
+    products: NonNegativeDecimal
     """Relative speed in matrix products. 1 is the usual speed."""
-    memory: Ratio
+    memory: NonNegativeDecimal
     """Relative speed in memory copies. 1 is the usual speed."""
 
 

@@ -53,7 +53,9 @@ Time = AwareDatetime
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$")]
 """An exact decimal number as text: Kubernetes objects have no floats."""
 
-Ratio = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$")]
+NonNegativeDecimal = Annotated[
+    str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$")
+]
 """The same of a number that cannot be negative."""
 
 QUANTITY_LENGTH_MAX = 20

@@ -21,8 +21,8 @@ NAME_BYTES_MAX = 1024
 WORD_LENGTH_MAX = 128
 UNNAMED = "Unknown"
 
-RATIOS = (1e-9, 1e9)
-"""The closed range of a ratio that is not 0: sums and quotients of such are finite."""
+MAGNITUDES = (1e-9, 1e9)
+"""The closed range of a number that is not 0: sums and quotients of such are finite."""
 
 ENTRIES = (8, 4, 2, 1, 0)
 """The bounds of a list, the next where the one before leaves an object too large."""
@@ -77,13 +77,13 @@ def decimal(value: float | None, *, low: float = -math.inf) -> str | None:
     return repr(float(value))
 
 
-def ratio(text: str) -> float:
-    """A number that is not negative, as it was written, within ``RATIOS`` if it is not 0. Raises
+def non_negative(text: str) -> float:
+    """A number that is not negative, from its text; within ``MAGNITUDES`` if it is not 0. Raises
     ValueError."""
     value = float(text)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"{text[:32]} is no finite number of 0 or more")
-    low, high = RATIOS
+    low, high = MAGNITUDES
     return min(max(value, low), high) if value else 0.0
 
 

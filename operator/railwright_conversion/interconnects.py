@@ -90,8 +90,12 @@ def render(interconnect: Interconnect) -> Json:
 
 def _links(level: LevelLinks) -> Links:
     return Links(
-        bounds.ratio(level.oversubscription) or 1.0,
-        {each.name: bounds.ratio(each.uplink_nodes) for each in level.domains if each.uplink_nodes},
+        bounds.non_negative(level.oversubscription) or 1.0,
+        {
+            each.name: bounds.non_negative(each.uplink_nodes)
+            for each in level.domains
+            if each.uplink_nodes
+        },
         frozenset(each.name for each in level.domains if each.reducing),
     )
 

@@ -52,9 +52,10 @@ def parse_speed(raw: Any, rails: Rails | None) -> RelativeSpeed:
 
 def _relative_speed(found: NodeSpeed) -> RelativeSpeed:
     """A device that does nothing counts as the slowest one: durations are divided by its speed."""
-    slowest, _ = bounds.RATIOS
+    slowest, _ = bounds.MAGNITUDES
     return RelativeSpeed(
-        max(bounds.ratio(found.products), slowest), max(bounds.ratio(found.memory), slowest)
+        max(bounds.non_negative(found.products), slowest),
+        max(bounds.non_negative(found.memory), slowest),
     )
 
 

@@ -43,9 +43,6 @@ PAUSE_FACTOR = 2.0
 """The shortest pause between two cycles, in seconds, so that a burst of events is one cycle; and as
 a multiple of the time that the last plan took, so that most of the time is left for requests."""
 
-BINDING_PAUSE_S = 1.0
-"""How much longer the pause is while so many requests are in flight that no more could start."""
-
 CONFIRM_INTERVAL_S = 10.0
 """How long a leader goes on without reading its own ledger from the store. A write that timed out
 may still land, or another leader raise the epoch, and a leader without a write would not notice."""
@@ -155,9 +152,7 @@ class Cycle:
         await asyncio.sleep(max(PAUSE_S_MIN, PAUSE_FACTOR * self._busy_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(BINDING_PAUSE_S):
-                        await self.executor.until_low()
+                await self.executor.until_low()
                 await self.awake.wait()
         self.awake.clear()
 

@@ -33,7 +33,7 @@ DOMAINS = st.one_of(
 LINKS = st.builds(
     Links,
     st.floats(1.0, 1e9),
-    st.dictionaries(DOMAINS, st.just(0.0) | st.floats(bounds.RATIOS[0], 1e6), max_size=3),
+    st.dictionaries(DOMAINS, st.just(0.0) | st.floats(bounds.MAGNITUDES[0], 1e6), max_size=3),
     st.frozensets(DOMAINS, max_size=3),
 )
 

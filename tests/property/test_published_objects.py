@@ -29,16 +29,16 @@ from railwright_watch import node_healths
 Fields = dict[str, Any]
 
 NODES, GPUS = 4, 8
-RATIOS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3})?(e[+-]?[0-9]{1,3})?", fullmatch=True)
+DECIMALS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3})?(e[+-]?[0-9]{1,3})?", fullmatch=True)
 RAIL = st.integers(0, 64) | st.just(RAIL_MAX)
 MISCABLED = st.fixed_dictionaries({"rail": RAIL, "adapter": st.just("a"), "reason": st.just("b")})
 HEALTHS = st.fixed_dictionaries(
     {
-        "relativeSpeed": st.fixed_dictionaries({"products": RATIOS, "memory": RATIOS}),
+        "relativeSpeed": st.fixed_dictionaries({"products": DECIMALS, "memory": DECIMALS}),
         "rails": st.fixed_dictionaries(
             {
                 "order": st.lists(RAIL, max_size=GPUS),
-                "miscabled": st.lists(MISCABLED, max_size=GPUS) | st.just([]),
+                "miscabled": st.lists(MISCABLED, max_size=GPUS),
             }
         ),
     }
@@ -46,9 +46,9 @@ HEALTHS = st.fixed_dictionaries(
 LEVELS = st.fixed_dictionaries(
     {
         "level": st.just("rack"),
-        "oversubscription": RATIOS,
+        "oversubscription": DECIMALS,
         "domains": st.lists(
-            st.fixed_dictionaries({"name": st.sampled_from(["r0", "r1"]), "uplinkNodes": RATIOS}),
+            st.fixed_dictionaries({"name": st.sampled_from(["r0", "r1"]), "uplinkNodes": DECIMALS}),
             max_size=2,
         ),
     }

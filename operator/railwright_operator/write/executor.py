@@ -23,7 +23,7 @@ from typing import Any
 from railwright_api import names, routes
 from railwright_kube import bodies, errors, paths
 from railwright_kube.backoff import Backoff
-from railwright_kube.client import Api
+from railwright_kube.client import WRITES_MAX, Api
 from railwright_kube.in_flight import RequestsInFlight
 from railwright_kube.reflector import Reflector
 from railwright_operator.watch import owned, records
@@ -47,8 +47,9 @@ REFUSAL_LENGTH_MAX = 900
 UNDER_WAY_MAX = 512
 """Enough to keep the API server busy until the next cycle, and few that outlive their reason."""
 
-UNDER_WAY_LOW = 128
-"""Twice the concurrency of the client: with more in flight, another cycle would not help."""
+UNDER_WAY_LOW = 2 * WRITES_MAX
+"""With more in flight than twice those that the client sends at a time, another cycle would not
+help."""
 
 LATE_S = 3.0
 TROUBLED_MAX = 64
