@@ -72,7 +72,8 @@ def play(bed: Testbed, report: Report) -> None:
     _apply(bed, "notebook", nodes=1, command=["sleep", "infinity"], node=min(good))
     _until_phase(bed, "notebook", "Running")
     replace_leader(bed.control_plane, report)
-    _until_step(bed, OBSERVED, STEPS_BEFORE_FAULT)
+    # The next leader knows of a node's last heartbeat only once it got one.
+    _until_step(bed, OBSERVED, _step(_status(bed, OBSERVED)) + STEPS_BEFORE_FAULT)
     lost = _node_to_lose(bed)
     report(f"{lost}: its power is cut; {OBSERVED} trains there")
     bed.kill_node(lost)
