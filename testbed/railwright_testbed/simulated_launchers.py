@@ -35,7 +35,6 @@ MASTER_PORT = 29_500
 RECORDED_STEP = 5
 GRADIENTS_BYTES = 1 << 20
 END_DEADLINE_S = 30.0
-PODS = f"/api/v1/pods?labelSelector={names.LABEL_JOB_UID}"
 
 GangName = tuple[str, int]
 """A job's UID and the number of an attempt."""
@@ -72,10 +71,13 @@ class _Gang:
 
 
 class SimulatedLaunchers:
-    """Plays the launchers of all TrainingJobs of one control plane while it is entered."""
+    """Plays the launchers of all TrainingJobs of one control plane, or of one namespace, while it
+    is entered."""
 
-    def __init__(self, plane: ControlPlane, played: Played) -> None:
+    def __init__(self, plane: ControlPlane, played: Played, *, namespace: str = "") -> None:
         self._client = plane.client()
+        pods = f"namespaces/{namespace}/pods" if namespace else "pods"
+        self._pods = f"/api/v1/{pods}?labelSelector={names.LABEL_JOB_UID}"
         self._tokens = plane.directory / "simulated-launchers"
         self._played = played
         self._silent: frozenset[str] = frozenset()
@@ -125,7 +127,7 @@ class SimulatedLaunchers:
         while not self._closing.wait(TURN_S):
             # The API server may be away for a while, or refuse a token of a pod that just went.
             try:
-                self._cast(self._client.get(PODS)["items"])
+                self._cast(self._client.get(self._pods)["items"])
                 for gang in self._gangs.values():
                     self._speak(gang)
                     self._train(gang)

@@ -22,6 +22,7 @@ from bench.gang_site import GangSite
 from bench.reporting_agents import ReportingAgents
 from railwright_api import names
 from railwright_kube import paths
+from railwright_operator.mapping_requests import PROCESSES as MAPPER_PROCESSES
 from railwright_testbed import waiting
 from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
@@ -29,7 +30,9 @@ from railwright_testbed.service_process import NAMESPACE
 
 Fault = Callable[[], AbstractContextManager[None]]
 
-FAULT_EVERY_S = 0.2
+FAULT_EVERY_S = 0.05
+READS_INPUT = "0 0x0 "
+"""The number of ``read`` on this machine, and the file descriptor."""
 FLOOD_CONNECTIONS, FLOOD_REPORTS_MIN = 64, 200
 CABLES, LONG = 27_000, "x" * 230
 PARSED_S = 1.0
@@ -38,17 +41,20 @@ DEADLINE_S = 120.0
 
 
 def each_mapper(operator: OperatorProcess, fault: Callable[[int], None]) -> Fault:
-    """The fault in every process of the mapper, again in each that replaces one."""
+    """The fault in every process of the mapper that is ready for a request, again in each that
+    replaces one. Before and behind the block all are ready, and have no fault."""
 
     @contextmanager
     def lasting() -> Iterator[None]:
+        _until_ready(operator)
         over = threading.Event()
 
         def go_on() -> None:
             while not over.wait(FAULT_EVERY_S):
                 for pid in operator.mapper_pids():
                     with contextlib.suppress(ProcessLookupError):
-                        fault(pid)
+                        if _is_ready(pid):
+                            fault(pid)
 
         thread = threading.Thread(target=go_on)
         thread.start()
@@ -57,8 +63,30 @@ def each_mapper(operator: OperatorProcess, fault: Callable[[int], None]) -> Faul
         finally:
             over.set()
             thread.join()
+            for pid in operator.mapper_pids():
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid)
+        _until_ready(operator)
 
     return lasting
+
+
+def _until_ready(operator: OperatorProcess) -> None:
+    waiting.until(
+        lambda: sum(map(_is_ready, operator.mapper_pids())) == MAPPER_PROCESSES,
+        "all processes of the mapper are ready",
+        deadline_s=DEADLINE_S,
+    )
+
+
+def _is_ready(pid: int) -> bool:
+    """Whether it sleeps in a read of its standard input (``man 5 proc``, ``syscall``): one that is
+    starting reads other files, and one that is stopped none."""
+    try:
+        stopped = "T" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return not stopped and Path(f"/proc/{pid}/syscall").read_text().startswith(READS_INPUT)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def kill(pid: int) -> None:
