@@ -272,6 +272,10 @@ check-cert-manager: binaries ## the real cert-manager makes and renews the autho
 bench-bulk: binaries ## a take-over with 1,000 large jobs, and the loss of 2,000 attempts at once
 	@cd tests && ../$(PYTHON) -m bench.bench_bulk
 
+.PHONY: bench-kopf
+bench-kopf: binaries ## CPU of an index of kopf, by the number of objects; 3 minutes
+	@cd tests && ../$(PYTHON) -m bench.bench_kopf
+
 .PHONY: bench-isolation
 bench-isolation: binaries ## how long a fault in one process delays the jobs of others; 20 minutes
 	@cd tests && ../$(PYTHON) -m bench.bench_isolation
