@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http
 import math
 import re
 import ssl
@@ -20,7 +21,7 @@ import orjson
 
 from railwright_api import names
 from railwright_testbed import ControlPlane, NodeSpec, api_client, service_process, waiting
-from railwright_testbed.api_client import ApiClient
+from railwright_testbed.api_client import ApiClient, ApiError
 from railwright_testbed.control_plane import ControlPlaneOptions
 from railwright_testbed.controllers_process import ControllersProcess
 from railwright_testbed.operator_process import OperatorProcess
@@ -104,8 +105,14 @@ class GangSite:
         )
 
         def gone() -> bool:
-            # Whatever the garbage collector has not come to yet.
-            self.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+            # Whatever the garbage collector has not come to yet. Of many pods the request may take
+            # longer than it is allowed to, and has deleted a part of them then.
+            try:
+                self.request("DELETE", f"{pods}?gracePeriodSeconds=0")
+            except ApiError as error:
+                if error.status != http.HTTPStatus.GATEWAY_TIMEOUT:
+                    raise
+                return False
             return not self.get(f"{pods}?limit=1")["items"] and not self.in_flight()
 
         waiting.until(gone, "no pod left", deadline_s=GONE_DEADLINE_S, pause_s_longest=2.0)
@@ -249,16 +256,16 @@ async def apply(site: GangSite, jobs: Sequence[Json]) -> float:
     namespace = jobs[0]["metadata"]["namespace"]
     path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.TRAINING_JOBS}"
 
-    async def one(http: aiohttp.ClientSession, body: Json) -> None:
+    async def one(session: aiohttp.ClientSession, body: Json) -> None:
         headers = {"Content-Type": "application/json"}
-        async with http.post(
+        async with session.post(
             site.plane.url + path, data=orjson.dumps(body), headers=headers
         ) as answer:
             assert answer.status == 201, await answer.text()
 
-    async with site.session() as http:
+    async with site.session() as session:
         started_s = time.monotonic()
-        await asyncio.gather(*(one(http, body) for body in jobs))
+        await asyncio.gather(*(one(session, body) for body in jobs))
     return started_s
 
 
