@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -46,6 +47,36 @@ COMMANDS = {
 """The module of each subcommand, in the order of the help."""
 
 
+def _use(path: Path | None) -> None:
+    if path is not None:
+        os.environ["KUBECONFIG"] = str(path)
+
+
+def _options(
+    _file: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            callback=_use,
+            # Before a shell completes the names of jobs.
+            is_eager=True,
+            expose_value=False,
+            help="the kubeconfig; default: those in the variable KUBECONFIG, else ~/.kube/config",
+        ),
+    ] = None,
+) -> None:
+    """Of all subcommands that read a cluster."""
+
+
+def _cluster_options() -> list[Any]:
+    alone = typer.Typer(add_completion=False)
+    alone.command()(_options)
+    return [each for each in get_command(alone).params if each.name != "help"]
+
+
 class Subcommands(TyperGroup):
     """The subcommands, imported one by one."""
 
@@ -61,7 +92,10 @@ class Subcommands(TyperGroup):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         function: Any = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         alone.command(name=cmd_name, context_settings=HELP)(function)
-        return get_command(alone)
+        command = get_command(alone)
+        if any(each.name == "context" for each in command.params):
+            command.params += _cluster_options()
+        return command
 
 
 app = typer.Typer(

@@ -11,9 +11,10 @@ import typer
 
 from railwright_api import names
 from railwright_cli.api_objects import JobView, PodView
+from railwright_cli.arguments import seconds
 from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, RequestError, UsageError
 from railwright_cli.jobs import Context, JobName, JobReference, Namespace, reference
-from railwright_cli.pod_log import PodLog
+from railwright_cli.pod_log import WHOLE, PodLog, Window
 from railwright_cli.pods import place_of_rank, pod_path, pods_of, pods_path, roles_of_attempt
 from railwright_cli.tables import printable
 
@@ -42,6 +43,16 @@ def logs(
     all_attempts: Annotated[
         bool, typer.Option("--all-attempts", help="of all attempts whose pods exist")
     ] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option(min=0, help="the last lines, of all ranks of the pod; default: all lines"),
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            parser=seconds, metavar="DURATION", help="lines not older than this, such as 90s or 1h"
+        ),
+    ] = None,
     namespace: Namespace = "",
     context: Context = "",
 ) -> None:
@@ -63,7 +74,7 @@ def logs(
     newest = job.status.attempt
     if previous and newest < 2:
         raise UsageError(f"there is no attempt before attempt {newest}")
-    source = _Source(its, role, rank)
+    source = _Source(its, role, rank, newest, Window(tail, since))
     source.check_rank(job)
     if follow:
         raise typer.Exit(source.follow(job, done=0 if all_attempts else max(0, newest - 1)))
@@ -79,11 +90,14 @@ def logs(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The pod of each attempt that runs a rank, or the first pod of a role if that is None."""
+    """The pod of each attempt that runs a rank, or the first pod of a role if that is None. Logs
+    of attempts up to ``windowed`` are printed from the window on, those of later ones whole."""
 
     its: JobReference
     role: str
     rank: int | None
+    windowed: int
+    window: Window
 
     def check_rank(self, job: JobView) -> None:
         """Raise UsageError if neither the job nor its newest attempt has the rank."""
@@ -193,7 +207,8 @@ class _Source:
         if found is None or found.metadata.labels.get(names.LABEL_JOB_UID) != job.metadata.uid:
             return None
         rank = self.rank if role.processes_per_replica > 1 else None
-        return PodLog(self.its.server, found, rank)
+        window = self.window if attempt <= self.windowed else WHOLE
+        return PodLog(self.its.server, found, rank, window)
 
 
 def _breaks(log: PodLog) -> bool | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -25,6 +28,27 @@ TIMESTAMP = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The end of a log, as it is when it is opened for the first time: so many lines of all ranks,
+    and of so many seconds. None is no limit."""
+
+    lines: int | None = None
+    seconds: int | None = None
+
+    def query(self, age_s: float | None) -> dict[str, str]:
+        """Where a log begins that was opened so long ago without a line since, or never."""
+        if age_s is None:
+            limits = {"tailLines": self.lines, "sinceSeconds": self.seconds}
+            return {name: str(limit) for name, limit in limits.items() if limit is not None}
+        if self == WHOLE:
+            return {}
+        return {"sinceSeconds": str(math.ceil(age_s) + (self.seconds or 1))}
+
+
+WHOLE = Window()
+
+
 @dataclass(slots=True)
 class PodLog:
     """Prints the log of a pod. Only the lines of ``rank`` if that is set, and those that name no
@@ -34,7 +58,10 @@ class PodLog:
     server: ApiServer
     pod: PodView
     rank: int | None
+    window: Window = WHOLE
+    clock: Callable[[], float] = time.monotonic
     count: int = 0
+    _opened_s: float | None = None
     _stamp: bytes = b""
     _printed_of_stamp: int = 0
     _printed_of_line: int = 0
@@ -47,8 +74,7 @@ class PodLog:
         query = {"container": self.pod.spec.containers[0].name, "timestamps": "true"}
         if is_followed:
             query["follow"] = "true"
-        if self._stamp:
-            query["sinceTime"] = self._stamp.decode()
+        query |= self._beginning()
         before = _Repetition(self._stamp, self._printed_of_stamp, self._printed_of_line)
         path = f"{pod_path(self.pod)}/log"
         is_within = is_shown = is_open = False
@@ -77,6 +103,14 @@ class PodLog:
         if is_open:
             typer.echo()
             self._is_end_added = True
+
+    def _beginning(self) -> dict[str, str]:
+        if self._stamp:
+            return {"sinceTime": self._stamp.decode()}
+        now_s = self.clock()
+        age_s = None if self._opened_s is None else now_s - self._opened_s
+        self._opened_s = now_s if self._opened_s is None else self._opened_s
+        return self.window.query(age_s)
 
     def _print_unstamped(self, line: bytes) -> None:
         """A line of the kubelet: it is there again each time that the log is opened."""

@@ -130,6 +130,9 @@ def test_lines_of_a_failed_rank_stay_in_the_next_attempt(bed: Testbed, run: Run)
     assert sorted([failure, *second, *first]) == [*first, *second, failure]
     assert logs("--previous", "--rank", "1")[0] == [*first, failure]
     assert logs("--all-attempts", "--rank", "1")[0] == [*first, *second, failure]
+    assert logs("--rank", "1", "--since", "1d")[0] == second
+    assert logs("--rank", "1", "--tail", "2")[0] == second[-2:]
+    assert logs("--rank", "1", "--tail", "0")[0] == []
     waiting.until(
         lambda: "again-worker-0-1" not in {pod["metadata"]["name"] for pod in job.pods()},
         "the pod of rank 0 deleted",

@@ -92,3 +92,37 @@ def test_pod_that_starts_meanwhile_is_read(
     serve(respond)
     assert run("logs", "-f", "a") == 0
     assert capsys.readouterr().out == "x\n"
+
+
+def test_later_attempts_are_printed_whole(serve: Serve, pauses: list[float]) -> None:
+    """--tail and --since are of what there is when the command starts."""
+    ended = {"attempt": 1, "cause": "RankFailed", "message": "", "endedAttempt": 1}
+    jobs = in_turn(
+        Response(job("a", phase="Running", attempt=1)),
+        Response(job("a", phase="Running", attempt=2, endedAttempt=1, lastTermination=ended)),
+        Response(job("a", phase="Succeeded", attempt=2, endedAttempt=1, lastTermination=ended)),
+    )
+
+    def respond(request: Request) -> Response:
+        if request.path == f"{NAMESPACED}/a":
+            return jobs(request)
+        if request.path == PODS:
+            return Response({"metadata": {}, "items": [pod(1, "Failed"), pod(2, "Succeeded")]})
+        if request.path.endswith("/log"):
+            return Response([line("x")])
+        if "placements" in request.path:
+            return status(404, "NotFound", request.path.rpartition("/")[2])
+        attempt = int(request.path.rpartition("-")[2])
+        return Response(pod(attempt, "Failed" if attempt == 1 else "Succeeded"))
+
+    server = serve(respond)
+    assert run("logs", "-f", "a", "--tail", "7", "--since", "1h30m") == 0
+    queries = {each.path: each.query for each in server.requests if each.path.endswith("/log")}
+    limits = [(each.get("tailLines"), each.get("sinceSeconds")) for each in queries.values()]
+    assert limits == [("7", "5400"), (None, None)]
+
+
+@pytest.mark.parametrize("text", ["", "0s", "5", "-5s", "1s2m", "5 s", "1.5h", "٣s"])
+def test_what_is_no_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("logs", "a", "--since", text) == 2
+    assert "is no duration above zero, such as 90s, 10m or 1h30m" in capsys.readouterr().err

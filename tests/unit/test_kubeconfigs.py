@@ -12,6 +12,7 @@ from fixtures.command import run
 from fixtures.scripted_server import Response, Serve, in_turn, job
 from kubernetes import client
 from railwright_cli import kubeconfig
+from railwright_cli.__main__ import COMMANDS
 from railwright_cli.errors import RequestError
 
 RUNNING = Response(job("a", phase="Running"))
@@ -172,3 +173,30 @@ def test_socks_proxy_gets_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("kubernetes.client.ApiClient", made.append)
     kubeconfig.read("")
     assert (made[0].proxy, made[0].proxy_headers) == ("socks5://user:secret@proxy", None)
+
+
+def test_named_kubeconfig_counts_before_the_variable(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(in_turn(RUNNING))
+    file = server.kubeconfig(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "another"))
+    assert run("status", "a", "--kubeconfig", str(file)) == 0
+    assert server.requests
+
+
+def test_kubeconfig_that_is_missing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pod the account of that pod would be used instead."""
+    assert run("status", "a", "--kubeconfig", str(tmp_path / "none")) == 2
+    assert "none' does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_with_a_context_take_a_kubeconfig(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(name, "--help") == 0
+    printed = capsys.readouterr().out
+    assert ("--kubeconfig FILE" in printed) == ("--context" in printed)

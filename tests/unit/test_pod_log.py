@@ -22,7 +22,7 @@ from railwright_cli.api_objects import (
 from railwright_cli.api_server import ApiServer
 from railwright_cli.errors import AccessDeniedError, RequestError
 from railwright_cli.jobs import JobReference
-from railwright_cli.pod_log import PodLog
+from railwright_cli.pod_log import WHOLE, PodLog, Window
 from railwright_cli.pods import roles_of_attempt
 
 POD = PodView(MetadataView("p", "team"), PodSpecView((ContainerView("train"),), "n1"))
@@ -145,6 +145,35 @@ def test_stamp_of_no_date_is_a_part_of_its_line(capsysbinary: Any) -> None:
         log.print_further(is_followed=True)
     log.print_further(is_followed=True)
     assert capsysbinary.readouterr().out == b"a\n" + odd + b"b\n"
+
+
+LIMITS = ("sinceSeconds", "sinceTime", "tailLines")
+
+
+@pytest.mark.parametrize(
+    ("window", "first", "again"),
+    [
+        (WHOLE, {}, {}),
+        (Window(lines=0), {"tailLines": "0"}, {"sinceSeconds": "8"}),
+        (Window(seconds=60), {"sinceSeconds": "60"}, {"sinceSeconds": "67"}),
+        (Window(5, 60), {"tailLines": "5", "sinceSeconds": "60"}, {"sinceSeconds": "67"}),
+    ],
+)
+def test_window_is_that_of_the_first_opening(
+    window: Window, first: dict[str, str], again: dict[str, str]
+) -> None:
+    """What came while the log was away is printed, also if no line was before; the API server takes
+    ``sinceTime`` without ``sinceSeconds`` only."""
+    streams = Streams(([], True), ([at(1, "a")], True), ([at(1, "a"), at(2, "b")], False))
+    times = iter([100.0, 106.5])
+    log = PodLog(cast(ApiServer, streams), POD, None, window, clock=lambda: next(times))
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    limits = [{name: query[name] for name in LIMITS if name in query} for query in streams.queries]
+    assert limits == [first, again, {"sinceTime": "2026-01-01T00:00:01.000000000Z"}]
+    assert log.count == 2
 
 
 class Placements:
