@@ -15,13 +15,13 @@ Value = TypeVar("Value")
 DURATION = re.compile(
     r"(?=.)(?:(\d{1,5})d)?(?:(\d{1,7})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?", re.ASCII
 )
-SECONDS_OF = (86_400, 3_600, 60, 1)
+UNITS = (86_400, 3_600, 60, 1)
 
 
 def seconds(text: str) -> int:
     """A duration in seconds: ``90s``, ``1h30m``. Raises BadParameter."""
     found = DURATION.fullmatch(text)
-    parts = zip(found.groups(default="0"), SECONDS_OF, strict=True) if found else ()
+    parts = zip(found.groups(default="0"), UNITS, strict=True) if found else ()
     if not (total := sum(int(count) * unit for count, unit in parts)):
         raise typer.BadParameter(f"{text!r} is no duration above zero, such as 90s, 10m or 1h30m")
     return total

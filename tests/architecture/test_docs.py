@@ -121,8 +121,8 @@ def test_every_member_of_a_closed_set_is_explained(module: str, name: str) -> No
 
 def test_page_has_every_change_of_phase() -> None:
     """No other, and each once; the picture above the table has every phase."""
-    text = tree.text_of(tree.ROOT / "docs/architecture.md")
-    section = text.partition("## The life of a job\n")[2].partition("\n## ")[0]
+    text = tree.text_of(tree.ROOT / "docs/life-of-a-job.md")
+    section = text.partition("## Phases\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.+?) \| (`.+?) \| ", section, re.MULTILINE)
     changes = [
         (Phase(source), Phase(target))

@@ -34,7 +34,7 @@ EDGES = frozenset(
     }.items()
     for target in targets
 )
-"""``docs/architecture.md`` has the fact that opens each."""
+"""``docs/life-of-a-job.md`` has the fact that opens each."""
 
 
 def move(source: Phase, target: Phase) -> Phase:
