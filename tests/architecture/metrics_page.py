@@ -49,7 +49,9 @@ them](dashboards.md#who-reads-metrics). Values of labels come from closed sets, 
 names of jobs, nodes, resources, levels and sources, whose number is bounded: a process stays \
 below 20,000 series whatever users create.
 
-Both have the series `process_…` of the Prometheus client too: memory, CPU time, open files.
+Both have the series `process_…` of the Prometheus client too: memory, CPU time, open files. Node \
+agents are not scraped: nothing listens on nodes for it. What they report is in the series of the \
+controllers.
 
 A histogram has the series `…_bucket`, `…_sum` and `…_count`.
 """

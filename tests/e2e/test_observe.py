@@ -61,7 +61,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def at_some_time(expr: str) -> str:
     """A leader that is replaced takes its series along."""
-    return f"count_over_time(({expr})[30m:5s])"
+    return f"count_over_time({queries.numbers(expr)}[30m:5s])"
 
 
 def test_observed_page_has_all_dashboards(shown: Site) -> None:
