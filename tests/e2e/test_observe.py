@@ -25,6 +25,8 @@ NOT_IN_THE_SCENARIO = {
     "Miscabled nodes and slow devices",
     # Its GPUs are only claimed.
     "GPU utilization of its nodes",
+    # Nothing has to be measured: speeds are stated.
+    "Time of a survey",
 }
 """Panels whose data ``make check-observability`` makes."""
 
