@@ -41,6 +41,7 @@ class PublicationChecks:
         self._status: Json = {}
         self._healths: dict[str, Json] = {}
         self._has_status = False
+        self._is_new = False
         self.compared = self.left_out = 0
 
     @property
@@ -56,6 +57,7 @@ class PublicationChecks:
         """Those that begin while no status is stored, or read none before it was deleted, have
         nothing of agents that have yet to report to them, nor of files that are ``invalid`` now.
         Until agents have reported, cables count as published, of hosts that are in a domain."""
+        self._is_new = True
         for source in (each for each in self._sources.all if each[0] == FILE):
             for content in [*filter(None, self._sources.choices(source))]:
                 self._sources.add(source, of_hosts(source, content, self._placed()))
@@ -87,11 +89,22 @@ class PublicationChecks:
 
     def _check_field(self, name: str, found: Any, before: Any, renderings: list[Rendering]) -> None:
         legal = [each.status.get(name) for each in renderings]
-        if found != before and found not in legal:
+        is_kept = name == "topology" and self._is_new and self._is_kept(found, before)
+        if found != before and not is_kept and found not in legal:
             raise ViolationError(
                 f"I31: status.{name} of the Fabric is {found}, was {before}; the sources say "
                 f"{legal[-1]} now"
             )
+
+    def _is_kept(self, found: Json | None, before: Json | None) -> bool:
+        """Whether a topology is the one before without nodes that left: controllers that have begun
+        publish that until agents have reported."""
+        if not found or not before or found.keys() != before.keys():
+            return False
+        places, held = (interconnects.parse(each).places for each in (found, before))
+        left = held.keys() - places.keys()
+        kept = {node: domains for node, domains in held.items() if node not in left}
+        return places == kept and all(None in self._sources.choices((NODE, each)) for each in left)
 
     def _check_agents(self, status: Json) -> None:
         """The number of agents: of those that reported, and no fewer than surely did."""
@@ -147,6 +160,7 @@ class PublicationChecks:
         silent = frozenset((AGENT, node) for node in uncertain)
         if self._sources.views_count > 1 and self._unpublished(silent) == []:
             self._sources.settle(silent)
+            self._is_new = False
 
     def _unpublished(self, silent: frozenset[Source]) -> list[str]:
         """What differs from what the sources say now; ``silent`` ones may say what they did."""

@@ -72,7 +72,7 @@ class Site:
         self._moved: dict[str, str] = {}
         self._is_held = False
         self.process: ControllersProcess | None = None
-        self.sources = Sources()
+        self.sources = Sources(loop.time)
         self.agents = NodeAgents(
             loop,
             Random(rng.getrandbits(60)),

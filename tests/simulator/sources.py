@@ -1,7 +1,8 @@
 """What the sources of the network and of hardware say, and what they may be taken to say.
 
 A source that changes is taken for what it said before until what it says now is published. So it
-has choices, the current one last. A view takes one of each; ``render`` gives what is to be
+has choices, the current one last. What it said for a short time may have been taken in, and be
+published after what it says again. A view takes one of each; ``render`` gives what is to be
 published of a view, by the pure functions of the product.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ of a file; None if there is none."""
 NODE, AGENT, FILE = "node", "agent", "file"
 VIEWS_MAX = 1 << 14
 """Of more views nothing is compared."""
+UNDER_WAY_S = 90.0
+"""How long after a change what a source said before it may still be under way to be published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,12 @@ class Rendering:
 
 
 class Sources:
-    """All sources, each with its choices."""
+    """All sources, each with its choices. ``clock`` is virtual seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._choices: dict[Source, list[str | None]] = {}
+        self._said_until_s: dict[tuple[Source, str | None], float] = {}
         self._rendered: dict[object, Rendering] = {}
 
     def __repr__(self) -> str:
@@ -62,6 +67,7 @@ class Sources:
         """A source says this from now on."""
         choices = self._choices.setdefault(source, [None])
         if choices[-1] != found:
+            self._said_until_s[source, choices[-1]] = self._clock()
             self._choices[source] = [each for each in choices if each != found] + [found]
 
     def add(self, source: Source, found: str | None) -> None:
@@ -81,9 +87,14 @@ class Sources:
     def settle(self, uncertain: frozenset[Source]) -> None:
         """What all sources say now is published; those that are ``uncertain`` may yet be taken for
         what they said before."""
+        since_s = self._clock() - UNDER_WAY_S
         for source, choices in self._choices.items():
             if source not in uncertain:
-                del choices[:-1]
+                choices[:-1] = [
+                    each
+                    for each in choices[:-1]
+                    if each is not None and self._said_until_s.get((source, each), 0.0) > since_s
+                ]
 
     @property
     def views_count(self) -> int:
