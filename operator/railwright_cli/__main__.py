@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from railwright_cli import kubeconfig
 from railwright_cli.errors import EXIT_NEGATIVE, EXIT_NOT_DONE, CommandError, UsageError
 from railwright_topology.wiring import WiringError
 
@@ -46,10 +47,7 @@ COMMANDS = {
 }
 """The module of each subcommand, in the order of the help."""
 
-
-def _use(path: Path | None) -> None:
-    if path is not None:
-        os.environ["KUBECONFIG"] = str(path)
+_COMMANDS = ", ".join(COMMANDS)
 
 
 def _options(
@@ -60,7 +58,7 @@ def _options(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            callback=_use,
+            callback=kubeconfig.use,
             # Before a shell completes the names of jobs.
             is_eager=True,
             expose_value=False,
@@ -87,8 +85,9 @@ class Subcommands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One of them. Raises UsageError with the nearest name."""
         if cmd_name not in COMMANDS:
-            (nearest,) = difflib.get_close_matches(cmd_name, COMMANDS, n=1, cutoff=0)
-            raise UsageError(f"there is no command {cmd_name!r}; the nearest is {nearest!r}")
+            nearest = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            known = f"the nearest is {nearest[0]!r}" if nearest else f"there are {_COMMANDS}"
+            raise UsageError(f"there is no command {cmd_name!r}; {known}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         function: Any = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         alone.command(name=cmd_name, context_settings=HELP)(function)

@@ -175,11 +175,15 @@ class ApiServer:
     def lines(
         self, path: str, query: Query, *, silence_s: float, part_bytes: int = sys.maxsize
     ) -> Iterator[bytes]:
-        """The lines of a stream, with their ends, as they arrive; the last one also if it has
-        none. A line that has ``part_bytes`` or more before it ends is in several parts. A silence
-        of so many seconds is an error."""
+        """The lines of a stream that is open then, with their ends, as they arrive; the last one
+        also if it has none. A line that has ``part_bytes`` or more before it ends is in several
+        parts. A silence of so many seconds is an error."""
+        response = self._open("GET", path, query, deadline_s=silence_s)
+        return self._lines(response, part_bytes)
+
+    def _lines(self, opened: HTTPResponse, part_bytes: int) -> Iterator[bytes]:
         left = bytearray()
-        with closing(self._open("GET", path, query, deadline_s=silence_s)) as response:
+        with closing(opened) as response:
             receive = functools.partial(response.read1, RECEIVED_BYTES_MAX, decode_content=True)
             while received := _received(receive):
                 for each in io.BytesIO(received):

@@ -16,13 +16,15 @@ DURATION = re.compile(
     r"(?=.)(?:(\d{1,5})d)?(?:(\d{1,7})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?", re.ASCII
 )
 UNITS = (86_400, 3_600, 60, 1)
+SECONDS_MAX = 2**31 - 1
 
 
 def seconds(text: str) -> int:
     """A duration in seconds: ``90s``, ``1h30m``. Raises BadParameter."""
     found = DURATION.fullmatch(text)
     parts = zip(found.groups(default="0"), UNITS, strict=True) if found else ()
-    if not (total := sum(int(count) * unit for count, unit in parts)):
+    total = sum(int(count) * unit for count, unit in parts)
+    if not 0 < total <= SECONDS_MAX:
         raise typer.BadParameter(f"{text!r} is no duration above zero, such as 90s, 10m or 1h30m")
     return total
 

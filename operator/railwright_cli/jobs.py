@@ -13,7 +13,7 @@ import typer
 from railwright_api import names, routes
 from railwright_cli.api_objects import JobView, PlacementView, PriorityClassView
 from railwright_cli.api_server import NAME, PRIORITY_CLASSES, ApiServer
-from railwright_cli.errors import AccessDeniedError, RequestError, UsageError
+from railwright_cli.errors import AccessDeniedError, CommandError, RequestError, UsageError
 from railwright_scheduler.model.reasons import BY_CODE
 
 UNSCHEDULABLE = frozenset(code for code, each in BY_CODE.items() if each.unschedulable)
@@ -29,7 +29,7 @@ def job_names(ctx: typer.Context) -> list[str]:
     try:
         server = ApiServer(ctx.params.get("context") or "", ctx.params.get("namespace") or "")
         found = server.items(routes.kind(names.TRAINING_JOBS, server.namespace), JobView)
-    except RequestError:
+    except CommandError:
         return []
     return [each.metadata.name for each in found]
 

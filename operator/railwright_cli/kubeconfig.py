@@ -8,6 +8,7 @@ package takes the last current context, and the folder of the cluster's file.)
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -44,22 +45,35 @@ class KubeContext:
     namespace: str
 
 
+_named_files: list[Path] = []
+
+
+def use(path: Path | None) -> None:
+    """Read this file from now on, whatever the variable says; None undoes it. Not with the
+    variable, which has several files: the name may have its separator."""
+    _named_files[:] = [path] if path else []
+
+
 def read(context: str) -> KubeContext:
     """The named context, or the current one if the name is empty; without a kubeconfig, that of
     the pod that this runs in. Raises RequestError."""
-    paths = os.environ.get("KUBECONFIG") or DEFAULT_PATH
+    paths = _named_files or _paths(os.environ.get("KUBECONFIG") or DEFAULT_PATH)
     try:
         return _read(paths, context)
     except UNUSABLE as error:
-        raise RequestError(0, f"no cluster: {paths}: {error}") from error
+        names = os.pathsep.join(map(str, paths))
+        raise RequestError(0, f"no cluster: {names}: {error}") from error
 
 
-def _read(paths: str, context: str) -> KubeContext:
+def _paths(text: str) -> list[Path]:
+    # A user of a pod may have no home.
+    return [Path(os.path.expanduser(path)) for path in text.split(os.pathsep) if path]
+
+
+def _read(paths: Sequence[Path], context: str) -> KubeContext:
     configuration = client.Configuration()
     configuration.retries = False
-    # A user of a pod may have no home.
-    found = [Path(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path]
-    files = [_file(path) for path in found if path.exists()]
+    files = [_file(path) for path in paths if path.exists()]
     if not files and not context and IN_A_POD.exists():
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         _set_proxy(configuration, {})

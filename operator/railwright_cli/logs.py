@@ -22,6 +22,7 @@ Given = ParamSpec("Given")
 Read = TypeVar("Read")
 
 PAUSE_S_FIRST, PAUSE_S_LONGEST = 0.5, 5.0
+LINES_MAX = 2**31 - 1
 NOT_STARTED = 400
 """The response to a request for the log of a container that has not started."""
 
@@ -45,7 +46,9 @@ def logs(
     ] = False,
     tail: Annotated[
         int | None,
-        typer.Option(min=0, help="the last lines, of all ranks of the pod; default: all lines"),
+        typer.Option(
+            min=0, max=LINES_MAX, help="the last lines, of all ranks of the pod; default: all lines"
+        ),
     ] = None,
     since: Annotated[
         int | None,
@@ -88,7 +91,7 @@ def logs(
         raise typer.Exit(EXIT_NOT_DONE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Source:
     """The pod of each attempt that runs a rank, or the first pod of a role if that is None. Logs
     of attempts up to ``windowed`` are printed from the window on, those of later ones whole."""
@@ -119,6 +122,9 @@ class _Source:
             except RequestError as error:
                 # The log of a dead node cannot be read: those of others can.
                 typer.echo(f"railwright: {log.pod.metadata.name}: {error}", err=True)
+                ended = job.status.last_termination
+                if ended is not None and ended.attempt == attempt:
+                    _print_termination(job, attempt)
                 is_read = False
         return is_read
 
@@ -140,9 +146,15 @@ class _Source:
                 done, pauses = log.pod.attempt, _pauses()
                 whole = done if is_whole else whole
             elif job.is_finished:
+                if whole < job.status.attempt:
+                    attempt = job.status.attempt
+                    typer.echo(f"railwright: attempt {attempt} has no log any more", err=True)
                 return self._end(job)
             else:
-                state = ", ".join(filter(None, (job.status.phase, job.status.reason)))
+                # A container that starts from now on has no line from before the command.
+                self.windowed = done
+                parts = dict.fromkeys((job.status.phase, job.status.reason))
+                state = ", ".join(filter(None, parts))
                 if state != shown:
                     typer.echo(f"railwright: waiting: the job is {state}", err=True)
                     shown = state

@@ -6,14 +6,16 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import typer
 
 from railwright_cli.api_objects import PodView
 from railwright_cli.api_server import ApiServer
+from railwright_cli.errors import RequestError
 from railwright_cli.pods import pod_path
 
 PART_BYTES = 1 << 16
@@ -21,6 +23,9 @@ PART_BYTES = 1 << 16
 
 SILENCE_S = 15
 """A log that is silent for so long is opened again: its node may be dead."""
+
+UNSTAMPED_MAX = 16
+"""So many different lines of a kubelet are printed once."""
 
 OF_A_RANK = re.compile(rb"\[rank (\d+)\] ")
 TIMESTAMP = re.compile(
@@ -63,33 +68,30 @@ class PodLog:
     count: int = 0
     _opened_s: float | None = None
     _stamp: bytes = b""
+    _first_stamp: bytes = b""
+    _line: bytes = b""
     _printed_of_stamp: int = 0
     _printed_of_line: int = 0
     _is_end_added: bool = False
-    _unstamped: bytes = b""
+    _unstamped: deque[bytes] = field(default_factory=lambda: deque(maxlen=UNSTAMPED_MAX))
 
     def print_further(self, *, is_followed: bool) -> None:
         """Print what follows the last line that was printed. Raises RequestError if the log
         cannot be read, or breaks off."""
-        query = {"container": self.pod.spec.containers[0].name, "timestamps": "true"}
-        if is_followed:
-            query["follow"] = "true"
-        query |= self._beginning()
-        before = _Repetition(self._stamp, self._printed_of_stamp, self._printed_of_line)
-        path = f"{pod_path(self.pod)}/log"
-        is_within = is_shown = is_open = False
+        before = self._repetition()
+        is_within = is_shown = is_open = is_read = False
         left_out = 0
-        for part in self.server.lines(path, query, silence_s=SILENCE_S, part_bytes=PART_BYTES):
+        for part in self._opened(is_followed=is_followed):
             text = part
             if not is_within:
                 stamp, _, text = part.partition(b" ")
                 if _instant(stamp) is None:
                     self._print_unstamped(part)
                     continue
-                is_shown = self._is_of_rank(text)
-                left_out = before.bytes_of(stamp)
+                is_read, is_shown = True, self._is_of_rank(text)
+                left_out = before.bytes_of(stamp, text)
                 if not left_out:
-                    self._begin(stamp)
+                    self._begin(stamp, text)
             is_within = not part.endswith(b"\n")
             if new := text[left_out:]:
                 self.count += 1
@@ -104,28 +106,45 @@ class PodLog:
             typer.echo()
             self._is_end_added = True
 
-    def _beginning(self) -> dict[str, str]:
+        if self._unstamped and not is_read:
+            self._opened_s = None
+            raise RequestError(0, "nothing was read but what its kubelet says")
+
+    def _opened(self, *, is_followed: bool) -> Iterator[bytes]:
+        query = {"container": self.pod.spec.containers[0].name, "timestamps": "true"}
+        if is_followed:
+            query["follow"] = "true"
+        now_s, opened_s = self.clock(), self._opened_s
         if self._stamp:
-            return {"sinceTime": self._stamp.decode()}
-        now_s = self.clock()
-        age_s = None if self._opened_s is None else now_s - self._opened_s
-        self._opened_s = now_s if self._opened_s is None else self._opened_s
-        return self.window.query(age_s)
+            query["sinceTime"] = self._stamp.decode()
+        else:
+            query |= self.window.query(None if opened_s is None else now_s - opened_s)
+        path = f"{pod_path(self.pod)}/log"
+        parts = self.server.lines(path, query, silence_s=SILENCE_S, part_bytes=PART_BYTES)
+        self._opened_s = now_s if opened_s is None else opened_s
+        return parts
+
+    def _repetition(self) -> _Repetition:
+        # A tail can begin within the lines of one time: all are there when it is opened again.
+        is_cut = self.window.lines is not None and self._stamp == self._first_stamp
+        line = self._line.removesuffix(b"\n") if is_cut else None
+        return _Repetition(self._stamp, self._printed_of_stamp, self._printed_of_line, line)
 
     def _print_unstamped(self, line: bytes) -> None:
         """A line of the kubelet: it is there again each time that the log is opened."""
-        if line != self._unstamped:
+        if line not in self._unstamped:
             self._announce()
-            typer.echo(line.removesuffix(b"\n"))
-        self._unstamped = line
+            typer.echo(line.removesuffix(b"\n"), err=True)
+            self._unstamped.append(line)
 
     def _is_of_rank(self, line: bytes) -> bool:
         found = OF_A_RANK.match(line)
         return self.rank is None or found is None or found[1] == str(self.rank).encode()
 
-    def _begin(self, stamp: bytes) -> None:
+    def _begin(self, stamp: bytes, text: bytes) -> None:
         """A line with this stamp that is not printed yet."""
         self._announce()
+        self._first_stamp, self._line = self._first_stamp or stamp, text
         self._printed_of_stamp = 1 + self._printed_of_stamp * (stamp == self._stamp)
         self._stamp, self._printed_of_line, self._is_end_added = stamp, 0, False
 
@@ -139,14 +158,21 @@ class PodLog:
 @dataclass(slots=True)
 class _Repetition:
     """What was printed before its log was opened again: so many ``lines`` of the last timestamp,
-    and so many bytes of the last one, which may have been cut off."""
+    and so many bytes of the last one, which may have been cut off. Where lines of this timestamp
+    were left out, the ``line`` itself is looked for."""
 
     stamp: bytes
     lines: int
     bytes_of_last: int
+    line: bytes | None
 
-    def bytes_of(self, stamp: bytes) -> int:
+    def bytes_of(self, stamp: bytes, text: bytes) -> int:
         """How many bytes of the next line were printed, at least; 0 of a new one."""
+        if stamp == self.stamp and self.line is not None:
+            if not text.startswith(self.line):
+                return sys.maxsize
+            self.line, self.lines = None, 0
+            return self.bytes_of_last
         if stamp == self.stamp and self.lines:
             self.lines -= 1
             return sys.maxsize if self.lines else self.bytes_of_last

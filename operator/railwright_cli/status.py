@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -196,7 +197,8 @@ class StatusView:
         step_s = self.seconds_a_step or self.job.seconds_a_step
         if not progress.total_steps or step_s is None or self.job.status.phase != "Running":
             return None
-        return max(0, progress.total_steps - progress.step) * step_s
+        left_s = max(0, progress.total_steps - progress.step) * step_s
+        return left_s if math.isfinite(left_s) else None
 
 
 def _watch(its: JobReference, view: StatusView) -> int:

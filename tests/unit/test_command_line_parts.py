@@ -100,6 +100,7 @@ def test_advice_is_that_of_the_glossary() -> None:
     ("arguments", "message"),
     [
         (["queu"], "there is no command 'queu'; the nearest is 'queue'"),
+        (["help"], "there is no command 'help'; there are submit, queue, "),
         (["why", "a/b/c"], "'a/b/c' is neither NAME nor NAMESPACE/NAME of a job"),
         (["why", "a/b", "-n", "c"], "a/b is in namespace a, and --namespace is c"),
         (["cancel", "."], "'.' is neither NAME nor NAMESPACE/NAME of a job"),

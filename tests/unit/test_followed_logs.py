@@ -122,7 +122,7 @@ def test_later_attempts_are_printed_whole(serve: Serve, pauses: list[float]) -> 
     assert limits == [("7", "5400"), (None, None)]
 
 
-@pytest.mark.parametrize("text", ["", "0s", "5", "-5s", "1s2m", "5 s", "1.5h", "٣s"])
+@pytest.mark.parametrize("text", ["", "0s", "5", "-5s", "1s2m", "5 s", "1.5h", "٣s", "99999d"])
 def test_what_is_no_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("logs", "a", "--since", text) == 2
     assert "is no duration above zero, such as 90s, 10m or 1h30m" in capsys.readouterr().err

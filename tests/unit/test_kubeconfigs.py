@@ -178,19 +178,23 @@ def test_socks_proxy_gets_no_header(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_named_kubeconfig_counts_before_the_variable(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = serve(in_turn(RUNNING))
-    file = server.kubeconfig(tmp_path)
+    """Its name may have the character that separates the files of the variable."""
+    server = serve(in_turn(RUNNING, RUNNING))
+    file = server.kubeconfig(tmp_path).rename(tmp_path / "prod:staging")
+    (tmp_path / "prod").write_text("no kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "another"))
     assert run("status", "a", "--kubeconfig", str(file)) == 0
     assert server.requests
+    assert run("status", "a") == 2
 
 
-def test_kubeconfig_that_is_missing_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "message"), [("none", "does not exist"), ("", "is a directory")])
+def test_kubeconfig_that_is_no_file_is_refused(
+    name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a pod the account of that pod would be used instead."""
-    assert run("status", "a", "--kubeconfig", str(tmp_path / "none")) == 2
-    assert "none' does not exist" in capsys.readouterr().err
+    assert run("status", "a", "--kubeconfig", str(tmp_path / name)) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -86,8 +87,38 @@ def test_line_of_the_kubelet_is_printed_once(capsysbinary: Any) -> None:
         with pytest.raises(RequestError):
             log.print_further(is_followed=True)
     log.print_further(is_followed=True)
-    assert capsysbinary.readouterr().out == b"a\n" + KUBELET + b"b\n"
+    printed = capsysbinary.readouterr()
+    assert printed.out == b"a\nb\n"
+    assert printed.err.count(KUBELET) == 1
     assert log.count == 2
+
+
+@pytest.mark.parametrize("lines", [[KUBELET], [KUBELET, b"unable to retrieve container logs\n"]])
+def test_words_of_the_kubelet_alone_are_no_log(lines: list[bytes], capsysbinary: Any) -> None:
+    """What the log lacks can be in the status. Of a log that is opened again, it is no line."""
+    streams = Streams((lines, False), (lines, False), ([at(1, "a")], False), (lines, False))
+    log = PodLog(cast(ApiServer, streams), POD, None, Window(lines=3))
+    for is_read in (False, False, True, False):
+        with nullcontext() if is_read else pytest.raises(RequestError, match="nothing was read"):
+            log.print_further(is_followed=True)
+    printed = capsysbinary.readouterr()
+    assert printed.out == b"a\n"
+    assert [printed.err.count(each) for each in lines] == [1] * len(lines)
+    assert [query.get("tailLines") for query in streams.queries] == ["3", "3", "3", None]
+
+
+def test_tail_within_the_lines_of_one_time_goes_on_after_its_last(capsysbinary: Any) -> None:
+    """Runtimes give all lines that they read at once the same time."""
+    group = [at(1, text) for text in ("a", "long", "b", "c")]
+    streams = Streams(
+        (group[2:], True), ([*group, at(1, "d")], True), ([*group, at(1, "d"), at(2, "e")], False)
+    )
+    log = PodLog(cast(ApiServer, streams), POD, None, Window(lines=2))
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            log.print_further(is_followed=True)
+    log.print_further(is_followed=True)
+    assert capsysbinary.readouterr().out == b"b\nc\nd\ne\n"
 
 
 def test_lines_of_other_ranks_are_left_out(capsysbinary: Any) -> None:
@@ -136,7 +167,7 @@ def test_line_whose_stream_ended_within_it_goes_on(capsysbinary: Any) -> None:
     assert capsysbinary.readouterr().out == b"abc\ndef\ng\n"
 
 
-def test_stamp_of_no_date_is_a_part_of_its_line(capsysbinary: Any) -> None:
+def test_line_whose_stamp_is_no_date_is_the_kubelets(capsysbinary: Any) -> None:
     """The log is opened again after a line, as only then times are compared."""
     odd = b"2026-02-30T00:00:00Z x\n"
     streams = Streams(([at(1, "a")], True), ([at(1, "a"), odd, at(2, "b")], False))
@@ -144,7 +175,9 @@ def test_stamp_of_no_date_is_a_part_of_its_line(capsysbinary: Any) -> None:
     with pytest.raises(RequestError):
         log.print_further(is_followed=True)
     log.print_further(is_followed=True)
-    assert capsysbinary.readouterr().out == b"a\n" + odd + b"b\n"
+    printed = capsysbinary.readouterr()
+    assert printed.out == b"a\nb\n"
+    assert odd in printed.err
 
 
 LIMITS = ("sinceSeconds", "sinceTime", "tailLines")
@@ -164,14 +197,17 @@ def test_window_is_that_of_the_first_opening(
 ) -> None:
     """What came while the log was away is printed, also if no line was before; the API server takes
     ``sinceTime`` without ``sinceSeconds`` only."""
-    streams = Streams(([], True), ([at(1, "a")], True), ([at(1, "a"), at(2, "b")], False))
-    times = iter([100.0, 106.5])
+    streams = Streams(
+        ([], True), ([], True), ([at(1, "a")], True), ([at(1, "a"), at(2, "b")], False)
+    )
+    times = iter([100.0, 101.0, 106.5, 107.0])
     log = PodLog(cast(ApiServer, streams), POD, None, window, clock=lambda: next(times))
-    for _ in range(2):
+    for _ in range(3):
         with pytest.raises(RequestError):
             log.print_further(is_followed=True)
     log.print_further(is_followed=True)
     limits = [{name: query[name] for name in LIMITS if name in query} for query in streams.queries]
+    del limits[1]
     assert limits == [first, again, {"sinceTime": "2026-01-01T00:00:01.000000000Z"}]
     assert log.count == 2
 
