@@ -6,12 +6,12 @@ The state builder calls this once a cycle, with the ranks of all running attempt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from railwright import protocol
 from railwright_api import names
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_scheduler.attempt import breaker
+from railwright_scheduler.attempt import assessment, breaker
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.model.evidence import SILENT_S, ObservedRank
@@ -60,6 +60,8 @@ class SuspectedNodes:
             logger.warning("breaker changed", extra={"state": state, **counts})
         ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]
         silent, unreported = _silent(ranks), _unreported(ranks, nodes)
+        if _is_common(ranks, self._lease_checker.renewing()):
+            silent, unreported = set(), silent | unreported
         suspected = silent or unreported
         self._lease_checker.set_nodes(silent, unreported, _comparable(nodes) if suspected else ())
         return self._breaker
@@ -71,6 +73,19 @@ def _silent(ranks: _Ranks) -> set[str]:
         for _, rank in ranks
         if rank.silent_s is not None and rank.silent_s > rank.silence_limit_s - SUSPECT_S
     }
+
+
+def _is_common(ranks: _Ranks, renewing: Collection[str]) -> bool:
+    """Whether most launchers are silent, also some whose kubelet renews: their silence has another
+    cause than dead nodes, such as the network in front of the operator. The Lease of a node is the
+    only evidence then, as of a launcher without a message."""
+    heard = {rank.node for _, rank in ranks if rank.responsive and not rank.unreported}
+    silent = {
+        rank.node
+        for _, rank in ranks
+        if assessment.is_quiet(rank, for_s=rank.silence_limit_s) and rank.node not in heard
+    }
+    return len(silent) > len(heard) and not silent.isdisjoint(renewing)
 
 
 def _unreported(ranks: _Ranks, nodes: Mapping[str, NodeRecord]) -> set[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from fixtures.observing import Watched, ask_all, node_record
 from railwright_operator.watch import node_leases
-from railwright_scheduler.attempt.assessment import HOLD_S, Ongoing
-from railwright_scheduler.attempt.causes import CauseCode
+from railwright_scheduler.attempt.assessment import HOLD_S, Ended, Ongoing
+from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.phases import Phase
 
 
@@ -105,3 +106,40 @@ async def test_new_leader_finds_that_all_nodes_are_dead(phase: Phase, *, is_late
         await ask_all(seen)
     cause = seen.cause()
     assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n0", "n1"))
+
+
+async def ends_without_launchers(late_s: float, *, dead_s: float = math.inf) -> dict[int, Cause]:
+    """Launchers reach the operator for 20 s and then no more; kubelets reach the API server. That
+    of n3 renews so much later than it should at 36 s, or not after ``dead_s``. When the attempt
+    would end within 90 s, and why."""
+    seen, ends = Watched(num_nodes=4), dict[int, Cause]()
+    seen.run_cycle()
+    for second in range(90):
+        for rank in range(4 if second < 20 else 0):
+            seen.heartbeat(rank)
+        for number in range(4):
+            due_s = second - 2 * number
+            if number == 3 and second > 30:
+                due_s = second - 36 - late_s
+            if due_s >= 0 and due_s % 10 == 0 and (number < 3 or second < dead_s):
+                seen.leases.renewed[f"n{number}"] = renewed_at(second)
+        if isinstance(verdict := seen.verdict(after_s=1.0), Ended):
+            ends[second] = verdict.cause
+        if second % node_leases.ASK_INTERVAL_S == 0:
+            await ask_all(seen)
+    return ends
+
+
+@pytest.mark.parametrize("late_s", [0.0, 5.0, 10.0, 20.0])
+async def test_late_renewal_ends_nothing_while_no_launcher_is_heard(late_s: float) -> None:
+    """The silence of launchers whose kubelets renew shows that theirs has another cause."""
+    assert await ends_without_launchers(late_s) == {}
+
+
+async def test_dead_node_is_found_while_no_launcher_is_heard() -> None:
+    """Once its Lease is not renewed for its whole duration."""
+    ends = await ends_without_launchers(0.0, dead_s=25.0)
+    assert 25 + 40 <= min(ends) <= 25 + 50
+    assert {(cause.code, cause.nodes) for cause in ends.values()} == {
+        (CauseCode.NODE_LOST, ("n3",))
+    }
