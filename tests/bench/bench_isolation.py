@@ -54,7 +54,7 @@ PLAYED = Played(steps=1_000_000, checkpoint_interval_steps=100)
 """The training of the gangs that run: it does not end."""
 
 OF_MAPPER = {
-    "mapper killed": {"MappingFailed", "MappingLate"},
+    "mapper killed": {"MappingFailed"},
     "mapper hung": {"MappingLate"},
     "mapper out of memory": {"MappingFailed"},
 }
@@ -123,7 +123,7 @@ def _faults(
 ) -> dict[str, Fault]:
     each_mapper = functools.partial(isolation_faults.each_mapper, operator)
     return {
-        "mapper killed": each_mapper(isolation_faults.kill),
+        "mapper killed": each_mapper(isolation_faults.kill_with_request),
         "mapper hung": each_mapper(isolation_faults.hang),
         "mapper out of memory": each_mapper(isolation_faults.starve),
         "senders without tokens flooding": lambda: isolation_faults.flooded(controllers, None),

@@ -31,6 +31,7 @@ from railwright_testbed.service_process import NAMESPACE
 Fault = Callable[[], AbstractContextManager[None]]
 
 FAULT_EVERY_S = 0.05
+REQUEST_S = 0.5
 READS_INPUT = "0 0x0 "
 """The number of ``read`` on this machine, and the file descriptor."""
 FLOOD_CONNECTIONS, FLOOD_REPORTS_MIN = 64, 200
@@ -91,6 +92,13 @@ def _is_ready(pid: int) -> bool:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
+
+
+def kill_with_request(pid: int) -> None:
+    """Kill it after a while in which it can get a request, and answers none."""
+    hang(pid)
+    threading.Event().wait(REQUEST_S)
+    kill(pid)
 
 
 def hang(pid: int) -> None:
