@@ -60,10 +60,12 @@ class SuspectedNodes:
             logger.warning("breaker changed", extra={"state": state, **counts})
         ranks = [(seen, rank) for seen in jobs for rank in seen.ranks if not rank.done]
         silent, unreported = _silent(ranks), _unreported(ranks, nodes)
-        if _is_common(ranks, self._lease_checker.renewing()):
-            silent, unreported = set(), silent | unreported
-        suspected = silent or unreported
-        self._lease_checker.set_nodes(silent, unreported, _comparable(nodes) if suspected else ())
+        self._lease_checker.set_nodes(
+            silent,
+            unreported,
+            _comparable(nodes) if silent or unreported else (),
+            alone=_is_common(ranks, self._lease_checker.renewing()),
+        )
         return self._breaker
 
 

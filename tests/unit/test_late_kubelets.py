@@ -108,7 +108,7 @@ async def test_new_leader_finds_that_all_nodes_are_dead(phase: Phase, *, is_late
     assert (cause.code, cause.nodes) == (CauseCode.NODE_LOST, ("n0", "n1"))
 
 
-async def ends_without_launchers(late_s: float, *, dead_s: float = math.inf) -> dict[int, Cause]:
+async def ends_without_launchers(late_s: int, *, dead_s: float = math.inf) -> dict[int, Cause]:
     """Launchers reach the operator for 20 s and then no more; kubelets reach the API server. That
     of n3 renews so much later than it should at 36 s, or not after ``dead_s``. When the attempt
     would end within 90 s, and why."""
@@ -130,15 +130,15 @@ async def ends_without_launchers(late_s: float, *, dead_s: float = math.inf) -> 
     return ends
 
 
-@pytest.mark.parametrize("late_s", [0.0, 5.0, 10.0, 20.0])
-async def test_late_renewal_ends_nothing_while_no_launcher_is_heard(late_s: float) -> None:
+@pytest.mark.parametrize("late_s", [0, 5, 10, 20])
+async def test_late_renewal_ends_nothing_while_no_launcher_is_heard(late_s: int) -> None:
     """The silence of launchers whose kubelets renew shows that theirs has another cause."""
     assert await ends_without_launchers(late_s) == {}
 
 
 async def test_dead_node_is_found_while_no_launcher_is_heard() -> None:
     """Once its Lease is not renewed for its whole duration."""
-    ends = await ends_without_launchers(0.0, dead_s=25.0)
+    ends = await ends_without_launchers(0, dead_s=25.0)
     assert 25 + 40 <= min(ends) <= 25 + 50
     assert {(cause.code, cause.nodes) for cause in ends.values()} == {
         (CauseCode.NODE_LOST, ("n3",))

@@ -15,7 +15,8 @@ All nodes may be cut off at once, and those whose renewals were due first miss t
 silent launcher only a row counts that began after its last messages: before such a row can be
 stale, the launchers of all others are silent too (``breaker``).
 
-Of a launcher without a message the Lease is the only evidence. One request of a kubelet that hangs
+Of a launcher without a message the Lease is the only evidence, as it is where launchers are silent
+though their nodes live (``suspected_nodes``). One request of a kubelet that hangs
 delays its renewal to 21 s, an API server that loses power to 31 s. So this Lease is stale only
 after its whole duration, and if another one was renewed after its own renewal was due.
 
@@ -111,6 +112,7 @@ class NodeLeaseChecker:
         self._silent: frozenset[str] = frozenset()
         self._unreported: frozenset[str] = frozenset()
         self._controls: frozenset[str] = frozenset()
+        self._alone = False
         self._sightings: dict[str, _Sighting] = {}
         self._passed_s: dict[str, float] = {}
         self._alive_until_s: dict[str, float] = {}
@@ -123,13 +125,21 @@ class NodeLeaseChecker:
         return f"<NodeLeaseChecker suspected={suspected} sightings={len(self._sightings)}>"
 
     def set_nodes(
-        self, silent: Collection[str], unreported: Collection[str], others: Collection[str]
+        self,
+        silent: Collection[str],
+        unreported: Collection[str],
+        others: Collection[str],
+        *,
+        alone: bool,
     ) -> None:
         """Set the nodes whose Leases are read; forget all others.
 
         ``silent`` nodes host a launcher that sent messages before, ``unreported`` ones a launcher
         that sent none. Some of the ``others`` are read for comparison while a node is suspected.
+        ``alone``: no silence is evidence, so that Leases of the silent have to last as long as
+        those of the unreported.
         """
+        self._alone = alone
         for name in frozenset(silent) - self._silent:
             # It may have been read for comparison until now.
             self._sightings.pop(name, None)
@@ -150,12 +160,13 @@ class NodeLeaseChecker:
         is_unreported = node in self._unreported
         if seen is None or not (is_unreported or node in self._silent):
             return False
+        alone = is_unreported or self._alone
         due_s = seen.since_s + seen.limit_s - SLACK_S
         return (
-            seen.age_s > (seen.duration_s if is_unreported else seen.limit_s)
+            seen.age_s > (seen.duration_s if alone else seen.limit_s)
             and now_s - seen.asked_s <= GAP_S_MAX
-            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)
-            and (self.has_settled if is_unreported else now_s - self._away_s > RECONNECT_S)
+            and self._renewal_s >= (due_s if alone else seen.since_s + SLACK_S)
+            and (self.has_settled if alone else now_s - self._away_s > RECONNECT_S)
         )
 
     @property
