@@ -22,9 +22,18 @@ LIVENESS_MUTANTS = (
     Mutant(
         "a lease is stale though no other is renewed",
         "watch/node_leases.py",
-        "            and self._renewal_s >= (due_s if is_unreported else seen.since_s + SLACK_S)\n",
+        "            and self._renewal_s >= (due_s if alone else seen.since_s + SLACK_S)\n",
         "",
-        "tests/unit/test_node_leases.py::test_lease_is_not_stale_while_no_other_is_renewed",
+        "tests/unit/test_node_leases.py"
+        "::test_lease_that_is_read_for_longer_is_not_stale_before_others",
+    ),
+    Mutant(
+        "a late renewal ends a gang while launchers do not reach the operator",
+        "suspected_nodes.py",
+        "alone=_is_common(ranks, self._lease_checker.renewing()),",
+        "alone=False,",
+        "tests/unit/test_late_kubelets.py"
+        "::test_late_renewal_ends_nothing_while_no_launcher_is_heard",
     ),
     Mutant(
         "a lease that was read for comparison is evidence at once",
@@ -50,7 +59,7 @@ LIVENESS_MUTANTS = (
     Mutant(
         "a launcher without a message is lost by one late renewal",
         "watch/node_leases.py",
-        "(seen.duration_s if is_unreported else seen.limit_s)",
+        "(seen.duration_s if alone else seen.limit_s)",
         "seen.limit_s",
         "tests/unit/test_node_leases.py"
         "::test_lease_of_a_launcher_without_a_message_has_its_duration",

@@ -200,6 +200,21 @@ async def test_lease_is_not_stale_while_no_other_is_renewed(checked_site: Checke
     assert checked_site.lease_checker.stale("n0")
 
 
+async def test_lease_that_is_read_for_longer_is_not_stale_before_others(
+    checked_site: CheckedSite,
+) -> None:
+    """Nothing is renewed. Some Leases have not been read for long enough to miss a renewal, so it
+    does not show yet that none is."""
+    checked_site.leases.well = False
+    checked_site.leases.renewed |= {WELL: "t0", "n0": "t0", "n1": "t0"}
+    checked_site.mark_suspected("n0")
+    await checked_site.watch(for_s=LIMIT_S / 2)
+    checked_site.mark_suspected("n0", "n1")
+    await checked_site.watch(for_s=LIMIT_S / 2 + 3)
+    assert not checked_site.lease_checker.none_renews
+    assert not checked_site.lease_checker.stale("n0")
+
+
 async def test_no_renewal_at_all_is_reported(checked_site: CheckedSite) -> None:
     """For longer than one kubelet takes, while leases are read."""
     await checked_site.watch(for_s=10 * LIMIT_S)
