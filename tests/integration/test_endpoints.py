@@ -42,12 +42,14 @@ class Slow(Collector):
 
     def __init__(self, entered: threading.Event, leave: threading.Event) -> None:
         self._entered, self._leave, self._running = entered, leave, threading.Lock()
+        self.runs = 0
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterable[Metric]:
         assert self._running.acquire(blocking=False)
+        self.runs += 1
         self._entered.set()
         self._leave.wait(10.0)
         self._running.release()
@@ -211,7 +213,8 @@ async def test_idle_connections_do_not_exclude_a_reader(form: str) -> None:
 
 async def test_strangers_end_no_scrape() -> None:
     registry, entered, leave = CollectorRegistry(), threading.Event(), threading.Event()
-    registry.register(Slow(entered, leave))
+    slow = Slow(entered, leave)
+    registry.register(slow)
     async with serving(registry) as url, aiohttp.ClientSession(url, headers=READER) as http:
         try:
             scrape = asyncio.create_task(text_of(http, "/metrics"))
@@ -222,6 +225,8 @@ async def test_strangers_end_no_scrape() -> None:
             )
             leave.set()
             assert await scrape == SLOW_TEXT
+            # The client would try again once.
+            assert slow.runs == 1
         finally:
             leave.set()
         for _, writer in strangers:
