@@ -86,8 +86,8 @@ class Subcommands(TyperGroup):
         """One of them. Raises UsageError with the nearest name."""
         if cmd_name not in COMMANDS:
             nearest = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            known = f"the nearest is {nearest[0]!r}" if nearest else f"there are {_COMMANDS}"
-            raise UsageError(f"there is no command {cmd_name!r}; {known}")
+            instead = f"the nearest is {nearest[0]!r}" if nearest else f"there are {_COMMANDS}"
+            raise UsageError(f"there is no command {cmd_name!r}; {instead}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         function: Any = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         alone.command(name=cmd_name, context_settings=HELP)(function)

@@ -16,7 +16,8 @@ DURATION = re.compile(
     r"(?=.)(?:(\d{1,5})d)?(?:(\d{1,7})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?", re.ASCII
 )
 UNITS = (86_400, 3_600, 60, 1)
-SECONDS_MAX = 2**31 - 1
+LONGEST = 2**31 - 1
+"""In seconds: 68 years."""
 
 
 def seconds(text: str) -> int:
@@ -24,7 +25,7 @@ def seconds(text: str) -> int:
     found = DURATION.fullmatch(text)
     parts = zip(found.groups(default="0"), UNITS, strict=True) if found else ()
     total = sum(int(count) * unit for count, unit in parts)
-    if not 0 < total <= SECONDS_MAX:
+    if not 0 < total <= LONGEST:
         raise typer.BadParameter(f"{text!r} is no duration above zero, such as 90s, 10m or 1h30m")
     return total
 

@@ -26,6 +26,19 @@ LINES_MAX = 2**31 - 1
 NOT_STARTED = 400
 """The response to a request for the log of a container that has not started."""
 
+Tail = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=LINES_MAX, help="the last lines, of all ranks of the pod; default: all lines"
+    ),
+]
+Since = Annotated[
+    int | None,
+    typer.Option(
+        parser=seconds, metavar="DURATION", help="lines not older than this, such as 90s or 1h"
+    ),
+]
+
 
 def logs(
     name: JobName,
@@ -44,18 +57,8 @@ def logs(
     all_attempts: Annotated[
         bool, typer.Option("--all-attempts", help="of all attempts whose pods exist")
     ] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=LINES_MAX, help="the last lines, of all ranks of the pod; default: all lines"
-        ),
-    ] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(
-            parser=seconds, metavar="DURATION", help="lines not older than this, such as 90s or 1h"
-        ),
-    ] = None,
+    tail: Tail = None,
+    since: Since = None,
     namespace: Namespace = "",
     context: Context = "",
 ) -> None:

@@ -81,13 +81,13 @@ def _is_common(ranks: _Ranks, renewing: Collection[str]) -> bool:
     """Whether most launchers are silent, also some whose kubelet renews: their silence has another
     cause than dead nodes, such as the network in front of the operator. The Lease of a node is the
     only evidence then, as of a launcher without a message."""
-    heard = {rank.node for _, rank in ranks if rank.responsive and not rank.unreported}
+    responsive = {rank.node for _, rank in ranks if rank.responsive and not rank.unreported}
     silent = {
         rank.node
         for _, rank in ranks
-        if assessment.is_quiet(rank, for_s=rank.silence_limit_s) and rank.node not in heard
+        if assessment.is_quiet(rank, for_s=rank.silence_limit_s) and rank.node not in responsive
     }
-    return len(silent) > len(heard) and not silent.isdisjoint(renewing)
+    return len(silent) > len(responsive) and not silent.isdisjoint(renewing)
 
 
 def _unreported(ranks: _Ranks, nodes: Mapping[str, NodeRecord]) -> set[str]:

@@ -24,8 +24,7 @@ LIVENESS_MUTANTS = (
         "watch/node_leases.py",
         "            and self._renewal_s >= (due_s if alone else seen.since_s + SLACK_S)\n",
         "",
-        "tests/unit/test_node_leases.py"
-        "::test_lease_that_is_read_for_longer_is_not_stale_before_others",
+        "tests/unit/test_node_leases.py::test_lease_read_for_longer_is_not_stale_before_others",
     ),
     Mutant(
         "a late renewal ends a gang while launchers do not reach the operator",

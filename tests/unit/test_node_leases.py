@@ -200,7 +200,7 @@ async def test_lease_is_not_stale_while_no_other_is_renewed(checked_site: Checke
     assert checked_site.lease_checker.stale("n0")
 
 
-async def test_lease_that_is_read_for_longer_is_not_stale_before_others(
+async def test_lease_read_for_longer_is_not_stale_before_others(
     checked_site: CheckedSite,
 ) -> None:
     """Nothing is renewed. Some Leases have not been read for long enough to miss a renewal, so it

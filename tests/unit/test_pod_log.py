@@ -107,7 +107,7 @@ def test_words_of_the_kubelet_alone_are_no_log(lines: list[bytes], capsysbinary:
     assert [query.get("tailLines") for query in streams.queries] == ["3", "3", "3", None]
 
 
-def test_tail_within_the_lines_of_one_time_goes_on_after_its_last(capsysbinary: Any) -> None:
+def test_tail_within_lines_of_one_time_goes_on_after_its_last(capsysbinary: Any) -> None:
     """Runtimes give all lines that they read at once the same time."""
     group = [at(1, text) for text in ("a", "long", "b", "c")]
     streams = Streams(
