@@ -6,6 +6,22 @@ from simulation.planted import SCHEDULER, Mutant
 
 SCHEDULER_MUTANTS = (
     Mutant(
+        "pods are deleted again and again",
+        "attempt/gang.py",
+        "for pod in live if not pod.deleting))",
+        "for pod in live))",
+        "tests/unit/test_gang.py::test_abort_deletes_and_leaves_when_pods_are_gone",
+        package=SCHEDULER,
+    ),
+    Mutant(
+        "the commit of a changed job goes on",
+        "commit_plan.py",
+        "if is_other and seen.spec_hash:",
+        "if is_other and not entry.spec_hash:",
+        "tests/unit/test_plan.py::test_job_changed_while_binding_restarts",
+        package=SCHEDULER,
+    ),
+    Mutant(
         "old pods are not waited for",
         "pending.py",
         "staying = any(not pod.terminal and not pod.deleting for pod in pods)",

@@ -77,14 +77,6 @@ HUNTS = (
         1000,
     ),
     of_scheduler(
-        "pods are deleted again and again",
-        "attempt/gang.py",
-        "for pod in live if not pod.deleting))",
-        "for pod in live))",
-        "all",
-        1009,
-    ),
-    of_scheduler(
         "pods are bound before all are made",
         "attempt/gang.py",
         CREATES,

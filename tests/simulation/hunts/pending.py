@@ -46,14 +46,6 @@ HUNTS = (
         1001,
     ),
     of_scheduler(
-        "the commit of a changed job goes on",
-        "commit_plan.py",
-        "if is_other and seen.spec_hash:",
-        "if is_other and not entry.spec_hash:",
-        "changes",
-        1004,
-    ),
-    of_scheduler(
         "a cut is taken for dead nodes",
         "attempt/breaker.py",
         "is_cut = len(silent) > len(alive)",
