@@ -79,7 +79,7 @@ class PodLog:
         """Print what follows the last line that was printed. Raises RequestError if the log
         cannot be read, or breaks off."""
         before = self._repetition()
-        is_within = is_shown = is_open = is_read = False
+        is_within = is_shown = is_open = is_read = is_refused = False
         left_out = 0
         for part in self._opened(is_followed=is_followed):
             text = part
@@ -87,6 +87,7 @@ class PodLog:
                 stamp, _, text = part.partition(b" ")
                 if _instant(stamp) is None:
                     self._print_unstamped(part)
+                    is_refused = True
                     continue
                 is_read, is_shown = True, self._is_of_rank(text)
                 left_out = before.bytes_of(stamp, text)
@@ -105,8 +106,7 @@ class PodLog:
         if is_open:
             typer.echo()
             self._is_end_added = True
-
-        if self._unstamped and not is_read:
+        if is_refused and not is_read:
             self._opened_s = None
             raise RequestError(0, "nothing was read but what its kubelet says")
 

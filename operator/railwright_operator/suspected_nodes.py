@@ -6,12 +6,12 @@ The state builder calls this once a cycle, with the ranks of all running attempt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from railwright import protocol
 from railwright_api import names
 from railwright_operator.watch.node_leases import NodeLeaseChecker
-from railwright_scheduler.attempt import assessment, breaker
+from railwright_scheduler.attempt import breaker
 from railwright_scheduler.attempt.breaker import CLOSED, Breaker
 from railwright_scheduler.cluster_state import ObservedJob
 from railwright_scheduler.model.evidence import SILENT_S, ObservedRank
@@ -64,7 +64,9 @@ class SuspectedNodes:
             silent,
             unreported,
             _comparable(nodes) if silent or unreported else (),
-            alone=_is_common(ranks, self._lease_checker.renewing()),
+            alone=breaker.is_silence_common(
+                (rank for _, rank in ranks), renewing=self._lease_checker.renewing()
+            ),
         )
         return self._breaker
 
@@ -75,19 +77,6 @@ def _silent(ranks: _Ranks) -> set[str]:
         for _, rank in ranks
         if rank.silent_s is not None and rank.silent_s > rank.silence_limit_s - SUSPECT_S
     }
-
-
-def _is_common(ranks: _Ranks, renewing: Collection[str]) -> bool:
-    """Whether most launchers are silent, also some whose kubelet renews: their silence has another
-    cause than dead nodes, such as the network in front of the operator. The Lease of a node is the
-    only evidence then, as of a launcher without a message."""
-    responsive = {rank.node for _, rank in ranks if rank.responsive and not rank.unreported}
-    silent = {
-        rank.node
-        for _, rank in ranks
-        if assessment.is_quiet(rank, for_s=rank.silence_limit_s) and rank.node not in responsive
-    }
-    return len(silent) > len(responsive) and not silent.isdisjoint(renewing)
 
 
 def _unreported(ranks: _Ranks, nodes: Mapping[str, NodeRecord]) -> set[str]:

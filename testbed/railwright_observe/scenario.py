@@ -72,7 +72,7 @@ def play(bed: Testbed, report: Report) -> None:
     _apply(bed, "notebook", nodes=1, command=["sleep", "infinity"], node=min(good))
     _until_phase(bed, "notebook", "Running")
     replace_leader(bed.control_plane, report)
-    # The next leader knows of a node's last heartbeat only once it got one.
+    # The next leader has no last heartbeat of a node that sent it none.
     _until_step(bed, OBSERVED, _step(_status(bed, OBSERVED)) + STEPS_BEFORE_FAULT)
     lost = _node_to_lose(bed)
     report(f"{lost}: its power is cut; {OBSERVED} trains there")

@@ -28,11 +28,12 @@ LIVENESS_MUTANTS = (
     ),
     Mutant(
         "a late renewal ends a gang while launchers do not reach the operator",
-        "suspected_nodes.py",
-        "alone=_is_common(ranks, self._lease_checker.renewing()),",
-        "alone=False,",
+        "attempt/breaker.py",
+        "return len(silent) > len(responsive) and not silent.isdisjoint(renewing)",
+        "return False",
         "tests/unit/test_late_kubelets.py"
-        "::test_late_renewal_ends_nothing_while_no_launcher_is_heard",
+        "::test_late_renewal_ends_nothing_while_launchers_are_cut_off",
+        package=SCHEDULER,
     ),
     Mutant(
         "a lease that was read for comparison is evidence at once",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from history.invariants import ViolationError
@@ -99,12 +100,13 @@ class PublicationChecks:
     def _is_kept(self, found: Json | None, before: Json | None) -> bool:
         """Whether a topology is the one before without nodes that left: controllers that have begun
         publish that until agents have reported."""
-        if not found or not before or found.keys() != before.keys():
+        if not found or not before:
             return False
-        places, held = (interconnects.parse(each).places for each in (found, before))
-        left = held.keys() - places.keys()
-        kept = {node: domains for node, domains in held.items() if node not in left}
-        return places == kept and all(None in self._sources.choices((NODE, each)) for each in left)
+        its, held = interconnects.parse(found), interconnects.parse(before)
+        left = held.places.keys() - its.places.keys()
+        kept = {node: domains for node, domains in held.places.items() if node not in left}
+        is_legal = all(None in self._sources.choices((NODE, each)) for each in left)
+        return is_legal and its == replace(held, places=kept)
 
     def _check_agents(self, status: Json) -> None:
         """The number of agents: of those that reported, and no fewer than surely did."""

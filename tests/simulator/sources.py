@@ -93,7 +93,8 @@ class Sources:
                 choices[:-1] = [
                     each
                     for each in choices[:-1]
-                    if each is not None and self._said_until_s.get((source, each), 0.0) > since_s
+                    if each is not None
+                    and self._said_until_s.get((source, each), -math.inf) > since_s
                 ]
 
     @property

@@ -131,12 +131,12 @@ async def ends_without_launchers(late_s: int, *, dead_s: float = math.inf) -> di
 
 
 @pytest.mark.parametrize("late_s", [0, 5, 10, 20])
-async def test_late_renewal_ends_nothing_while_no_launcher_is_heard(late_s: int) -> None:
+async def test_late_renewal_ends_nothing_while_launchers_are_cut_off(late_s: int) -> None:
     """The silence of launchers whose kubelets renew shows that theirs has another cause."""
     assert await ends_without_launchers(late_s) == {}
 
 
-async def test_dead_node_is_found_while_no_launcher_is_heard() -> None:
+async def test_dead_node_is_found_while_launchers_are_cut_off() -> None:
     """Once its Lease is not renewed for its whole duration."""
     ends = await ends_without_launchers(0, dead_s=25.0)
     assert 25 + 40 <= min(ends) <= 25 + 50

@@ -96,15 +96,17 @@ def test_line_of_the_kubelet_is_printed_once(capsysbinary: Any) -> None:
 @pytest.mark.parametrize("lines", [[KUBELET], [KUBELET, b"unable to retrieve container logs\n"]])
 def test_words_of_the_kubelet_alone_are_no_log(lines: list[bytes], capsysbinary: Any) -> None:
     """What the log lacks can be in the status. Of a log that is opened again, it is no line."""
-    streams = Streams((lines, False), (lines, False), ([at(1, "a")], False), (lines, False))
+    streams = Streams(
+        (lines, False), (lines, False), ([], False), ([at(1, "a")], False), (lines, False)
+    )
     log = PodLog(cast(ApiServer, streams), POD, None, Window(lines=3))
-    for is_read in (False, False, True, False):
+    for is_read in (False, False, True, True, False):
         with nullcontext() if is_read else pytest.raises(RequestError, match="nothing was read"):
             log.print_further(is_followed=True)
     printed = capsysbinary.readouterr()
     assert printed.out == b"a\n"
     assert [printed.err.count(each) for each in lines] == [1] * len(lines)
-    assert [query.get("tailLines") for query in streams.queries] == ["3", "3", "3", None]
+    assert [query.get("tailLines") for query in streams.queries] == ["3"] * 3 + [None] * 2
 
 
 def test_tail_within_lines_of_one_time_goes_on_after_its_last(capsysbinary: Any) -> None:

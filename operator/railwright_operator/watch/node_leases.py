@@ -16,7 +16,7 @@ silent launcher only a row counts that began after its last messages: before suc
 stale, the launchers of all others are silent too (``breaker``).
 
 Of a launcher without a message the Lease is the only evidence, as it is where launchers are silent
-though their nodes live (``suspected_nodes``). One request of a kubelet that hangs
+though their nodes live (``breaker``). One request of a kubelet that hangs
 delays its renewal to 21 s, an API server that loses power to 31 s. So this Lease is stale only
 after its whole duration, and if another one was renewed after its own renewal was due.
 

@@ -89,3 +89,17 @@ def assess(
     silent -= alive
     is_cut = len(silent) > len(alive) or (none_renews and not alive)
     return Breaker(len(silent), len(alive), calm_s=0 if is_cut else before.calm_s + passed_s)
+
+
+def is_silence_common(ranks: Iterable[ObservedRank], *, renewing: Collection[str]) -> bool:
+    """Whether most launchers are silent, also some whose kubelet renews: their silence has another
+    cause than dead nodes, such as the network in front of the operator. The Lease of a node is the
+    only evidence then, as of a launcher without a message."""
+    responsive, silent = set(), set()
+    for rank in ranks:
+        if rank.responsive and not rank.unreported:
+            responsive.add(rank.node)
+        elif assessment.is_quiet(rank, for_s=rank.silence_limit_s):
+            silent.add(rank.node)
+    silent -= responsive
+    return len(silent) > len(responsive) and not silent.isdisjoint(renewing)
