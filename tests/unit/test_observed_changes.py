@@ -236,7 +236,11 @@ def test_silent_and_unreported_nodes_are_distinguished(
     found: list[Suspected] = []
 
     def mark_suspected(
-        silent: Collection[str], unreported: Collection[str], others: Collection[str]
+        silent: Collection[str],
+        unreported: Collection[str],
+        others: Collection[str],
+        *,
+        alone: bool,
     ) -> None:
         found.append((set(silent), set(unreported), set(others)))
 
