@@ -39,7 +39,7 @@ class RandomSource:
 
     def permutation(self, size: int) -> Ints:
         """The numbers below this size, shuffled."""
-        return np.argsort(self.uniform(size), kind="stable")
+        return self.uniform(size).argsort(kind="stable")
 
 
 def _mixed(made: int, count: int) -> Floats:

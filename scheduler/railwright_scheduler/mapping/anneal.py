@@ -93,21 +93,23 @@ class _Annealing:
         stray = (drawn[2] < STRAY) | (self._near.count[one] == 0)
         there = np.where(stray, (drawn[1] * len(self._sizes)).astype(np.int64), there)
         here = self._home[one + base]
-        apart = np.flatnonzero(here != there)
+        (apart,) = (here != there).nonzero()
         one, base, here, there = one[apart], base[apart], here[apart], there[apart]
         crossed = (drawn[3, apart] * self._sizes[there]).astype(np.int64)
         other = self._holder[self._members[self._first[there] + crossed] + base]
-        mine, its = self._near.of[one] + base[:, None], self._near.of[other] + base[:, None]
-        change = self._moved(self._near.weight[one], mine, here, there)
+        near, weight = self._near.of[one], self._near.weight[one]
+        mine, its = near + base[:, None], self._near.of[other] + base[:, None]
+        change = self._moved(weight, mine, here, there)
         change += self._moved(self._near.weight[other], its, there, here)
         # The traffic between the two ranks keeps its distance, as both move.
-        joined = (self._near.weight[one] * (self._near.of[one] == other[:, None])).sum(axis=1)
+        joined = (weight * (near == other[:, None])).sum(axis=1)
         change += joined * self._there_and_back(here, there)
-        taken = np.flatnonzero(np.exp(-np.maximum(change, 0.0) / heat) > drawn[4, apart])
-        self._exchange(
-            np.stack([one[taken] + base[taken], other[taken] + base[taken]], axis=1),
-            np.concatenate([mine[taken], its[taken]], axis=1),
-        )
+        (taken,) = (np.exp(-np.maximum(change, 0.0) / heat) > drawn[4, apart]).nonzero()
+        if len(taken):
+            self._exchange(
+                np.stack([one[taken], other[taken]], axis=1) + base[taken, None],
+                np.concatenate([mine[taken], its[taken]], axis=1),
+            )
 
     def _moved(self, weight: Floats, near: Ints, old: Ints, new: Ints) -> Floats:
         """How much more each row's neighbours cost from a new domain."""

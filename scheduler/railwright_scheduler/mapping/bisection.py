@@ -45,7 +45,7 @@ class RankSubset:
     def of(self, selected: Mask) -> RankSubset:
         """Those of them which are inside."""
         kept = selected[self.a] & selected[self.b]
-        row = np.cumsum(selected) - 1
+        row = selected.cumsum() - 1
         return RankSubset(
             self.ranks[selected], row[self.a[kept]], row[self.b[kept]], self.weight[kept]
         )
@@ -146,10 +146,10 @@ def _cuts(part: RankSubset, behind: Ints) -> Floats:
     rows, columns = len(behind), len(part.ranks) + 1
     offset = np.arange(rows)[:, None] * columns + 1
     a, b = behind[:, part.a], behind[:, part.b]
-    weight = np.broadcast_to(part.weight, a.shape).ravel()
+    weight = np.concatenate([part.weight] * rows)
     begun = np.bincount((np.minimum(a, b) + offset).ravel(), weight, rows * columns)
     ended = np.bincount((np.maximum(a, b) + offset).ravel(), weight, rows * columns)
-    cuts: Floats = np.cumsum((begun - ended).reshape(rows, columns), axis=1)
+    cuts: Floats = (begun - ended).reshape(rows, columns).cumsum(axis=1)
     return cuts
 
 
@@ -163,9 +163,10 @@ def reachable_sums(sizes: list[int]) -> list[int]:
 def _even(reached: int, whole: int) -> Ints:
     """Those of these sums from a quarter of all to three, or else all but none and all."""
     octets = np.frombuffer(reached.to_bytes(whole // 8 + 1, "little"), dtype=np.uint8)
-    found = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
-    even = found[(4 * found >= whole) & (4 * found <= 3 * whole)]
-    return even if len(even) else found[1:-1]
+    is_reached = np.unpackbits(octets, bitorder="little")
+    quarter = -(-whole // 4)
+    (even,) = is_reached[quarter : 3 * whole // 4 + 1].nonzero()
+    return even + quarter if len(even) else is_reached.nonzero()[0][1:-1]
 
 
 def subset(sizes: list[int], reached: list[int], target: int) -> list[bool]:

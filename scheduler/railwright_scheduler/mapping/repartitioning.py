@@ -57,8 +57,10 @@ class _Repartitioning:
         """Empty a few domains and fill them again."""
         self._budget.spend(EMPTIED + 2 * ELEMENT * self._ranks)
         chosen = self._chosen()
-        selected = np.isin(self._home, chosen)
-        ranks = np.flatnonzero(selected)
+        is_chosen = np.zeros(len(self._members), dtype=np.bool_)
+        is_chosen[chosen] = True
+        selected = is_chosen[self._home]
+        (ranks,) = selected.nonzero()
         self._budget.spend(EMPTIED + 20 * ELEMENT * len(ranks) * self._near.of.shape[1])
         laid = self._bisection.laid(self._part(ranks, selected), self._line(chosen))
         if self._costs(ranks, laid) <= self._costs(ranks, self.where[ranks]):
@@ -71,7 +73,7 @@ class _Repartitioning:
         chosen = [int(self._home[int(drawn[1] * self._ranks)])]
         exchanged = np.zeros(count)
         while len(chosen) < target:
-            ranks = np.flatnonzero(self._home == chosen[-1])
+            (ranks,) = (self._home == chosen[-1]).nonzero()
             weight = self._near.weight[ranks]
             homes = np.append(self._home, 0)[self._near.of[ranks]]
             exchanged += np.bincount(homes.ravel(), weight.ravel(), count)
