@@ -359,6 +359,7 @@ PREPARED: dict[str, Callable[[Scene], object]] = {
     "export RAILWRIGHT_PROFILE": _prepare_profile,
     "kubectl patch tj train": _end_quota,
     "kubectl -n railwright-system create configmap site": _prepare_site,
+    "railwright topology topology.conf": _prepare_site,
     "python -m railwright_agent hardware": _end_site,
     "python -m railwright_agent token": _prepare_survey,
     "kubectl label node gpu-01": lambda scene: scene.kubectl(
