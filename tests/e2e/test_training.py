@@ -63,6 +63,14 @@ def test_sharded_training_that_lost_a_pod_has_equal_losses(
     assert float(expected[STEPS]) <= float(expected[1]) / 2
 
 
+def test_ranks_have_shared_memory_beyond_the_default(bed: Testbed, run: Run) -> None:
+    """The 64 MiB of a container runtime are too little for NCCL and data loaders."""
+    fill = "open('/dev/shm/filled', 'wb').write(bytes(100 << 20)); print('has stored 100 MiB')"
+    job = run(Training("shared", ["python3", "-c", fill], bed.image, nodes=1, gpus=1))
+    job.until_phase("Succeeded")
+    assert "has stored 100 MiB" in job.logs(1, 0)
+
+
 def test_next_attempt_is_mapped_by_profile_of_the_first(
     bed: Testbed, run: Run, checkpoints: Volume
 ) -> None:

@@ -159,6 +159,31 @@ def test_users_pod_template_is_not_changed_in_place() -> None:
     assert repr(raw) == before
 
 
+@pytest.mark.parametrize(
+    ("pod", "path", "is_added"),
+    [
+        ({}, "/data", True),
+        ({}, "/dev/shm/cache", True),
+        ({}, "/dev/shm", False),
+        ({}, "/dev/shm/", False),
+        ({}, "/dev", False),
+        ({"hostIPC": True}, "/data", False),
+        ({"hostIPC": False}, "/data", True),
+    ],
+)
+def test_shared_memory_is_mounted_unless_the_template_has_some(
+    pod: dict[str, Any], path: str, is_added: bool
+) -> None:
+    raw = job(volumeMounts=[{"name": "its", "mountPath": path}])
+    raw["spec"]["roles"][0]["template"]["spec"] |= pod
+    found = rendered(raw)
+    volumes = [each for each in found["spec"]["volumes"] if each["name"] == "railwright-shm"]
+    assert volumes == [{"name": "railwright-shm", "emptyDir": {"medium": "Memory"}}] * is_added
+    mounts = main_of(found)["volumeMounts"]
+    assert ({"name": "railwright-shm", "mountPath": "/dev/shm"} in mounts) is is_added
+    assert mounts[0] == {"name": "its", "mountPath": path}
+
+
 def test_template_cannot_set_reserved_labels() -> None:
     raw = job()
     raw["spec"]["roles"][0]["template"]["metadata"] = {"labels": {"railwright.dev/node-rank": "0"}}

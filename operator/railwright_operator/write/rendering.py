@@ -9,6 +9,7 @@ first container; the user's command becomes its arguments, and one process of it
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from railwright_scheduler.pre_run import RANKS_MAX
 LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
 TOKEN_SECONDS = 3600
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the libraries of the training container look
 GRACE_SECONDS = 30
 INSTALL_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 SECURITY_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
@@ -152,6 +154,11 @@ def render_pod(
         *spec.get("initContainers", []),
     ]
     spec["containers"] = list(spec["containers"])
+    if not _has_shared_memory(template["spec"]):
+        spec["volumes"].append({"name": "railwright-shm", "emptyDir": {"medium": "Memory"}})
+        mount = {"name": "railwright-shm", "mountPath": SHARED_MEMORY}
+        main = spec["containers"][0]
+        spec["containers"][0] = main | {"volumeMounts": [*main.get("volumeMounts", []), mount]}
     training = job["spec"].get("workload", {}).get("role", "")
     layout = number_ranks([_role(raw[each.name], each) for each in entry.roles], training=training)
     environment = _environment(
@@ -231,6 +238,16 @@ def _volumes(job_uid: str) -> list[Manifest]:
         {"name": "railwright", "emptyDir": {}},
         {"name": "railwright-token", "projected": {"sources": [{"serviceAccountToken": token}]}},
     ]
+
+
+def _has_shared_memory(spec: Mapping[str, Any]) -> bool:
+    """Whether the pod has shared memory of its own choice: what its first container mounts there,
+    or that of its host. Without, a runtime mounts 64 MiB, which is too little for NCCL between the
+    GPUs of a node, and for data loaders. All that is stored there counts as the container's memory,
+    and Kubernetes limits it to the pod's."""
+    mounts = spec["containers"][0].get("volumeMounts", [])
+    paths = {posixpath.normpath(each["mountPath"]) for each in mounts}
+    return bool(spec.get("hostIPC")) or not paths.isdisjoint({SHARED_MEMORY, "/dev"})
 
 
 def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:
