@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -13,10 +12,10 @@ from random import Random
 
 import pytest
 
-from fixtures import heartbeats, shell
+from fixtures import heartbeats, nvml, shell
 from fixtures.heartbeats import ATTEMPT, JOB, Heartbeats
 from railwright import protocol
-from railwright_agent import reporting, utilization
+from railwright_agent import reporting
 from railwright_agent.benchmark import BenchmarkSchedule
 from railwright_agent.hardware import HardwareSources
 from railwright_agent.reporting import ControllersClient
@@ -30,7 +29,6 @@ from railwright_topology.sources import hardware_documents
 from railwright_topology.sources.hardware_documents import Document
 
 DOCUMENT = Document((HardwareReport("sysfs", Provenance.SEEN, (Part("gpu", Kind.ACCELERATOR),)),))
-STAND_IN_NVML = Path(heartbeats.__file__).with_name("standin_nvml.c")
 TEXT = hardware_documents.written(DOCUMENT).encode()
 
 
@@ -157,9 +155,7 @@ async def test_real_agent_reports_this_machine(world: Heartbeats, tmp_path: Path
 async def test_real_agent_reports_gpus_of_stand_in_nvml(world: Heartbeats, tmp_path: Path) -> None:
     """No GPU exists here: the agent loads a library that answers as NVML does."""
     controllers = await _teller(world, tmp_path)
-    library = tmp_path / utilization.NVML
-    compile_ = ["cc", "-shared", "-fPIC", "-o", str(library), str(STAND_IN_NVML)]
-    await asyncio.to_thread(subprocess.run, compile_, check=True)
+    await asyncio.to_thread(nvml.build, tmp_path)
     agent = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "railwright_agent", "report", f"--root={tmp_path}"),

@@ -85,10 +85,20 @@ def test_a_text_without_a_switch_is_none(text: str) -> None:
         ibnetdiscover.parse(text)
 
 
-def test_an_output_that_was_cut_off_loses_what_is_missing() -> None:
-    found = ibnetdiscover.parse(FABRIC[: FABRIC.index("vendid=0x2c9\ncaguid")])
-    assert not found.uplinks
-    assert all("described nowhere" in stated for stated in found.strange)
+def test_output_that_was_cut_off_is_refused() -> None:
+    """Wherever an adapter is missing: else nodes would lose the places that they had."""
+    heads = [found.start() for found in re.finditer(r"^Ca\b", FABRIC, re.MULTILINE)]
+    assert len(heads) > 2
+    for end in (*heads, *(head + 4 for head in heads[:-1])):
+        with pytest.raises(WiringError, match="it was cut off: 'H-..', to which"):
+            ibnetdiscover.parse(FABRIC[:end])
+
+
+def test_adapter_that_cannot_be_read_is_left_out_alone() -> None:
+    whole = ibnetdiscover.parse(FABRIC)
+    head = next(line for line in FABRIC.splitlines() if line.startswith("Ca"))
+    found = ibnetdiscover.parse(FABRIC.replace(head, head.replace("Ca", "Cx")))
+    assert len(found.uplinks) == len(whole.uplinks) - 1
 
 
 def test_ports_of_a_missing_node_are_no_ports_of_another() -> None:

@@ -62,7 +62,8 @@ class _Cable:
 
 
 def parse(text: str) -> Wiring:
-    """Read an output. Raises WiringError where no switch is in it."""
+    """Read an output. Raises WiringError where no switch is in it, or where it was cut off: then
+    adapters are missing that its cables lead to, more than there are broken lines."""
     omissions = Omissions(SOURCE)
     names: dict[str, str] = {}
     cables: list[_Cable] = []
@@ -74,12 +75,19 @@ def parse(text: str) -> Wiring:
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
     if not any(map(_is_switch, names)):
         raise omissions.refuse("no switch is in it")
+    ends = {cable.far for cable in cables if not _is_switch(cable.far)}
+    described, missing = {node for node in names if not _is_switch(node)}, ends.difference(names)
+    if len(missing) > len(omissions.sentences) + len(described - ends):
+        rule = (
+            f"it was cut off: {min(missing)[:80]!r}, to which a cable leads, is described nowhere"
+        )
+        raise WiringError(SOURCE, len(text.splitlines()), rule)
     for cable in cables:
         if cable.far not in names:
             rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
             omissions.note(cable.line, rule)
-    described = [cable for cable in cables if _is_switch(cable.end) and cable.far in names]
-    return _wiring(names, described, omissions)
+    whole = [cable for cable in cables if _is_switch(cable.end) and cable.far in names]
+    return _wiring(names, whole, omissions)
 
 
 def _sections(

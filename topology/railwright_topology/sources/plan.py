@@ -9,7 +9,7 @@
       block-b:
         rack-[01-16]: gpu-[301-556]
     scaleUpDomains:                 # may be left out: domains of device links (NVLink, XGMI, HCCS)
-      nvl-[1-8]: gpu-[001-144]
+      nvl-[1-8]: gpu-[001-128]
 
 Names on either side are host lists. A domain is known by its whole path, so each block may have a
 rack-01; ``/`` is in no name. A node stands in one domain and on one island at most.
