@@ -78,9 +78,7 @@ def parse(text: str) -> Wiring:
     ends = {cable.far for cable in cables if not _is_switch(cable.far)}
     described, missing = {node for node in names if not _is_switch(node)}, ends.difference(names)
     if len(missing) > len(omissions.sentences) + len(described - ends):
-        rule = (
-            f"it was cut off: {min(missing)[:80]!r}, to which a cable leads, is described nowhere"
-        )
+        rule = f"it was cut off: a cable leads to {min(missing)[:80]!r}, described nowhere"
         raise WiringError(SOURCE, len(text.splitlines()), rule)
     for cable in cables:
         if cable.far not in names:
