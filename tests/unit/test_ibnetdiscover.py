@@ -85,13 +85,55 @@ def test_a_text_without_a_switch_is_none(text: str) -> None:
         ibnetdiscover.parse(text)
 
 
-def test_output_that_was_cut_off_is_refused() -> None:
-    """Wherever an adapter is missing: else nodes would lose the places that they had."""
-    heads = [found.start() for found in re.finditer(r"^Ca\b", FABRIC, re.MULTILINE)]
-    assert len(heads) > 2
-    for end in (*heads, *(head + 4 for head in heads[:-1])):
-        with pytest.raises(WiringError, match=r"it was cut off: .* to 'H-\w\w', described"):
-            ibnetdiscover.parse(FABRIC[:end])
+def test_a_text_without_a_host_is_none() -> None:
+    with pytest.raises(WiringError, match="no host is on a switch"):
+        ibnetdiscover.parse('Switch\t65 "S-a1"\t\t# "leaf" enhanced port 0 lid 7 lmc 0\n')
+
+
+@pytest.mark.parametrize(
+    "kinds", ["spines leaves adapters", "leaves spines adapters", "adapters leaves spines"]
+)
+def test_output_that_was_cut_off_anywhere_loses_no_host(kinds: str) -> None:
+    """It is refused: else nodes would lose the places that they had. The order is that of the tool,
+    with ``-g`` too."""
+    described = _described_nodes()
+    text = "".join(node for kind in kinds.split() for node in described[kind])
+    hosts = {each.host for each in ibnetdiscover.parse(text).uplinks}
+    assert len(hosts) == 9
+    for end in range(len(text)):
+        try:
+            found = ibnetdiscover.parse(text[:end])
+        except WiringError:
+            continue
+        assert {each.host for each in found.uplinks} == hosts, text[max(0, end - 200) : end]
+
+
+def test_second_output_that_was_cut_off_is_refused() -> None:
+    described = _described_nodes()
+    text = "".join(node for nodes in described.values() for node in nodes)
+    second = re.sub(r'"([SH]-)', r'"\1b', text).replace("mlx5_0", "mlx5_1")
+    assert len(ibnetdiscover.parse(text + second).switches) == 10
+    with pytest.raises(WiringError, match="it was cut off"):
+        ibnetdiscover.parse(text + second[: second.index('Switch\t65 "S-bleaf-0"')])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ['Rt\t2 "R-77"\t\t# "router"\n', ""],
+    ids=["described", "left out"],
+)
+def test_router_need_not_be_described(broken: str) -> None:
+    """With ``-g``, one of a chassis is in no section of the output."""
+    port = '[36]\t"R-77"[1](77)\t\t# "router" lid 9 4xNDR\n'
+    text = FABRIC.replace("[65]", f"{port}[65]", 1) + broken
+    assert ibnetdiscover.parse(text).uplinks == ibnetdiscover.parse(FABRIC).uplinks
+
+
+def test_unreadable_rates_excuse_no_missing_adapter() -> None:
+    text = FABRIC.replace("4xNDR", "??NDR")
+    assert len(ibnetdiscover.parse(text).uplinks) == 3
+    with pytest.raises(WiringError, match="it was cut off"):
+        ibnetdiscover.parse(text[: text.index('Ca\t1 "H-d1"')])
 
 
 def test_adapter_that_cannot_be_read_is_left_out_alone() -> None:
@@ -158,3 +200,37 @@ def test_output_with_chassis_and_all_details_is_the_same() -> None:
     detailed = detailed.replace('[1](b1) \t"S-a1"[1]', '[1](b1) \t"S-a1"[1][ext 1]')
     assert detailed.count("ext") == 5
     assert ibnetdiscover.parse(detailed) == ibnetdiscover.parse(FABRIC)
+
+
+def _described_nodes() -> dict[str, list[str]]:
+    """Two spines, three leaves with three adapters each, as the tool prints them."""
+    spines, leaves = range(2), range(3)
+    return {
+        "spines": [
+            _section("Switch\t65", f"S-spine-{spine}", [f"S-leaf-{leaf}" for leaf in leaves])
+            for spine in spines
+        ],
+        "leaves": [
+            _section(
+                "Switch\t65",
+                f"S-leaf-{leaf}",
+                [f"H-{leaf}-{at}" for at in range(3)] + [f"S-spine-{spine}" for spine in spines],
+            )
+            for leaf in leaves
+        ],
+        "adapters": [
+            _section("Ca\t1", f"H-{leaf}-{at}", [f"S-leaf-{leaf}"])
+            for leaf in leaves
+            for at in range(3)
+        ],
+    }
+
+
+def _section(head: str, node: str, ends: list[str]) -> str:
+    def name(node: str) -> str:
+        return f"node{node[1:]} mlx5_0" if node.startswith("H-") else node[2:]
+
+    ports = [
+        f'[{at}]\t"{end}"[1]\t\t# "{name(end)}" lid 3 4xNDR\n' for at, end in enumerate(ends, 1)
+    ]
+    return f'guid=0x1\n{head} "{node}"\t\t# "{name(node)}"\n{"".join(ports)}\n'

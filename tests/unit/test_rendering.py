@@ -27,6 +27,7 @@ POINTS = {
     "endedAttempt": 1,
 }
 TERMINATION = "RAILWRIGHT_TERMINATION_FILE"
+SHARED = {"name": "railwright-shm", "mountPath": "/dev/shm"}
 
 
 def job(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
@@ -163,10 +164,12 @@ def test_users_pod_template_is_not_changed_in_place() -> None:
     ("pod", "path", "is_added"),
     [
         ({}, "/data", True),
+        ({}, "/dev", True),
         ({}, "/dev/shm/cache", True),
         ({}, "/dev/shm", False),
         ({}, "/dev/shm/", False),
-        ({}, "/dev", False),
+        ({}, "//dev/shm", False),
+        ({}, "dev/shm", False),
         ({"hostIPC": True}, "/data", False),
         ({"hostIPC": False}, "/data", True),
     ],
@@ -180,8 +183,35 @@ def test_shared_memory_is_mounted_unless_the_template_has_some(
     volumes = [each for each in found["spec"]["volumes"] if each["name"] == "railwright-shm"]
     assert volumes == [{"name": "railwright-shm", "emptyDir": {"medium": "Memory"}}] * is_added
     mounts = main_of(found)["volumeMounts"]
-    assert ({"name": "railwright-shm", "mountPath": "/dev/shm"} in mounts) is is_added
+    assert (SHARED in mounts) is is_added
     assert mounts[0] == {"name": "its", "mountPath": path}
+
+
+def test_all_containers_of_a_template_share_memory() -> None:
+    """As they do without a volume, except for one that mounts another."""
+    raw = job()
+    own = {"name": "own", "mountPath": "/dev/shm"}
+    raw["spec"]["roles"][0]["template"]["spec"] |= {
+        "initContainers": [{"name": "stage", "image": "stage"}],
+    }
+    raw["spec"]["roles"][0]["template"]["spec"]["containers"] += [
+        {"name": "side", "image": "side"},
+        {"name": "apart", "image": "apart", "volumeMounts": [own]},
+    ]
+    spec = rendered(raw)["spec"]
+    mounts = {
+        each["name"]: [
+            its for its in each.get("volumeMounts", []) if its["mountPath"] == "/dev/shm"
+        ]
+        for each in (*spec["initContainers"], *spec["containers"])
+    }
+    assert mounts == {
+        "railwright-launcher": [],
+        "stage": [SHARED],
+        "train": [SHARED],
+        "side": [SHARED],
+        "apart": [own],
+    }
 
 
 def test_template_cannot_set_reserved_labels() -> None:

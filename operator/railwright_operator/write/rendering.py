@@ -28,7 +28,7 @@ from railwright_scheduler.pre_run import RANKS_MAX
 LAUNCHER_DIRECTORY = "/railwright"
 TOKEN_DIRECTORY = "/var/run/secrets/railwright.dev"  # noqa: S105 - a path, not a secret
 TOKEN_SECONDS = 3600
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the libraries of the training container look
+SHARED_MEMORY, SHARED_VOLUME = "/dev/shm", "railwright-shm"  # noqa: S108 - where libraries look
 GRACE_SECONDS = 30
 INSTALL_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 SECURITY_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
@@ -148,17 +148,13 @@ def render_pod(
     spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
     if "priorityClassName" in job["spec"]:
         spec["priorityClassName"] = job["spec"]["priorityClassName"]
+    _share_memory(spec)
     spec["volumes"] = [*spec.get("volumes", []), *_volumes(entry.job_uid)]
     spec["initContainers"] = [
         _install(spec["containers"][0], launcher),
         *spec.get("initContainers", []),
     ]
     spec["containers"] = list(spec["containers"])
-    if not _has_shared_memory(template["spec"]):
-        spec["volumes"].append({"name": "railwright-shm", "emptyDir": {"medium": "Memory"}})
-        mount = {"name": "railwright-shm", "mountPath": SHARED_MEMORY}
-        main = spec["containers"][0]
-        spec["containers"][0] = main | {"volumeMounts": [*main.get("volumeMounts", []), mount]}
     training = job["spec"].get("workload", {}).get("role", "")
     layout = number_ranks([_role(raw[each.name], each) for each in entry.roles], training=training)
     environment = _environment(
@@ -240,14 +236,31 @@ def _volumes(job_uid: str) -> list[Manifest]:
     ]
 
 
-def _has_shared_memory(spec: Mapping[str, Any]) -> bool:
-    """Whether the pod has shared memory of its own choice: what its first container mounts there,
-    or that of its host. Without, a runtime mounts 64 MiB, which is too little for NCCL between the
-    GPUs of a node, and for data loaders. All that is stored there counts as the container's memory,
-    and Kubernetes limits it to the pod's."""
-    mounts = spec["containers"][0].get("volumeMounts", [])
-    paths = {posixpath.normpath(each["mountPath"]) for each in mounts}
-    return bool(spec.get("hostIPC")) or not paths.isdisjoint({SHARED_MEMORY, "/dev"})
+def _share_memory(spec: Manifest) -> None:
+    """Add a volume in memory at ``/dev/shm`` of all containers that mount nothing there: a runtime
+    has 64 MiB for a pod, which is too little for NCCL between the GPUs of a node, and for data
+    loaders. What is stored in it counts as memory of the container. A pod that has the shared
+    memory of its host keeps that."""
+    if spec.get("hostIPC"):
+        return
+    mount = {"name": SHARED_VOLUME, "mountPath": SHARED_MEMORY}
+    is_needed = False
+    for kind in ("containers", "initContainers"):
+        if kind not in spec:
+            continue
+        given, spec[kind] = spec[kind], []
+        for container in given:
+            mounts = container.get("volumeMounts", [])
+            if not any(_at_shared_memory(each["mountPath"]) for each in mounts):
+                container, is_needed = container | {"volumeMounts": [*mounts, mount]}, True
+            spec[kind].append(container)
+    if is_needed:
+        shared = {"name": SHARED_VOLUME, "emptyDir": {"medium": "Memory"}}
+        spec["volumes"] = [*spec.get("volumes", []), shared]
+
+
+def _at_shared_memory(path: str) -> bool:
+    return posixpath.normpath(f"/{path.lstrip('/')}") == SHARED_MEMORY
 
 
 def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:

@@ -62,12 +62,13 @@ class _Cable:
 
 
 def parse(text: str) -> Wiring:
-    """Read an output. Raises WiringError where no switch is in it, or where it was cut off: then
-    adapters are missing that its cables lead to, more than there are broken lines."""
+    """Read an output. Raises WiringError where no switch, or no host on one, is in it, or where it
+    was cut off."""
     omissions = Omissions(SOURCE)
     names: dict[str, str] = {}
     cables: list[_Cable] = []
-    for number, section, line in _sections(text, names, omissions):
+    unread: list[int] = []
+    for number, section, line in _sections(text, names, unread, omissions):
         if port := _PORT.match(line):
             bytes_per_s = _bytes_per_s(port[4], number, omissions)
             cables.append(_Cable(number, section, port[2], int(port[3]), bytes_per_s))
@@ -75,11 +76,8 @@ def parse(text: str) -> Wiring:
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
     if not any(map(_is_switch, names)):
         raise omissions.refuse("no switch is in it")
-    ends = {cable.far for cable in cables if not _is_switch(cable.far)}
-    described, missing = {node for node in names if not _is_switch(node)}, ends.difference(names)
-    if len(missing) > len(omissions.sentences) + len(described - ends):
-        rule = f"it was cut off: a cable leads to {min(missing)[:80]!r}, described nowhere"
-        raise WiringError(SOURCE, len(text.splitlines()), rule)
+    last = len(text.splitlines())
+    _check_whole(names, cables, last, unread=sum(number < last for number in unread))
     for cable in cables:
         if cable.far not in names:
             rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
@@ -88,11 +86,28 @@ def parse(text: str) -> Wiring:
     return _wiring(names, whole, omissions)
 
 
+def _check_whole(
+    names: Mapping[str, str], cables: Sequence[_Cable], last: int, *, unread: int
+) -> None:
+    """Refuse an output that was cut off: more nodes are missing, to which cables lead, than there
+    are unread ones, or ones to which no cable leads, whose id may be a wrong one. Routers, which
+    have no hosts, are missing in a whole output too, of a chassis with ``-g``."""
+    ends = {cable.far for cable in cables if not cable.far.startswith("R-")}
+    for is_switch in (True, False):
+        reached = {node for node in ends if _is_switch(node) is is_switch}
+        described = {node for node in names if _is_switch(node) is is_switch}
+        missing = reached - described
+        if len(missing) > unread + len(described - reached):
+            rule = f"it was cut off: a cable leads to {min(missing)[:80]!r}, described nowhere"
+            raise WiringError(SOURCE, last, rule)
+
+
 def _sections(
-    text: str, names: dict[str, str], omissions: Omissions
+    text: str, names: dict[str, str], unread: list[int], omissions: Omissions
 ) -> Iterator[tuple[int, str, str]]:
-    """The lines of ports with the node that they are of, while ``names`` collects the nodes. The
-    ports of a node that cannot be read, or that stands there already, are left out with it."""
+    """The lines of ports with the node that they are of, while ``names`` collects the nodes, and
+    ``unread`` the lines of those that cannot be read. The ports of such a node, or of one that
+    is there already, are left out with it."""
     section: str | None = None
     starts = True
     for number, raw in enumerate(text.splitlines(), 1):
@@ -104,26 +119,26 @@ def _sections(
             section, starts = None, True
         elif head := _HEAD.match(line):
             section, starts = None, False
-            with omissions.part():
-                _check_node(number, head, names)
+            if head[2] in names:
+                rule = f"{head[2][:80]!r} is described twice: the first counts"
+                omissions.note(number, rule)
+            elif len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
+                rule = f"at most {NODES_MAX} nodes, of up to {NAME_MAX} printable characters"
+                omissions.note(number, rule)
+                unread.append(number)
+            else:
                 section = head[2]
                 names[section] = head[3]
         elif starts and not line.startswith("["):
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
+            unread.append(number)
             section, starts = None, False
         elif section is not None:
             yield number, section, line
         elif starts:
             omissions.note(number, f"{line[:80]!r} is a port of no node")
+            unread.append(number)
             starts = False
-
-
-def _check_node(number: int, head: re.Match[str], names: Mapping[str, str]) -> None:
-    if head[2] in names:
-        raise WiringError(SOURCE, number, f"{head[2][:80]!r} is described twice: the first counts")
-    if len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
-        rule = f"at most {NODES_MAX} nodes, named with up to {NAME_MAX} printable characters"
-        raise WiringError(SOURCE, number, rule)
 
 
 def _wiring(names: Mapping[str, str], cables: Sequence[_Cable], omissions: Omissions) -> Wiring:
@@ -133,6 +148,8 @@ def _wiring(names: Mapping[str, str], cables: Sequence[_Cable], omissions: Omiss
     )
     strange: list[str] = []
     uplinks = _uplinks(names, switches, cables, strange)
+    if not uplinks:
+        raise omissions.refuse(min(strange, default="no host is on a switch"))
     # A cable between two switches is there at both of its ends.
     trunks = collections.Counter(
         ((cable.end, cable.far), cable.bytes_per_s)
