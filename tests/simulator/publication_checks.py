@@ -41,6 +41,7 @@ class PublicationChecks:
         self._refresh = refresh
         self._status: Json = {}
         self._healths: dict[str, Json] = {}
+        self._deleted: set[str] = set()
         self._has_status = False
         self._is_new = False
         self.compared = self.left_out = 0
@@ -137,12 +138,16 @@ class PublicationChecks:
                         f"I31: the NodeHealth of {node} is {spec}, was {before}; expected {legal}"
                     )
         self._healths[node] = spec
+        if node in self._deleted:
+            self._deleted.discard(node)
+            self._sources.keep_missing((AGENT, node))
         self._settle(uncertain)
 
     def health_deleted(self, node: str) -> None:
         """Somebody deleted it, or it went with its node. Controllers that begin now do not wait for
-        its agent."""
+        its agent. What they publish meanwhile may be stored after its NodeHealth."""
         self._healths.pop(node, None)
+        self._deleted.add(node)
         self._sources.add((AGENT, node), None)
 
     def _legal_healths(self, node: str, before: Json | None) -> Iterator[Json]:

@@ -53,6 +53,7 @@ class Sources:
         self._clock = clock
         self._choices: dict[Source, list[str | None]] = {}
         self._said_until_s: dict[tuple[Source, str | None], float] = {}
+        self._missing_until_s: dict[Source, float] = {}
         self._rendered: dict[object, Rendering] = {}
 
     def __repr__(self) -> str:
@@ -76,6 +77,10 @@ class Sources:
         if found not in choices:
             choices.insert(0, found)
 
+    def keep_missing(self, source: Source) -> None:
+        """That it may be taken to say nothing may still be under way to be published."""
+        self._missing_until_s[source] = self._clock()
+
     def current(self, source: Source) -> str | None:
         """What a source says now."""
         return self._choices.get(source, [None])[-1]
@@ -90,12 +95,11 @@ class Sources:
         since_s = self._clock() - UNDER_WAY_S
         for source, choices in self._choices.items():
             if source not in uncertain:
-                choices[:-1] = [
-                    each
-                    for each in choices[:-1]
-                    if each is not None
-                    and self._said_until_s.get((source, each), -math.inf) > since_s
-                ]
+                until_s = {
+                    each: self._said_until_s.get((source, each), -math.inf) for each in choices
+                }
+                until_s[None] = self._missing_until_s.get(source, -math.inf)
+                choices[:-1] = [each for each in choices[:-1] if until_s[each] > since_s]
 
     @property
     def views_count(self) -> int:
