@@ -45,7 +45,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     for bundled in ("page.js", "page.css"):
         (built / "dist" / bundled).touch()
     with site.running(built, interval_s=INTERVAL_S) as running:
-        observed_faults.restart_agents(running)
+        observed_faults.survey_and_read_gpus(running)
         scenario.play(running.bed, print)
         observed_faults.plug_wrongly(running)
         yield running

@@ -90,6 +90,17 @@ def test_a_text_without_a_host_is_none() -> None:
         ibnetdiscover.parse('Switch\t65 "S-a1"\t\t# "leaf" enhanced port 0 lid 7 lmc 0\n')
 
 
+def test_text_whose_adapters_name_no_host_is_refused() -> None:
+    """Not with what else could not be read."""
+    text = (
+        FABRIC.replace("node-1 mlx5_0", "x").replace("node-2 HCA-3", "y").replace("4xHDR", "4xZZ")
+    )
+    with pytest.raises(
+        WiringError, match=r"no host is on a switch: adapter H-\w\w .* names no host"
+    ):
+        ibnetdiscover.parse(text)
+
+
 @pytest.mark.parametrize(
     "kinds", ["spines leaves adapters", "leaves spines adapters", "adapters leaves spines"]
 )
@@ -136,11 +147,17 @@ def test_unreadable_rates_excuse_no_missing_adapter() -> None:
         ibnetdiscover.parse(text[: text.index('Ca\t1 "H-d1"')])
 
 
-def test_adapter_that_cannot_be_read_is_left_out_alone() -> None:
-    whole = ibnetdiscover.parse(FABRIC)
-    head = next(line for line in FABRIC.splitlines() if line.startswith("Ca"))
-    found = ibnetdiscover.parse(FABRIC.replace(head, head.replace("Ca", "Cx")))
-    assert len(found.uplinks) == len(whole.uplinks) - 1
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("into", ["Cx", "", "dropped"])
+def test_adapter_that_cannot_be_read_is_left_out_alone(at: int, into: str) -> None:
+    """Also the last one, of a text without a line end."""
+    nodes = _described_nodes()
+    text = "".join([*nodes["spines"], *nodes["leaves"], *nodes["adapters"]]).rstrip("\n")
+    heads = [line for line in text.splitlines(keepends=True) if line.startswith("Ca")]
+    head = heads[-at]
+    broken = "" if into == "dropped" else head.replace("Ca", into)
+    found = ibnetdiscover.parse(text.replace(head, broken))
+    assert len(found.uplinks) == len(ibnetdiscover.parse(text).uplinks) - 1
 
 
 def test_ports_of_a_missing_node_are_no_ports_of_another() -> None:

@@ -243,24 +243,22 @@ def _share_memory(spec: Manifest) -> None:
     memory of its host keeps that."""
     if spec.get("hostIPC"):
         return
-    mount = {"name": SHARED_VOLUME, "mountPath": SHARED_MEMORY}
-    is_needed = False
-    for kind in ("containers", "initContainers"):
-        if kind not in spec:
-            continue
-        given, spec[kind] = spec[kind], []
-        for container in given:
-            mounts = container.get("volumeMounts", [])
-            if not any(_at_shared_memory(each["mountPath"]) for each in mounts):
-                container, is_needed = container | {"volumeMounts": [*mounts, mount]}, True
-            spec[kind].append(container)
-    if is_needed:
+    kinds: set[str] = {"containers", "initContainers"} & spec.keys()
+    sharing = {kind: [_sharing_memory(each) for each in spec[kind]] for kind in kinds}
+    if any(sharing[kind] != spec[kind] for kind in kinds):
         shared = {"name": SHARED_VOLUME, "emptyDir": {"medium": "Memory"}}
         spec["volumes"] = [*spec.get("volumes", []), shared]
+    spec.update(sharing)
 
 
-def _at_shared_memory(path: str) -> bool:
-    return posixpath.normpath(f"/{path.lstrip('/')}") == SHARED_MEMORY
+def _sharing_memory(container: Manifest) -> Manifest:
+    mounts = container.get("volumeMounts", [])
+    paths = {posixpath.normpath(f"/{each['mountPath'].lstrip('/')}") for each in mounts}
+    if SHARED_MEMORY in paths:
+        return container
+    return container | {
+        "volumeMounts": [*mounts, {"name": SHARED_VOLUME, "mountPath": SHARED_MEMORY}]
+    }
 
 
 def _install(main: Mapping[str, Any], launcher: Launcher) -> Manifest:

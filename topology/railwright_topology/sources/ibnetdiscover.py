@@ -76,8 +76,7 @@ def parse(text: str) -> Wiring:
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
     if not any(map(_is_switch, names)):
         raise omissions.refuse("no switch is in it")
-    last = len(text.splitlines())
-    _check_whole(names, cables, last, unread=sum(number < last for number in unread))
+    _check_whole(names, cables, unread=len(unread))
     for cable in cables:
         if cable.far not in names:
             rule = f"{cable.far[:80]!r} is at the other end, and described nowhere"
@@ -86,9 +85,7 @@ def parse(text: str) -> Wiring:
     return _wiring(names, whole, omissions)
 
 
-def _check_whole(
-    names: Mapping[str, str], cables: Sequence[_Cable], last: int, *, unread: int
-) -> None:
+def _check_whole(names: Mapping[str, str], cables: Sequence[_Cable], *, unread: int) -> None:
     """Refuse an output that was cut off: more nodes are missing, to which cables lead, than there
     are unread ones, or ones to which no cable leads, whose id may be a wrong one. Routers, which
     have no hosts, are missing in a whole output too, of a chassis with ``-g``."""
@@ -99,7 +96,7 @@ def _check_whole(
         missing = reached - described
         if len(missing) > unread + len(described - reached):
             rule = f"it was cut off: a cable leads to {min(missing)[:80]!r}, described nowhere"
-            raise WiringError(SOURCE, last, rule)
+            raise WiringError(SOURCE, cables[-1].line, rule)
 
 
 def _sections(
@@ -110,7 +107,8 @@ def _sections(
     is there already, are left out with it."""
     section: str | None = None
     starts = True
-    for number, raw in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    for number, raw in enumerate(lines, 1):
         line = raw.strip()
         if line.startswith("#"):
             continue
@@ -122,7 +120,7 @@ def _sections(
             if head[2] in names:
                 rule = f"{head[2][:80]!r} is described twice: the first counts"
                 omissions.note(number, rule)
-            elif len(names) == NODES_MAX or len(head[3]) > NAME_MAX or not head[3].isprintable():
+            elif len(names) == NODES_MAX or not _is_name(head[3]):
                 rule = f"at most {NODES_MAX} nodes, of up to {NAME_MAX} printable characters"
                 omissions.note(number, rule)
                 unread.append(number)
@@ -131,7 +129,9 @@ def _sections(
                 names[section] = head[3]
         elif starts and not line.startswith("["):
             omissions.note(number, f"{line[:80]!r} is neither a node nor one of its ports")
-            unread.append(number)
+            if number < len(lines):
+                # The last line may be what is left of one that was cut off.
+                unread.append(number)
             section, starts = None, False
         elif section is not None:
             yield number, section, line
@@ -139,6 +139,10 @@ def _sections(
             omissions.note(number, f"{line[:80]!r} is a port of no node")
             unread.append(number)
             starts = False
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= NAME_MAX and text.isprintable()
 
 
 def _wiring(names: Mapping[str, str], cables: Sequence[_Cable], omissions: Omissions) -> Wiring:
@@ -149,7 +153,8 @@ def _wiring(names: Mapping[str, str], cables: Sequence[_Cable], omissions: Omiss
     strange: list[str] = []
     uplinks = _uplinks(names, switches, cables, strange)
     if not uplinks:
-        raise omissions.refuse(min(strange, default="no host is on a switch"))
+        rule = ": ".join(["no host is on a switch", *sorted(strange)[:1]])
+        raise WiringError(SOURCE, 1, rule)
     # A cable between two switches is there at both of its ends.
     trunks = collections.Counter(
         ((cable.end, cable.far), cable.bytes_per_s)
