@@ -54,6 +54,8 @@ class Controllers:
         """What has yet to be published; they are not compared."""
         return []
 
+    unsettled = unpublished
+
     def events(self, uplinks: Sequence[float]) -> dict[str, Callable[[], str]]:
         """What happens to them, by the names of the events."""
         return {"link": partial(self.change_link, uplinks)}

@@ -247,6 +247,7 @@ class _Run:
                 stuck.append(f"{job.name} is {phase}")
             if job.observed != job.generation:
                 stuck.append(f"{job.name} was changed, and its status is of before")
+        stuck += cluster.controllers.unsettled()
         if cluster.leader is not None:
             # Until a list finds what a watch has lost.
             stuck += cluster.checks.stale_caches(cluster.leader)

@@ -158,6 +158,10 @@ class Site:
         """What has yet to be published."""
         return self.checks.unpublished()
 
+    def unsettled(self) -> list[str]:
+        """What has yet to be published by a process that is there: the operator acts on it."""
+        return [] if self._is_held else self.unpublished()
+
     def _kill_at_await(self) -> str:
         """Kill it at one of its next awaits."""
         process = self.process

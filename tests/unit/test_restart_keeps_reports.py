@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from fixtures.agent_reports import CABLES, NODES, ODD
 from fixtures.clos import wiring
 from fixtures.office import FABRIC, Office
 from fixtures.reporting import Raw
-from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S
+from railwright_controllers.discovery import AGENTS, CAUGHT_UP_S, SILENT_S, STARTING_S
 from railwright_controllers.file_reads import FileRead
 from railwright_controllers.report.fabric_reporter import FRESH_S
 from railwright_topology import networks
@@ -127,6 +128,26 @@ async def test_facts_of_deleted_nodes_do_not_stay(cabled: bool) -> None:
     assert [each["key"] for each in status["problems"]] == ["agents", "agents"]
     assert status["nodes"] == 4
     assert ODD not in str({**status, "topology": None})
+
+
+async def test_topology_stays_while_a_node_that_got_ready_is_awaited() -> None:
+    """The cables changed while there were no controllers. Once agents have reported, their domains
+    count, also while the agent of a node that was not Ready is awaited."""
+    fabric = await published(cabled=True)
+    topology = fabric["status"]["topology"]
+    new = copy.deepcopy(topology)
+    for place in topology["places"]:
+        place["domains"][0] = "before"
+    leader = restarted(fabric, cabled=True)
+    ready = leader.nodes[SILENT]
+    unready = replace(ready, ready=False)
+    leader.discovery.node_changed(ready, unready)
+    assert (await leader.receive(*NODES[:-1]))["topology"] == topology
+    leader.now_s += STARTING_S + 1
+    assert (await leader.report())["topology"] == new
+    leader.discovery.node_changed(unready, ready)
+    assert not leader.discovery.is_caught_up
+    assert (await leader.report())["topology"] == new
 
 
 async def test_agents_that_never_report_again_are_waited_for_in_vain() -> None:

@@ -179,6 +179,7 @@ class FabricReporter:
             if self._interim is None:
                 self._interim = await asyncio.to_thread(kept.topology, published, found.fabric)
             return self._interim
+        self._interim = None  # A node that gets Ready can be awaited later.
         return self._summary.topology or held
 
     async def _write(self, held: ClusterObject, status: Status) -> None:
