@@ -58,11 +58,13 @@ def leaders(site: CheckedSite) -> Iterator[Finding]:
         its = found.get(name)
         if its is None:
             yield Finding("failed", f"{name} has never led", advice)
-        elif its.is_plausible:
+        elif name not in doubtful:
             yield Finding("ok", f"{its.holder} leads")
         elif its.time == first[name].time:
             since = its.describe("ago", "in the future")
             yield Finding("failed", f"nothing leads: {name} renewed its Lease {since}", advice)
+        elif its.is_plausible:
+            yield Finding("ok", f"{its.holder} leads")
         else:
             text = f"{its.holder} leads, but its clock is {its.describe('behind', 'ahead')}"
             advice = f"run NTP on its node: kubectl get pods -n {site.system} -o wide"

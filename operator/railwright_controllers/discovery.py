@@ -20,12 +20,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from railwright_controllers import file_reads
 from railwright_controllers.file_reads import FileRead
+from railwright_controllers.unread_files import UnreadFiles
 from railwright_controllers.watch.fabric import FabricCache
 from railwright_controllers.watch.files import FilesRecord
 from railwright_topology import fabric, slow_devices
 from railwright_topology.fabric import Fabric
 from railwright_topology.parts import Benchmarks, HardwareReport, HardwareReports
-from railwright_topology.sources import formats, hardware_documents, labels
+from railwright_topology.sources import hardware_documents, labels
 from railwright_topology.sources.hardware_documents import Document
 from railwright_topology.wiring import WiringError
 from railwright_watch.node_healths import HealthRecord
@@ -81,8 +82,8 @@ class FabricState:
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
     """The number of agents whose reports this process has, the nodes of silent ones, and the nodes
-    whose last document was refused, each with the rule that it broke. ``oldest_age_s`` is the age
-    of the oldest one of their last reports; None without any."""
+    whose last document was refused, each with the rule that it broke, unless that was so long ago.
+    ``oldest_age_s`` is the age of the oldest one of their last reports; None without any."""
 
     reporting: int
     silent: tuple[str, ...]
@@ -140,7 +141,7 @@ class Discovery:
         self.due = asyncio.Event()
         self.refreshed = asyncio.Event()
         self._read: tuple[FileRead, ...] = ()
-        self._invalid_at_start: frozenset[str] | None = None
+        self._unread_files = UnreadFiles()
         self._configured: tuple[str, ...] = ()
         self._gathering: asyncio.TimerHandle | None = None
         self._stale = True
@@ -221,7 +222,11 @@ class Discovery:
         reporting = {node: agent for node, agent in self._agents.items() if agent.report}
         silent = (node for node, agent in reporting.items() if agent.received_s < oldest_s)
         first_s = min((agent.received_s for agent in reporting.values()), default=now_s)
-        refused = ((node, agent.refused) for node, agent in self._agents.items() if agent.refused)
+        refused = (
+            (node, agent.refused)
+            for node, agent in self._agents.items()
+            if agent.refused and agent.received_s >= oldest_s
+        )
         return AgentSummary(
             len(reporting),
             tuple(sorted(silent)),
@@ -247,26 +252,8 @@ class Discovery:
         return has_all or age_s > CAUGHT_UP_S
 
     def unread_files(self) -> tuple[str, ...]:
-        """The files that were invalid when this process started, and still are, if a source that
-        was published from their ConfigMap is missing. What they reported must not be lost."""
-        unread = [
-            read.file
-            for read in self.found.files
-            if read.problem and not read.facts and str(read.file) in (self._invalid_at_start or ())
-        ]
-        if not unread:
-            return ()
-        fabric, published = self.found.fabric, {*self.cache.sources}
-        for health in self.healths():
-            published.update(health.content.get("sources", ()))
-        missing = published.difference(
-            (each.source for each in fabric.source_reports), *fabric.fact_sources.values()
-        )
-        return tuple(
-            str(file)
-            for file in unread
-            if any(source.startswith(f"{file.place}/") for source in missing)
-        )
+        """The files because of which all that was published stays."""
+        return self._unread_files.among(self.found.files)
 
     @property
     def delay(self) -> str:
@@ -306,10 +293,7 @@ class Discovery:
         files_given = self._files_by_uid.values()
         files = [(file, record.time) for record in files_given for file in record.files]
         read = await asyncio.to_thread(file_reads.read_all, files, self._read)
-        if self._invalid_at_start is None:
-            self._invalid_at_start = frozenset(
-                str(each.file) for each in read if each.problem and formats.is_known(each.file.name)
-            )
+        self._unread_files.read(read)
         self._stale |= read != self._read
         self._read = read
         self._reading_since_s = None
@@ -320,9 +304,9 @@ class Discovery:
         if self._began_s is None:
             self._began_s = self.clock()
             there = {each.name for each in self._nodes.values()}
-            self._expected = there.intersection(
-                each.name for each in self.healths() if AGENTS in each.content.get("sources", ())
-            )
+            sources = {each.name: each.content.get("sources", ()) for each in self.healths()}
+            self._expected = there & {name for name, its in sources.items() if AGENTS in its}
+            self._unread_files.started({*self.cache.sources}.union(*sources.values()))
             published = self.cache.published
             gone = max(0, published.get("nodes", 0) - len(self._nodes))
             self._count = (published.get("agents") or {}).get("nodes", 0) - gone
@@ -361,6 +345,7 @@ class Discovery:
         else:
             node_uids = {name: node.uid for name, node in nodes.items()}
             self.found = replace(found, node_uids=node_uids, reported=reported)
+            self._unread_files.assembled(found.fabric, read)
             self.is_assembled = True
         self.refreshed.set()
 

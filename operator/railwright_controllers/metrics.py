@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -82,15 +81,21 @@ class GpuUtilization(ScrapedMetrics):
 
     def record(self, node: str, gpus: Sequence[float]) -> None:
         """Take in the utilization of each GPU of a node."""
-        self._nodes[node] = self._clock(), statistics.fmean(gpus)
+        now_s = self._clock()
+        self._nodes.pop(node, None)
+        self._nodes[node] = now_s, statistics.fmean(gpus)
+        while self._nodes[oldest := next(iter(self._nodes))][0] < now_s - RECENT_S:
+            del self._nodes[oldest]
 
     def samples(self) -> Iterator[Sample]:
         """The current values. May be called in another thread than the event loop's."""
         oldest_s = self._clock() - RECENT_S
-        for node, (reported_s, _) in list(self._nodes.items()):
-            if reported_s < oldest_s:
-                self._nodes.pop(node, None)
-        for node, (_, share) in itertools.islice(list(self._nodes.items()), NODES_MAX):
+        recent = [
+            (node, share)
+            for node, (reported_s, share) in list(self._nodes.items())
+            if reported_s >= oldest_s
+        ]
+        for node, share in recent[:NODES_MAX]:
             yield "node_gpu_utilization_ratio", share, (node,)
 
 

@@ -6,9 +6,9 @@ For callers that reconcile from observed state: they look again later, and write
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Generic
+from typing import Generic
 
 from railwright_kube import errors
 from railwright_kube.backoff import Backoff, K, Pauses
@@ -43,12 +43,12 @@ class ObjectWrites(Generic[K]):
         """Whether this object may be written: it does not pause."""
         return self._pauses.over(key)
 
-    async def write(self, key: K, request: Coroutine[Any, Any, object]) -> bool:
-        """Await this request. A failure is logged, not raised. Returns whether other writes can
+    async def write(self, key: K, request: Callable[[], Awaitable[object]]) -> bool:
+        """Send this request. A failure is logged, not raised. Returns whether other writes can
         succeed now: a refusal of this object does not concern them."""
         extra, is_of_all = {"kind": self._kind, "object": str(key)}, False
         try:
-            await request
+            await request()
         except errors.RequestFailed as error:
             is_of_all = not isinstance(error, OF_ONE_OBJECT)
             logger.info("object not written", extra=extra | {"error": str(error)})

@@ -15,6 +15,7 @@ from yarl import URL
 
 from railwright_kube import connection
 from railwright_kube.body_limits import Chunks
+from railwright_kube.server_clock import ServerClock
 
 JSON = "application/json"
 
@@ -91,13 +92,15 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """Requests over HTTP to the API server of a kubeconfig file, or (None) of this cluster.
+    """Requests over HTTP to the API server of a kubeconfig file, or (None) of this cluster, whose
+    time ``clock`` gets.
 
     Raises ``kubernetes.config.ConfigException`` when its address cannot be read.
     """
 
-    def __init__(self, kubeconfig: str | None) -> None:
+    def __init__(self, kubeconfig: str | None, clock: ServerClock) -> None:
         self._kubeconfig = kubeconfig
+        self._clock = clock
         self._settings = connection.load(kubeconfig)
         self._token = connection.bearer_token(self._settings)
         self._token_lock = asyncio.Lock()
@@ -133,6 +136,7 @@ class HttpTransport:
         if request.query:
             url += "?" + urlencode(request.query)
         assert self._session is not None, "the transport is used outside its block"
+        sent_s = self._clock.monotonic()
         try:
             async with self._session.request(
                 request.method,
@@ -145,6 +149,7 @@ class HttpTransport:
                 server_hostname=self._settings.tls_server_name,
                 allow_redirects=False,
             ) as response:
+                self._clock.take_in(response.headers.get("Date", ""), sent_s=sent_s)
                 after_s = _seconds(response.headers.get("Retry-After"))
                 yield HttpResponse(response.status, after_s, response.content.iter_any(), token)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

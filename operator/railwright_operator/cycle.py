@@ -73,13 +73,17 @@ class Cycle:
         self._confirmed_s = self.clock()
 
     def completed_age_s(self) -> float:
-        """Seconds since a cycle was last completed."""
+        """Seconds since a cycle was last completed, or the first one was due."""
         return self.clock() - self._completed_s
+
+    def leads(self) -> None:
+        """From now on a cycle is due: this process got the Lease."""
+        self._completed_s = self.clock()
 
     async def take_over(self) -> None:
         """Become the writer of the ledger. Raises RequestFailed, or DeposedError."""
         await self.ledger.take_over()
-        self._completed_s = self.clock()
+        self.leads()
 
     async def run(self) -> None:
         """Run cycles until cancelled. Raises DeposedError when another leader wrote the ledger."""

@@ -39,6 +39,7 @@ class Machines:
         self._pods = pods
         self._made: dict[str, _Made] = {}
         self._racks: dict[tuple[str, ...], int | None] = {}
+        self._racks_before: dict[tuple[str, ...], int | None] = {}
         self._domains: dict[str, tuple[str, ...]] = {}
         self.interconnect = Interconnect()
         self.by_name: dict[str, NodeRecord] = {}
@@ -54,6 +55,9 @@ class Machines:
             self.interconnect, before = interconnect, {}
             self._racks.clear()
             self._domains.clear()
+        # What no cycle since the last one needed is of attempts and nodes that are gone.
+        self._racks, self._racks_before = {}, self._racks
+        self._domains = {name: its for name, its in self._domains.items() if name in self.by_name}
         made: dict[str, _Made] = {}
         for name in sorted(self.by_name):
             record, health, held = self.by_name[name], healths.get(name), before.get(name)
@@ -68,10 +72,14 @@ class Machines:
     def racks(self, nodes: tuple[str, ...]) -> int | None:
         """The number of domains of the nearest level that these nodes are in."""
         if nodes not in self._racks:
-            nearest = self.interconnect.nearest
-            stood_in = self.interconnect.sizes(nodes, nearest) if nearest >= 0 else ()
-            self._racks[nodes] = len(stood_in) or None
+            is_held = nodes in self._racks_before
+            self._racks[nodes] = self._racks_before[nodes] if is_held else self._count_racks(nodes)
         return self._racks[nodes]
+
+    def _count_racks(self, nodes: tuple[str, ...]) -> int | None:
+        nearest = self.interconnect.nearest
+        stood_in = self.interconnect.sizes(nodes, nearest) if nearest >= 0 else ()
+        return len(stood_in) or None
 
     def devices(self, nodes: tuple[str, ...]) -> frozenset[str]:
         """The kinds of devices of these nodes."""

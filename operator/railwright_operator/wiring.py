@@ -53,6 +53,7 @@ from railwright_operator.watchdog import CycleWatchdog
 from railwright_operator.write import defaults, profiles, rendering
 from railwright_operator.write.executor import Executor
 from railwright_operator.write.ledger import LedgerStore
+from railwright_operator.write.old_placements import OldPlacements
 from railwright_operator.write.rendering import Rendering
 from railwright_process import lifecycle
 from railwright_process.wiring import ReplicaParts, Run
@@ -89,6 +90,7 @@ class OperatorParts(ReplicaParts):
             self.informers.follow_start_events,
             self.verification.run,
             self.queue_reporter.run,
+            self.old_placements.run,
         )
 
     def _construct_inputs(self) -> None:
@@ -210,6 +212,9 @@ class OperatorParts(ReplicaParts):
             clock=clock,
             rng=rng(),
         )
+        self.old_placements = OldPlacements(
+            self.api, placements=self.informers.placement_objects, clock=clock, rng=rng()
+        )
         self.verification = Verification(
             self.informers,
             ledger=lambda: self.ledger.ledger,
@@ -251,6 +256,7 @@ class OperatorParts(ReplicaParts):
             for start in self.tasks:
                 tasks.create_task(start())
             await leading.wait()
+            self.cycle.leads()
             tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
             await lifecycle.persist(lambda: defaults.ensure(self.api), self.runtime.rng())
             await lifecycle.persist(self.cycle.take_over, self.runtime.rng())

@@ -73,9 +73,13 @@ def read(certificate: bytes, key: bytes, trusted: bytes, *, now_s: float) -> Aut
     ``trusted`` goes into the environment of every pod: nothing but its certificates is kept.
     """
     now, roots = datetime.fromtimestamp(now_s, UTC), _certificates(trusted)
-    for each in (_certificate(certificate), *roots):
+    for each in (*_certificates(certificate), *roots):
         if each.not_valid_after_utc <= now:
             raise AuthorityError(f"a certificate expired at {each.not_valid_after_utc:%Y-%m-%d}")
+        if each.not_valid_before_utc > now:
+            raise AuthorityError(
+                f"a certificate is valid from {each.not_valid_before_utc:%Y-%m-%dT%H:%MZ} on"
+            )
     own, signs = _certificate(certificate), _key(key)
     try:
         is_authority = own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

@@ -21,6 +21,7 @@ from railwright_kube.access import Access
 from railwright_kube.client import Api
 from railwright_kube.leadership import Leadership
 from railwright_kube.metrics import ApiMetrics
+from railwright_kube.server_clock import ServerClock
 from railwright_kube.signing_keys import PublishedKeys
 from railwright_kube.transport import HttpTransport
 from railwright_process import garbage, json_log, lifecycle
@@ -42,8 +43,9 @@ PR_SET_DUMPABLE = 4
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a process takes from its machine: monotonic seconds, seconds since the epoch, and random
-    sources for the jitter of retries. ``keep_objects`` is called once all lists were read."""
+    """Monotonic seconds; seconds since 1970, which a process of a replica has by the API server's
+    clock; and random sources for the jitter of retries. ``keep_objects`` is called once all lists
+    were read."""
 
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
@@ -82,7 +84,8 @@ class Replica:
         self, chosen: ReplicaSettings, lease: str, registry: CollectorRegistry, metrics: ApiMetrics
     ) -> None:
         loop, self.kubeconfig = asyncio.get_running_loop(), os.environ.get("KUBECONFIG") or None
-        self.runtime = runtime = Runtime()
+        server_clock = ServerClock(time.monotonic, wall_s=time.time())
+        self.runtime = runtime = Runtime(wall_clock=server_clock)
         self._chosen, self._registry = chosen, registry
         self._stop, self._leading, self._lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,7 +103,7 @@ class Replica:
         )
         self._metrics = ProcessMetrics(registry, deployment=lease, is_leader=self.leadership.held)
         self.api = Api(
-            HttpTransport(self.kubeconfig),
+            HttpTransport(self.kubeconfig, server_clock),
             may_write=self.leadership.held,
             metrics=metrics,
             clock=runtime.clock,

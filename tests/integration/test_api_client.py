@@ -16,6 +16,7 @@ from fixtures import proxy, shell
 from fixtures.api_faults import Fault, Reply
 from railwright_api import names, routes
 from railwright_kube import bodies, client, errors, paths
+from railwright_kube.server_clock import ServerClock
 from railwright_testbed import ControlPlane
 
 
@@ -38,6 +39,15 @@ async def test_errors_state_whether_a_write_happened(
             await api.get(f"{place}/other")
         with pytest.raises(errors.InvalidError, match=r"metadata\.name"):
             await api.create(place, shell.config_map("Not A Name"))
+
+
+@pytest.mark.parametrize("error_s", [3 * 86_400.0, -3 * 86_400.0])
+async def test_time_is_that_of_the_api_server(control_plane: ControlPlane, error_s: float) -> None:
+    """Whatever the clock of this machine says."""
+    clock = ServerClock(time.monotonic, wall_s=time.time() + error_s)
+    async with shell.api(shell.connect(control_plane), clock=clock) as api:
+        await api.get(paths.NODES)
+    assert abs(clock() - time.time()) < 5
 
 
 async def test_precondition_protects_recreated_object(

@@ -6,6 +6,7 @@ from fixtures.api_faults import Fault
 from integration import granted_rights
 from integration.operator_site import Floor, Site
 from railwright_api import names
+from railwright_operator.write.old_placements import KEPT
 from railwright_testbed import audit, waiting
 from railwright_testbed.audit import Right
 from railwright_testbed.operator_process import SERVICE_ACCOUNT
@@ -34,6 +35,7 @@ def test_every_right_is_used_and_no_request_lacks_one(site: Site, floor: Floor) 
         lost.until_reason("LauncherSilent")
     _answer_to_a_create_lost(floor)
     _name_taken_by_a_placement(floor)
+    _more_placements_than_a_job_keeps(floor)
     refused = {"spec": {"containers": [MAIN], "securityContext": "none"}}
     floor.apply("refused", nodes=1, template=refused).until_reason("CommitRefused")
     floor.apply("restless", suspend=True)
@@ -91,3 +93,18 @@ def _name_taken_by_a_placement(floor: Floor) -> None:
     )
     floor.site.admin.delete(f"{path}/other-1")
     other.until_bound()
+
+
+def _more_placements_than_a_job_keeps(floor: Floor) -> None:
+    """The operator deletes the oldest one."""
+    path = floor.path(names.PLACEMENTS)
+    placement = floor.site.admin.get(f"{path}/kept-1")
+    rest = [*range(2, KEPT + 2)]
+
+    def forge() -> None:
+        while rest:
+            metadata = {"name": names.placement_name("kept", rest[-1])}
+            floor.site.admin.post(path, placement | {"metadata": metadata})
+            rest.pop()
+
+    floor.site.forge(forge)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from random import Random
 
@@ -12,7 +13,7 @@ import pytest
 from fixtures import hardware_facts, machine_files, machines
 from railwright_agent import __main__ as agent
 from railwright_agent import hardware as gathering
-from railwright_agent.hardware import HardwareSources
+from railwright_agent.hardware import HardwareSources, SilentError
 from railwright_topology import hardware_inventory
 from railwright_topology.sources import hardware_documents
 
@@ -83,6 +84,27 @@ def test_failing_tool_is_reported_and_the_rest_is_read(root: Path, tools: Path) 
         "NCCL topology, line 1: no <cpu> is in it",
         f"{root / 'none.yaml'}: No such file or directory",
     )
+
+
+def test_tool_that_cannot_be_killed_is_not_started_again(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the driver of a broken device. Once it has ended, the tool is called again."""
+    started = tmp_path / "started"
+    tool(tools, "stuck", f"echo >> {started}; exec /bin/sleep 60")
+    monkeypatch.setattr(gathering, "KILLED_S", 0.01)
+    held: list[subprocess.Popen[bytes]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess.Popen, "kill", lambda tool: held.append(tool))
+        for why in ("no answer in 0.5 s", "an earlier one was killed and has not ended"):
+            with pytest.raises(SilentError, match=f"^stuck: {why}$"):
+                gathering.output(["stuck"], 0.5)
+    assert len(started.read_text().splitlines()) == 1
+    held[0].kill()
+    held[0].wait()
+    with pytest.raises(SilentError, match="no answer"):
+        gathering.output(["stuck"], 0.5)
+    assert len(started.read_text().splitlines()) == 2
 
 
 def test_a_tree_that_a_cloud_gives_is_found_where_nccl_finds_it(root: Path, tools: Path) -> None:

@@ -99,6 +99,7 @@ def test_authority_that_cannot_sign_is_refused_with_the_reason() -> None:
     cases = {
         "is not that of an authority": stored(key, is_authority=False),
         r"expired at \d{4}-": stored(key, days=-1),
+        r"is valid from \d{4}-\d\d-\d\dT\d\d:\d\dZ on": authority.new(HOST, NOW_S + 3 * DAY_S),
         "the key is not that of the certificate": Authority(
             good.certificate, pem(other), good.trusted
         ),

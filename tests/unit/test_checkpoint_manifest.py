@@ -180,6 +180,28 @@ def test_the_newest_readable_checkpoints_stay(tmp_path: Path) -> None:
     assert not torn.exists()
 
 
+def test_attempts_without_a_checkpoint_leave_no_folder(tmp_path: Path) -> None:
+    """A job that restarts for months has thousands, and each save lists them all. What somebody
+    else left there stays, as do folders of the caller's own attempt, later ones and other groups.
+    """
+    for attempt in range(1, 8):
+        manifest.claim(workers(tmp_path), attempt, run=f"10.0.0.1:{attempt}")
+        committed(tmp_path, attempt, 10 * attempt)
+    committed(tmp_path, 2, 20, group="evaluator")
+    foreign = tmp_path / "attempt-3/worker/notes.txt"
+    foreign.touch()
+    manifest.claim(workers(tmp_path), 8, run="10.0.0.1:8")
+    manifest.claim(workers(tmp_path), 9, run="10.0.0.1:9")
+    manifest.prune(workers(tmp_path), [Checkpoint(8, 80), Checkpoint(7, 70)], keep=1)
+    folders = {str(each.relative_to(tmp_path)) for each in tmp_path.glob("attempt-*/*")}
+    assert folders == {
+        "attempt-2/evaluator",
+        *(f"attempt-{attempt}/worker" for attempt in (3, 7, 8, 9)),
+    }
+    assert foreign.exists()
+    assert not (tmp_path / "attempt-1").exists()
+
+
 def test_late_write_of_revoked_attempt_evicts_nothing(
     tmp_path: Path,
 ) -> None:

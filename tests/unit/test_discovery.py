@@ -242,6 +242,16 @@ async def test_invalid_document_leaves_earlier_facts() -> None:
     assert site.discovery.found.fabric.inventories["n0"].parts[0].id == "gpu"
 
 
+async def test_refused_document_of_a_silent_agent_is_no_problem() -> None:
+    """It was uninstalled, or its node is busy with something else for good."""
+    site = Site4()
+    with pytest.raises(WiringError):
+        await site.discovery.receive_report("n0", "{}")
+    assert [node for node, _ in site.discovery.agents().refused] == ["n0"]
+    site.now_s += discovery.SILENT_S + 1
+    assert not site.discovery.agents().refused
+
+
 async def test_documents_that_come_one_after_the_other_count_together() -> None:
     discovered = Discovery(FabricCache(), clock=time.monotonic)
     for name in ("n0", "n1"):

@@ -257,6 +257,7 @@ def test_lost_leader_is_found(silence_s: float | None, result: str, text: str) -
         (600, True, "warning", "pod-1 leads, but its clock is 10m ahead"),
         (605, False, "failed", "nothing leads: {} renewed its Lease 10m in the future"),
         (4, True, "ok", "pod-1 leads"),
+        (7, False, "failed", "nothing leads: {} renewed its Lease 2s in the future"),
     ],
 )
 def test_leader_with_a_wrong_clock_leads_if_it_renews(

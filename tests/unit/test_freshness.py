@@ -50,6 +50,19 @@ async def test_old_cache_is_a_problem_and_not_fresh() -> None:
     assert "checked" in (await office.report())["freshness"]
 
 
+async def test_fabric_that_is_replaced_has_its_freshness_at_once() -> None:
+    """`kubectl replace --force` between two reports."""
+    office = Office()
+    office.node("n0")
+    await office.report()
+    office.remove()
+    replaced = fabric("new", version=50)
+    replaced["metadata"]["uid"] = "another"
+    office.add(replaced)
+    office.now_s += 5.0
+    assert (await office.report())["freshness"] == {"checked": "2026-01-02T03:04:10Z"}
+
+
 async def test_refused_freshness_is_written_with_the_next_report() -> None:
     office = Office()
     await office.report()

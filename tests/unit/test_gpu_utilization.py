@@ -91,3 +91,13 @@ def test_number_of_nodes_is_bounded() -> None:
         gpus.record(f"n{index}", (1.0,))
     found = [name for name, _ in scraping.scraped(registry) if name == SERIES]
     assert len(found) == metrics.NODES_MAX
+
+
+def test_nodes_that_are_gone_are_forgotten_without_a_scrape() -> None:
+    registry, now_s = CollectorRegistry(), 0.0
+    gpus = ControllerMetrics(registry, lambda: now_s).gpus
+    for index in range(1000):
+        now_s += metrics.RECENT_S / 10
+        gpus.record(f"n{index}", (1.0,))
+        gpus.record("stays", (1.0,))
+    assert len(gpus._nodes) == 12

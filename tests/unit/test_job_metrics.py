@@ -228,6 +228,18 @@ def test_end_of_job_stays_for_a_while() -> None:
     assert "attempt" in series_of(scrape, "b")
 
 
+def test_job_whose_end_was_not_written_goes_on() -> None:
+    """Its user allowed more failures meanwhile, so the write was refused. It ends later."""
+    scrape = Scrape()
+    scrape.record(FAILED)
+    scrape.record(attempts.RUNNING)
+    found = scraping.scraped(scrape.registry)
+    phases = [dict(labels)["phase"] for name, labels in found if name == "railwright_job_phase"]
+    assert phases == ["Running"]
+    scrape.record(replace(FAILED, last_termination=replace(LOST, node="n0")))
+    assert series_of(scrape, "a")["last_termination_timestamp_seconds"]["node_name"] == "n0"
+
+
 def test_job_that_succeeds_has_no_cause() -> None:
     scrape = Scrape()
     scrape.record(attempts.RUNNING)

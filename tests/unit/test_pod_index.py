@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.jobs import layout
 from railwright_operator.watch.pod_index import PodIndex
 from railwright_operator.watch.records import PodRecord
 from railwright_scheduler.attempt.gang import Pod
@@ -163,6 +164,16 @@ def test_resources_of_pods_that_went_are_forgotten() -> None:
         index.change(None, named)
         index.change(named, None)
     assert index.usage("n0").used == index.usage("n0").foreign == {GPU: 8, "pods": 1}
+
+
+def test_pod_that_claims_no_rank_any_more_is_not_mislabelled() -> None:
+    index = PodIndex(namespace_of, lambda key: layout(1))
+    forged = replace(record("forged"), role="evaluator")
+    index.change(None, forged)
+    assert index.of(("a", 1)) == ()
+    assert index.mislabelled == 1
+    index.change(forged, replace(forged, job_uid=None))
+    assert index.mislabelled == 0
 
 
 def _uid(pod: PodRecord) -> str:

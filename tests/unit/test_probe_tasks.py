@@ -155,6 +155,16 @@ async def test_agent_that_is_deselected_or_unfit_stops_polling() -> None:
         each.cancel()
 
 
+async def test_what_an_agent_does_not_repeat_holds_no_more() -> None:
+    """It may not poll for hours, as its node is busy, and what hindered it is mended meanwhile."""
+    office = Office()
+    await office.probe_tasks.poll("a", Poll(unfit="no port"))
+    office.now_s = probe_tasks.UNFIT_S - 1
+    assert office.probe_tasks.unfit == {"a": "no port"}
+    office.now_s = probe_tasks.UNFIT_S + 1
+    assert not office.probe_tasks.unfit
+
+
 async def test_poll_is_to_be_repeated_until_surveys_were_looked_for() -> None:
     """An agent that goes on after the controllers started again must not stop in that time."""
     office = Office()

@@ -44,6 +44,12 @@ def test_source_of_device_links_has_no_network_topology() -> None:
     assert due.of(of([scale_up]), WHEN_UNKNOWN, NOW_S) == {*"abcd"}
 
 
+def test_survey_of_a_clock_that_was_ahead_is_due_again() -> None:
+    times = {"a": NOW_S + 60 * 24 * HOUR_S, "b": NOW_S + HOUR_S // 2}
+    held = of([reported(dict.fromkeys("abc", "r"), Provenance.MEASURED, **times)])
+    assert due.of(held, ALWAYS, NOW_S) == {*"ad"}
+
+
 @pytest.mark.parametrize("mode", [WHEN_UNKNOWN, ALWAYS])
 def test_what_a_survey_placed_is_due_again_once_that_is_too_old(mode: Probing) -> None:
     old, young = NOW_S - 169 * HOUR_S, NOW_S - 167 * HOUR_S

@@ -58,9 +58,10 @@ async def test_measured_pairs_are_not_measured_again(office: Office) -> None:
     assert '"samples":[]' in office.stored[files.PROGRESS]
 
 
-async def test_samples_of_an_hour_ago_are_measured_again(office: Office) -> None:
+@pytest.mark.parametrize("later_s", [HOUR_S, -HOUR_S], ids=["", "by a clock that was ahead"])
+async def test_samples_of_an_hour_ago_are_measured_again(office: Office, later_s: float) -> None:
     before = await _kill(office)
-    office.wall_s += HOUR_S
+    office.wall_s += later_s
     sent = await office.run_checks(SETTLED + 1)
     after = [frozenset(pair) for pair in office.probe_tasks.sent[-sent:]]
     assert {*before} <= {*after}

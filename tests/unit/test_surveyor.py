@@ -140,6 +140,62 @@ async def test_what_is_too_old_is_measured_again() -> None:
     assert office.placed(office.nodes)
 
 
+@pytest.mark.parametrize("is_seen_gone", [True, False], ids=["gone for a day", "at once"])
+async def test_a_machine_with_the_name_of_one_that_is_gone_is_measured(is_seen_gone: bool) -> None:
+    """The Node was deleted, and there is another one of its name."""
+    office = Office()
+    await office.run_checks(SETTLED + 1)
+    name = min(office.nodes)
+    before = office.nodes.pop(name)
+    office.discovery.node_changed(before, None)
+    if is_seen_gone:
+        await office.run_checks(2)
+        assert f'"{name}"' not in office.stored["probes.json.gz"]
+        office.now_s += 24 * HOUR_S
+        office.wall_s += 24 * HOUR_S
+    office.nodes[name] = replace(before, uid="another")
+    office.discovery.node_changed(None, office.nodes[name])
+    office.probe_tasks.sent.clear()
+    await office.run_checks(BETWEEN + SETTLED)
+    assert name in {node for pair in office.probe_tasks.sent for node in pair}
+    assert office.placed(office.nodes)
+
+
+async def test_emptied_config_map_ends_all_pauses() -> None:
+    """To have all measured again, the site empties it: also nodes that had no result for a day."""
+    office = Office()
+    office.network.dead = frozenset(sorted(office.nodes)[:3])
+    for _ in range(24):
+        await office.run_checks(SETTLED + 1)
+        office.now_s += HOUR_S
+        office.wall_s += HOUR_S
+    office.network.dead = frozenset()
+    office.stored.clear()
+    office.give()
+    await office.run_checks(BETWEEN + SETTLED)
+    assert office.placed(office.nodes)
+
+
+async def test_new_nodes_do_not_wait_for_those_without_a_result() -> None:
+    """Nine nodes never answer and are tried twice a day; three join."""
+    office = Office()
+    new = {name: office.nodes.pop(name) for name in sorted(office.nodes)[:3]}
+    for node in new.values():
+        office.discovery.node_changed(node, None)
+    office.probe_tasks.present -= new.keys()
+    office.network.dead = frozenset(office.nodes)
+    for _ in range(30):
+        await office.run_checks(SETTLED + 1)
+        office.now_s += HOUR_S
+        office.wall_s += HOUR_S
+    office.nodes |= new
+    for node in new.values():
+        office.discovery.node_changed(None, node)
+    office.probe_tasks.present |= new.keys()
+    await office.run_checks(BETWEEN + SETTLED)
+    assert new.keys() <= {node for pair in office.probe_tasks.sent for node in pair}
+
+
 async def test_failed_survey_is_retried_with_backoff() -> None:
     """Nodes without a result are measured again after growing pauses."""
     office = Office()

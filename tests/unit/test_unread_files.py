@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import cast
 
@@ -34,9 +35,12 @@ class Restarted:
 
     def give(self, content: str | None) -> None:
         """Change the ConfigMap; None deletes it."""
+        self.give_all(*([] if content is None else [File("site", "topology.conf", content)]))
+
+    def give_all(self, *files: File) -> None:
+        """Change the ConfigMap; without files it is deleted."""
         held = next(iter(self.office.discovery._files_by_uid.values()), None)
-        file = None if content is None else File("site", "topology.conf", content)
-        new = None if file is None else FilesRecord("uid", "site", (file,), rv=1)
+        new = FilesRecord("uid", "site", files, rv=1) if files else None
         self.office.discovery.files_changed(held, new)
 
     async def report(self) -> Raw:
@@ -113,6 +117,45 @@ async def test_hardware_of_an_invalid_file_stays_too() -> None:
     restarted.office.informers.healths.absorb(node_healths.answered(body))
     assert (await restarted.report())["topology"] == restarted.topology
     assert restarted.office.discovery.unread_files() == (SOURCE,)
+
+
+@pytest.mark.parametrize("was_gone", [False, True])
+async def test_invalid_file_keeps_nothing_that_goes_later(was_gone: bool) -> None:
+    """It was never a source, and the file that was one is removed. It was invalid from the start,
+    or was gone and is given again."""
+    restarted = Restarted(CONF, SOURCE)
+    good = File("site", "topology.conf", CONF)
+    bad = File("site", "ibnetdiscover.txt", "nonsense\n")
+    restarted.give_all(good, bad)
+    await restarted.report()
+    if was_gone:
+        restarted.give_all(good)
+        await restarted.report()
+        restarted.give_all(good, bad)
+        await restarted.report()
+    restarted.give_all(bad)
+    restarted.office.node("n2")
+    status = await restarted.report()
+    assert (status["nodes"], status["sources"]) == (3, [])
+    assert restarted.office.discovery.unread_files() == ()
+
+
+async def test_source_that_was_there_once_is_not_missing_later() -> None:
+    """A file was invalid at the start and its source is missing, until another file has it."""
+    restarted = Restarted(CONF, "site/plan")
+    bad = File("site", "topology.conf", "no topology\n")
+    plan = File(
+        "site", "plan.yaml", json.dumps({"version": 1, "tiers": ["a"], "domains": {"r0": "n0,n1"}})
+    )
+    restarted.give_all(bad)
+    await restarted.report()
+    assert restarted.office.discovery.unread_files() == (SOURCE,)
+    restarted.give_all(bad, plan)
+    await restarted.report()
+    assert restarted.office.discovery.unread_files() == ()
+    restarted.give_all(bad)
+    await restarted.report()
+    assert restarted.office.discovery.unread_files() == ()
 
 
 async def test_file_that_turns_invalid_later_keeps_nothing_else() -> None:

@@ -26,6 +26,10 @@ TOOL_S = 20.0
 KILLED_S = 1.0
 BYTES_MAX = 8 * 1024 * 1024
 
+_left: dict[str, subprocess.Popen[bytes]] = {}
+"""Tools that did not answer, by their commands. While one cannot be killed, none is started beside
+it: each would stay too."""
+
 VIRTUAL_TOPOLOGY = "var/run/nvidia-topologyd/virtualTopology.xml"
 """NCCL's file of a PCI tree that a virtual machine hides."""
 
@@ -91,6 +95,8 @@ def _nvidia_smi(deadline_s: float) -> HardwareReport:
 def output(command: Sequence[str], deadline_s: float) -> str:
     """What a tool prints. Raises SilentError where it fails, or not in time."""
     called = " ".join(command)
+    if (left := _left.get(called)) is not None and left.poll() is None:
+        raise SilentError(f"{called}: an earlier one was killed and has not ended")
     with tempfile.TemporaryFile() as out:
         try:
             tool = subprocess.Popen(
@@ -102,6 +108,7 @@ def output(command: Sequence[str], deadline_s: float) -> str:
             status = tool.wait(deadline_s)
         except subprocess.TimeoutExpired as error:
             tool.kill()
+            _left[called] = tool
             with contextlib.suppress(subprocess.TimeoutExpired):
                 tool.wait(KILLED_S)
             raise SilentError(f"{called}: no answer in {deadline_s:g} s") from error

@@ -225,15 +225,16 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
     """Remove all checkpoints of the group but the newest ``keep`` readable ones.
 
     ``readable`` has, for each attempt, the step up to which checkpoints may still be read. The
-    newest of these attempts is the caller's own; folders of newer ones are not touched. Failures
-    are logged, not raised: training goes on with a full disk.
+    newest of these attempts is the caller's own; folders of newer ones are not touched, those of
+    earlier ones go with their last checkpoint. Failures are logged, not raised: training goes on
+    with a full disk.
     """
     caps = {cap.attempt: cap.step for cap in readable}
     try:
+        attempts = [each for each in volume.attempts() if each <= max(caps)]
         found = [
             protocol.Checkpoint(attempt, step)
-            for attempt in volume.attempts()
-            if attempt <= max(caps)
+            for attempt in attempts
             for step in volume.steps(attempt)
         ]
         counting = [
@@ -244,9 +245,24 @@ def prune(volume: Volume, readable: Sequence[protocol.Checkpoint], *, keep: int)
     except OSError as error:
         _say_not_removed(volume.job, error)
         return
+    kept = counting[:keep]
     for one in found:
-        if one not in counting[:keep]:
+        if one not in kept:
             remove(volume.checkpoint(one))
+    for attempt in {*attempts} - {max(caps), *(one.attempt for one in kept)}:
+        _remove_empty(volume.attempt(attempt))
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folder of a group in an attempt if no checkpoint is left in it: every save lists
+    them all. A failure is logged."""
+    try:
+        if all(each.name == RUN for each in folder.iterdir()):
+            shutil.rmtree(folder)
+            if not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
+    except OSError as error:
+        _say_not_removed(folder, error)
 
 
 def remove_later(volume: Volume, attempt: int, *, after: int) -> None:

@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
@@ -27,6 +26,9 @@ HOLD_S = 40.0
 """How long a poll waits for a task: 5,000 agents send 125 requests a second."""
 ABSENT_S = HOLD_S + 20.0
 """An agent that has not polled for this long is absent."""
+UNFIT_S = 900.0
+"""An agent that cannot answer probes polls again about every three minutes: what it did not repeat
+for this long holds no more."""
 OVERHEAD_S = 25.0
 """How long a task may take beyond twice the time of the bandwidth measurement. The agents' own
 deadlines are shorter."""
@@ -83,7 +85,7 @@ class ProbeTasks:
         self._clock = clock
         self._token = secrets.token_hex(KEY_BYTES)
         self._agents: dict[str, _Agent] = {}
-        self._unfit: dict[str, str] = {}
+        self._unfit: dict[str, tuple[str, float]] = {}
         self._number = 0
         self.selected: Mapping[str, Collection[str]] | None = None
         self.networks: tuple[str, ...] = ()
@@ -91,7 +93,8 @@ class ProbeTasks:
     @property
     def unfit(self) -> Mapping[str, str]:
         """Nodes whose agent cannot answer probes, and why."""
-        return MappingProxyType(self._unfit)
+        oldest_s = self._clock() - UNFIT_S
+        return {node: why for node, (why, at_s) in self._unfit.items() if at_s > oldest_s}
 
     def there(self) -> frozenset[str]:
         """The nodes whose agents answer probes and poll for tasks."""
@@ -113,7 +116,7 @@ class ProbeTasks:
         unfit = message.unfit or self._refusal(node, message.host)
         if node not in self.selected or unfit:
             if unfit:
-                self._unfit[node] = unfit
+                self._unfit[node] = unfit, self._clock()
             self._agents.pop(node, None)
             return {}
         agent = self._agents.get(node)
@@ -177,7 +180,7 @@ class ProbeTasks:
     def forget_all_but(self, nodes: Collection[str]) -> None:
         """Drop nodes that no longer exist."""
         self._agents = {node: its for node, its in self._agents.items() if node in nodes}
-        self._unfit = {node: why for node, why in self._unfit.items() if node in nodes}
+        self._unfit = {node: its for node, its in self._unfit.items() if node in nodes}
 
     def _complete(self, agent: _Agent, message: Poll) -> None:
         """Take the result of the agent's task. A poll without a result means that it got no

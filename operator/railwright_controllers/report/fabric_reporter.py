@@ -110,7 +110,7 @@ class FabricReporter:
         it may be replaced by somebody."""
         now_s, spec = self.clock(), self.cache.spec
         if self._absent_s is None:
-            self._absent_s, self._fresh_s = now_s, None
+            self._absent_s = now_s
         if (spec or self.cache.published) and now_s - self._absent_s < REPLACED_S:
             return
         metadata = {"name": names.SINGLETON}
@@ -188,6 +188,7 @@ class FabricReporter:
             return
         now_s = self.clock()
         is_due = self._fresh_s is None or now_s - self._fresh_s >= FRESH_S
+        is_due |= not held.status.get("freshness")
         is_fresh = is_due and not self._outdated()
         status["freshness"] = self._freshness() if is_fresh else held.status.get("freshness")
         if patch := bodies.merge_patch(held.status, status):

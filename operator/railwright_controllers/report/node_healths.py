@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -101,7 +102,7 @@ class NodeHealthReporter:
         ]
         for first in range(0, len(due), AT_ONCE):
             writes = (
-                self._writes.write(node.name, self._write(node, stored, content))
+                self._writes.write(node.name, partial(self._write, node, stored, content))
                 for node, stored, content in due[first : first + AT_ONCE]
             )
             if not any(await asyncio.gather(*writes)):

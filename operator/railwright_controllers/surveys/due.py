@@ -21,7 +21,8 @@ HOUR_S = 3600
 
 def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     """The nodes that the site wants measured and that no recent survey contains. A survey without
-    times, such as one from a file of the site, is always recent."""
+    times, such as one from a file of the site, is always recent. One of more than an hour later, of
+    a clock that was ahead, is not."""
     nodes = fabric.places.keys()
     if probing.mode == NEVER or len(nodes) < 2:
         return frozenset()
@@ -30,7 +31,8 @@ def of(fabric: Fabric, probing: Probing, now_s: float) -> frozenset[str]:
     for source_report in fabric.source_reports:
         placed = frozenset().union(*source_report.tiers)
         if source_report.provenance is Provenance.MEASURED:
-            recent |= {node for node in placed if source_report.times.get(node, now_s) > oldest_s}
+            times = {node: source_report.times.get(node, now_s) for node in placed}
+            recent |= {node for node, s in times.items() if oldest_s < s <= now_s + HOUR_S}
         elif probing.mode == WHEN_UNKNOWN:
             recent |= placed
     return frozenset(nodes - recent)

@@ -64,6 +64,7 @@ AGAIN_S, AGAIN_S_MAX = 600.0, 43_200.0
 day."""
 NAMED = 3
 BUSY_S = 1.0
+NOTHING = Findings((), (), (), 0)
 
 Pair = tuple[str, str]
 
@@ -96,7 +97,9 @@ class Surveyor:
         )
         self._unkept: dict[str, str] = {}
         self._failed = ""
-        self._is_restored = False
+        self._is_restored = self._is_stored = False
+        self._uids: Mapping[str, str] = {}
+        self._gone: frozenset[str] = frozenset()
         self._left: SurveyProgress | None = None
         self._seen: frozenset[str] = frozenset()
         self._due_since_s: float | None = None
@@ -124,9 +127,9 @@ class Surveyor:
         ready = {name for name, node in nodes.items() if node.ready}
         if fabric.places.keys() != nodes.keys() or self.discovery.unread_files():
             return  # The fabric of these nodes is not assembled yet, or lacks a file.
-        if not self._is_restored:
-            self._is_restored = True
-            self._restore()
+        self._restore()
+        await self._forget_gone({name: node.uid for name, node in nodes.items()})
+        self._forget_emptied()
         due_nodes = await self._due(fabric, probing)
         self.metrics.due.set(len(due_nodes))
         self.probe_tasks.forget_all_but(fabric.places)
@@ -139,8 +142,8 @@ class Surveyor:
             return
         busy = self.busy()
         free = ready - {*busy}
-        idle = {node for node in due_nodes if self._vain.over(node)} & free
-        least = due.enough(due_nodes)
+        waiting = {*filter(self._vain.over, due_nodes)}
+        idle, least = waiting & free, due.enough(waiting)
         polling = due.chosen(fabric, idle, free, least=least)
         self.probe_tasks.selected = {node: nodes[node].addresses for node in polling}
         self.probe_tasks.networks = probing.networks
@@ -152,9 +155,11 @@ class Surveyor:
             await self._survey(chosen, probing)
 
     def _restore(self) -> None:
-        """Take over what an earlier process left: its back-off, and the samples of its survey."""
+        """Take over once what an earlier process left: its back-off, and the samples of its
+        survey."""
+        was_restored, self._is_restored = self._is_restored, True
         file = self.left()
-        if file is None:
+        if was_restored or file is None:
             return
         try:
             found = progress.parse(formats.text(file))
@@ -164,6 +169,34 @@ class Surveyor:
         for node, (failures, until_s) in found.pauses.items():
             self._vain.restore(node, failures, until_s - self.wall_clock())
         self._left = found
+
+    async def _forget_gone(self, uids: Mapping[str, str]) -> None:
+        """Take nodes that are gone out of the stored survey, where another machine can get the name
+        of one. ``uids`` are those of the Nodes."""
+        self._gone |= {name for name, uid in self._uids.items() if uids.get(name) != uid}
+        self._uids = uids
+        if self._unkept:
+            return
+        held, gone = self._held(), self._gone
+        self._gone = frozenset()
+        self._vain.forget_unless(lambda node: node not in gone)
+        if held is not None and not held.nodes <= (left := uids.keys() - gone):
+            text = await asyncio.to_thread(_joined, NOTHING, held, left, {})
+            self._unkept = {stored.RESULT: text}
+
+    def _forget_emptied(self) -> None:
+        """All pauses end when somebody empties the ConfigMap, to have all nodes measured again."""
+        was_stored, self._is_stored = self._is_stored, self.left() is not None
+        if was_stored and not self._is_stored and not self._unkept:
+            self._vain.forget_unless(lambda node: False)
+            self._left = None
+
+    def _held(self) -> SourceReport | None:
+        """The stored survey, also of nodes that are gone."""
+        result = f"{names.PROBES}/{stored.RESULT}"
+        reads = self.discovery.found.files
+        facts = [fact for each in reads if str(each.file) == result for fact in each.facts]
+        return next((each for each in facts if isinstance(each, SourceReport)), None)
 
     async def _due(self, fabric: Fabric, probing: Probing) -> frozenset[str]:
         """The nodes that are to be measured: none that the control plane keeps for itself."""
@@ -240,7 +273,10 @@ class Surveyor:
         texts = {files.PROGRESS: self._progress(None)}
         if placed:
             try:
-                texts[stored.RESULT] = await asyncio.to_thread(self._joined, found, placed)
+                times = dict.fromkeys(placed, int(self.wall_clock()))
+                there = self.discovery.found.fabric.places.keys()
+                held = self._held()
+                texts[stored.RESULT] = await asyncio.to_thread(_joined, found, held, there, times)
             except WiringError as refused:
                 self._over(f"the survey cannot be read back: {refused}", AGAIN_S_MAX)
                 return
@@ -252,7 +288,7 @@ class Surveyor:
         survey = Survey(chosen, at_once=at_once)
         # Once: samples with which a survey raised must not make every survey raise.
         left, self._left = self._left, None
-        if left is not None and self.wall_clock() - left.stored_s < SURVEY_S_MAX:
+        if left is not None and abs(self.wall_clock() - left.stored_s) < SURVEY_S_MAX:
             await asyncio.to_thread(survey.resume, left.readings())
         begun_s = stored_s = self.clock()
 
@@ -311,21 +347,6 @@ class Surveyor:
             self._busy_seen = now_s, busy
         return busy
 
-    def _joined(self, found: Findings, placed: Collection[str]) -> str:
-        """The document to store. Raises WiringError if it exceeds what can be read."""
-        fabric = self.discovery.found.fabric
-        source = f"{names.PROBES}/{probes.SOURCE}"
-        held = next((each for each in fabric.source_reports if each.source == source), None)
-        now_s = int(self.wall_clock())
-        joined, times = found, dict.fromkeys(placed, now_s)
-        if held is not None:
-            joined = surveys.joined(found, held, fabric.places.keys())
-            times = _times(held, joined) | times
-        text = probes.written(joined, times)
-        # A document that cannot be read would cause the same survey again.
-        probes.parse(text)
-        return text
-
     async def _kept(self) -> bool:
         """Store the pending survey; return whether that succeeded. A failure is retried later."""
         try:
@@ -345,6 +366,20 @@ class Surveyor:
         """End a survey, with its problem if it has one."""
         self._failed = failed
         self._chosen, self._next_s = (), self.clock() + pause_s
+
+
+def _joined(
+    found: Findings, held: SourceReport | None, nodes: Collection[str], times: Mapping[str, int]
+) -> str:
+    """The document to store: the findings, and what is held of other ``nodes``. ``times`` has when
+    nodes were measured, in seconds since 1970. Raises WiringError if it exceeds what can be
+    read: it would cause the same survey again."""
+    if held is not None:
+        found = surveys.joined(found, held, nodes)
+        times = _times(held, found) | {**times}
+    text = probes.written(found, times)
+    probes.parse(text)
+    return text
 
 
 def _times(held: SourceReport, joined: Findings) -> dict[str, int]:

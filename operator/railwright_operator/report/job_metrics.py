@@ -220,10 +220,11 @@ class JobMetrics(ScrapedMetrics):
         uid, name = job["uid"], (job["namespace"], job["name"])
         if given.record.phase in FINAL:
             self._jobs.pop(uid, None)
-            self._ended.setdefault(uid, _EndedJob(name, given.record))
+            self._ended.setdefault(uid, _EndedJob(name, given.record)).record = given.record
             if len(self._ended) > ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
             return
+        self._ended.pop(uid, None)  # Its end was not written, and the next cycle found none.
         series = self._jobs.get(uid)
         if series is None:
             since_s = queued_since_s(given.before, submitted_s)

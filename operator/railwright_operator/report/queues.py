@@ -6,6 +6,7 @@ import asyncio
 import collections
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -59,7 +60,7 @@ class QueueReporter:
         self._writes.forget_unless(queues.__contains__)
         for name, status in queues.items():
             if self._writes.is_due(name):
-                await self._writes.write(name, self._write(name, status))
+                await self._writes.write(name, partial(self._write, name, status))
 
     def _queues(self) -> dict[str, Status]:
         waiting: dict[str, list[str]] = collections.defaultdict(list)

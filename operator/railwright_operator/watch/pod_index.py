@@ -62,7 +62,7 @@ class PodIndex:
             for node in {each.node for each in (old, new) if each is not None}:
                 self._usage.pop(node, None)
         if old is not None:
-            if new is None:
+            if new is None or (new.job_uid, new.attempt) != (old.job_uid, old.attempt):
                 self._mislabelled.discard(old.uid)
             for index, key in self._entries(old):
                 del index[key][old.uid]
