@@ -19,7 +19,7 @@ from railwright_operator.wiring import OperatorParts
 from railwright_operator.write import defaults, rendering
 from railwright_process.replica import Runtime
 
-TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "took over", "mapper", "topology", "cycle"
+LEADS, TOOK_OVER, MAPPER, TOPOLOGY, CYCLE = "leads", "took over", "mapper", "topology", "cycle"
 KEPT, CERTIFICATE = "objects kept", "certificate"
 
 
@@ -32,6 +32,9 @@ class Cycle:
 
     def __init__(self, order: list[str]) -> None:
         self._order = order
+
+    def leads(self) -> None:
+        self._order.append(LEADS)
 
     async def take_over(self) -> None:
         for _ in range(20):
@@ -97,6 +100,8 @@ async def test_pods_and_jobs_are_listed_after_the_take_over(order: list[str]) ->
     assert ended.group_contains(EndedError)
     taken = order.index(TOOK_OVER)
     assert {"Pod", "TrainingJob", "Placement", "Queue"} <= {*order[taken:]} - {*order[:taken]}
+    assert order.count(LEADS) == 1
+    assert LEADS in order[:taken]
     assert MAPPER in order[:taken]  # Its processes start meanwhile.
     assert {"Node", "NodeHealth", "Fabric"} <= {*order[:taken]}
     assert order[-4:] == [KEPT, CERTIFICATE, TOPOLOGY, CYCLE]
