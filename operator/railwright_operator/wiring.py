@@ -84,6 +84,12 @@ class OperatorParts(ReplicaParts):
         self._construct_server()
         self.construct_tasks(*self.informers.warm)
         self.tasks += (partial(advance, self.listening),)
+        self.old_placements = OldPlacements(
+            self.api,
+            placements=self.informers.placement_objects,
+            clock=self.runtime.clock,
+            rng=self.runtime.rng(),
+        )
         self.leading: tuple[Run, ...] = (
             self.lease_checker.run,
             self.events.run,
@@ -211,9 +217,6 @@ class OperatorParts(ReplicaParts):
             awake=self.awake,
             clock=clock,
             rng=rng(),
-        )
-        self.old_placements = OldPlacements(
-            self.api, placements=self.informers.placement_objects, clock=clock, rng=rng()
         )
         self.verification = Verification(
             self.informers,
