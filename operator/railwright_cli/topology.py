@@ -130,7 +130,20 @@ def _of_the_cluster(job: str, namespace: str, context: str) -> View:
     found, status = _merge(nodes.keys(), sources), stored.get("status") or {}
     # The controllers have the files too, and what agents report besides.
     slow = _slow(status) or tree.describe_slow_devices(found)
-    return View(found, tuple(problems), tuple(slow), placed, tuple(_sources(status)))
+    reported = (*slow, *_published(status))
+    return View(found, tuple(problems), reported, placed, tuple(_sources(status)))
+
+
+def _published(status: Mapping[str, Any]) -> Iterator[str]:
+    """What the Fabric's status has beside, in one sentence: agents report most of it."""
+    miscabled = len((status.get("rails") or {}).get("miscabled") or ())
+    counts = (
+        (status.get("problemCount") or 0, "problem"),
+        (status.get("conflictCount") or 0, "conflict"),
+        (miscabled, "miscabled rail"),
+    )
+    if found := [count(number, thing) for number, thing in counts if number]:
+        yield f"the Fabric has {', '.join(found)}: kubectl describe fabric default"
 
 
 def _slow(status: Mapping[str, Any]) -> list[str]:

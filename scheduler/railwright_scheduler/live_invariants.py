@@ -18,6 +18,7 @@ from railwright_scheduler import usage
 from railwright_scheduler.attempt.gang import Pod
 from railwright_scheduler.attempt.ledger import AttemptKey, EntryState, Ledger
 from railwright_scheduler.cluster_state import ObservedAttempt
+from railwright_scheduler.model import text
 from railwright_scheduler.model.snapshot import Amounts, Node
 
 DOUBLE_BOOKING = "I1"
@@ -37,9 +38,10 @@ class DoubleBooking:
     @property
     def message(self) -> str:
         """The double booking as a sentence, without the jobs."""
+        held, available = text.compared(self.resource, self.held, self.available)
         return (
-            f"pods of {len(self.attempts)} attempts hold {self.held} {self.resource} on "
-            f"{self.node}, which has {self.available}; nothing more is placed there"
+            f"pods of {len(self.attempts)} attempts hold {held} {self.resource} on "
+            f"{self.node}, which has {available}; nothing more is placed there"
         )
 
 

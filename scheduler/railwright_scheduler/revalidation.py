@@ -14,6 +14,7 @@ from types import MappingProxyType
 from railwright_scheduler import assume
 from railwright_scheduler.attempt.ledger import AttemptKey, Entry, EntryState
 from railwright_scheduler.isolation import Isolation, Stage
+from railwright_scheduler.model import text
 from railwright_scheduler.model.reasons import TierNotFound
 from railwright_scheduler.model.snapshot import Amounts, Job, Node, TopologyConstraints
 from railwright_scheduler.placement import domains
@@ -174,5 +175,6 @@ def _why(
         free = node.allocatable.get(resource, 0) - node.used.get(resource, 0)
         if amount and free - assumed.get(resource, 0) < amount:
             left = max(0, free - assumed.get(resource, 0))
-            return f"has {left} {resource} left and not {amount}"
+            left_over, needed = text.compared(resource, left, amount)
+            return f"has {left_over} {resource} left and not {needed}"
     return ""

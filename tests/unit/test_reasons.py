@@ -29,7 +29,8 @@ from railwright_scheduler.model.reasons import (
     code,
 )
 from railwright_scheduler.model.shortages import NeverFits, NotEnoughNodes, Shortage
-from railwright_scheduler.model.text import amount
+from railwright_scheduler.model.snapshot import NO_CONSTRAINTS, TopologyConstraints
+from railwright_scheduler.model.text import amount, compared
 from railwright_scheduler.policy.decide import decide
 
 
@@ -237,6 +238,26 @@ def test_amounts_that_round_equally_are_shown_in_full() -> None:
     assert short.sentence() == (
         f"needs 1 node with 1.00Ti memory; at most {need} of {most} memory on any node"
     )
+
+
+def test_values_that_read_the_same_are_compared_in_full() -> None:
+    assert compared("cpu", 120_000, 96_000) == ("120", "96")
+    assert compared("memory", 300 * 2**30, 256 * 2**30) == ("300Gi", "256Gi")
+    assert compared("memory", 2**40 + 1, 2**40 + 2) == (f"{2**40 + 1}", f"{2**40 + 2}")
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_wish_for_a_rack_is_no_limit(busy: int) -> None:
+    """A job that prefers one rack is told of the same as one that does not."""
+
+    def sentence(constraints: TopologyConstraints) -> str:
+        used = {GPU: 8}
+        nodes = [node(f"n{i}", f"r{i}", used=used if i < 3 * busy else {}) for i in range(3 + busy)]
+        asked = job("a", replicas=4, constraints=constraints)
+        (wait,) = decide(cluster(*nodes, jobs=(asked,), levels=("rack",))).waiting
+        return wait.reason.sentence()
+
+    assert sentence(TopologyConstraints(preferred="rack")) == sentence(NO_CONSTRAINTS)
 
 
 @pytest.mark.parametrize(

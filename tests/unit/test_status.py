@@ -221,7 +221,7 @@ def test_containers_that_are_created_come_before_the_barrier() -> None:
     seen = inputs(STARTING, session=session(missing=(0, 1)), ranks=(attempts.rank(0), creating))
     rendered = status.render(seen)
     assert rendered["reason"] == "ContainerCreating"
-    assert rendered["message"] == "containers of 1 of 2 pods are created: 1"
+    assert rendered["message"] == "containers of 1 of 2 pods are not created yet: node rank 1"
     later = status.render(replace(seen, ranks=(creating, creating), before=rendered))
     assert status.is_refresh(rendered, bodies.merge_patch(rendered, later))
 
@@ -330,6 +330,15 @@ def test_recovery_states_the_next_attempt() -> None:
     waits = replace(attempts.RECOVERING, failure_times_s=(1,), last_termination=CRASH)
     message = status.render(inputs(waits))["message"]
     assert message == "rank 1 on n1 exited with 1; the next attempt follows in 5 s"
+
+
+def test_wait_beside_a_pod_that_does_not_go_states_its_reason() -> None:
+    """The job recovers for as long as a pod of its last attempt is being deleted; but what it waits
+    for is another thing."""
+    lingers = replace(attempts.RECOVERING, failure_times_s=(1,), last_termination=CRASH)
+    rendered = status.render(inputs(lingers, wait=QueueNotFound("default", ("research",))))
+    assert rendered["reason"] == "QueueNotFound"
+    assert (rendered["phase"], rendered["lastTermination"]["cause"]) == ("Recovering", "RankFailed")
 
 
 def test_success_keeps_the_end_of_the_attempt_before_it() -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from fixtures.command import run
 from fixtures.profiled_jobs import large, recorded
-from railwright_cli import gang
+from railwright_cli import gang, topology
 
 CONF = """\
 SwitchName=leaf-1 Nodes=gpu[01-04]
@@ -259,3 +259,12 @@ def test_ranks_of_a_later_role_count_through_its_group(
     assert f"<title>gpu05, node rank 2, ranks {ranks}, data-parallel rank 0–7</title>" in picture
     assert f"<title>gpu06, node rank 3, ranks {last}, data-parallel rank 8–15</title>" in picture
     assert f">{ranks}</text>" in picture
+
+
+def test_what_the_fabric_has_beside_is_a_finding() -> None:
+    """Agents report most problems and conflicts, which neither labels nor files have."""
+    status = {"problemCount": 2, "conflictCount": 1, "rails": {"miscabled": [{"node": "n0"}]}}
+    assert [*topology._published(status)] == [
+        "the Fabric has 2 problems, 1 conflict, 1 miscabled rail: kubectl describe fabric default"
+    ]
+    assert not [*topology._published({"problemCount": 0, "rails": None})]

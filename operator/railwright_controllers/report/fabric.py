@@ -23,6 +23,7 @@ from railwright_controllers.discovery import SILENT_S, AgentSummary, FabricState
 from railwright_controllers.file_reads import FileRead
 from railwright_conversion import bounds, interconnects
 from railwright_kube.yielding import TimeSlice
+from railwright_scheduler.model import text
 from railwright_topology import hardware_inventory, outline, slow_devices, speeds, topology_merge
 from railwright_topology.fabric import Fabric
 from railwright_topology.grouping import group
@@ -325,6 +326,6 @@ def _of_node(node: NodeRecord, fabric: Fabric) -> Iterator[Status]:
                 what = f"the label is empty: {what}"
             yield _problem(level, what, node=node.name)
     for resource, why in sorted(node.unread.items()):
-        counted = node.allocatable.get(resource, 0)
+        counted = text.number(resource, node.allocatable.get(resource, 0))
         message = f"{why}; the last value that could be read, {counted}, counts"
         yield _problem(resource, message, node=node.name)

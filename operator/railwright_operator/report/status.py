@@ -184,7 +184,7 @@ def _headline(given: StatusInput) -> tuple[str, str]:
     record = given.record
     if given.unreadable is not None:
         return UNREADABLE, given.unreadable
-    if given.wait is not None and record.phase is Phase.QUEUED:
+    if given.wait is not None and record.phase in (Phase.QUEUED, Phase.RECOVERING):
         pre_run = record.pre_run
         which = "its pre-run waits: " if pre_run is not None and not pre_run.given_up else ""
         return reasons.code(given.wait), which + given.wait.sentence()
@@ -234,7 +234,8 @@ def _starting(given: StatusInput) -> tuple[str, str]:
         return BINDING, f"attempt {given.record.attempt}: pods are being created and bound"
     if creating := [rank for rank, pod in states.items() if pod is PodState.PENDING]:
         count = f"{len(creating)} of {nodes}"
-        return CONTAINER_CREATING, f"containers of {count} pods are created: {_ranks(creating)}"
+        which = f"node rank{'s' * (len(creating) > 1)} {_ranks(creating)}"
+        return CONTAINER_CREATING, f"containers of {count} pods are not created yet: {which}"
     if missing := given.session.missing if given.session is not None else ():
         count = f"{len(missing)} of {nodes}"
         return AT_BARRIER, f"{count} node ranks are not at the start barrier: {_ranks(missing)}"

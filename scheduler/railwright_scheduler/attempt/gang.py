@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from railwright_scheduler.attempt import causes
 from railwright_scheduler.attempt.causes import Cause, CauseCode
 from railwright_scheduler.attempt.ledger import Entry, EntryState
+from railwright_scheduler.model import text
 from railwright_scheduler.model.snapshot import Amounts
 
 COMMIT_DEADLINE_S = 60.0
@@ -225,8 +226,11 @@ def _invalid_node(entry: Entry, seen: ObservedGang, bound: Set[int]) -> str:
 
 
 def _excess(requests: Amounts, planned: Amounts) -> str:
-    return "; ".join(
-        f"{name}: {amount}, planned {planned.get(name, 0)}"
+    more = [
+        (name, *text.compared(name, amount, planned.get(name, 0)))
         for name, amount in sorted(requests.items())
         if amount > planned.get(name, 0)
-    )[:EXCESS_LENGTH_MAX]
+    ]
+    return "; ".join(f"{name}: {its}, planned {of_job}" for name, its, of_job in more)[
+        :EXCESS_LENGTH_MAX
+    ]

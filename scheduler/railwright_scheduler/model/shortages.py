@@ -160,11 +160,11 @@ class NotEnoughNodes(WaitingReason):
         now = f"{self.free}/{self.candidates} nodes available"
         if self.is_beside_roles:
             now += " beside the pods of its other roles"
-        elif self.constraints != NO_CONSTRAINTS:
+        elif _on(self.constraints):
             now = f"at most {self.free} available together, {self.candidates} if all were free"
         needs = _needs(self.need, self.per_node) + _on(self.constraints)
         parts = [f"{_of_role(self.role)}{needs}", now]
-        if self.best_level and self.best_free:
+        if self.best_level and self.best_free and not self.is_beside_roles:
             parts.append(f"best {self.best_level} {self.best_domain} has {self.best_free}")
         parts += [*_rails_short(self.rails), *_unmatched(self)]
         if self.excluded:
@@ -194,11 +194,11 @@ def _never(reason: NeverFits) -> str:
     impossible = [short for short in reason.shortages if short.most < short.need]
     if impossible:
         return ", ".join(_at_most(short) for short in impossible) + _outside(reason)
-    if not reason.candidates and reason.tolerated and reason.constraints == NO_CONSTRAINTS:
+    if not reason.candidates and reason.tolerated and not _on(reason.constraints):
         return "no node has all of it together" + _outside(reason)
     most = reason.candidates - reason.candidates % reason.constraints.segment
     fix = f": replicas <= {most}" if most else ""
-    exist = "together" if reason.constraints != NO_CONSTRAINTS else "exist"
+    exist = "together" if _on(reason.constraints) else "exist"
     short = "".join(f"; {each}" for each in _rails_short(reason.rails))
     return f"at most {reason.candidates} such nodes {exist}{fix}{short}{_outside(reason)}"
 

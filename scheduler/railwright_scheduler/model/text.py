@@ -21,6 +21,12 @@ def number(resource: str, value: int) -> str:
     return str(value)
 
 
+def compared(resource: str, one: int, other: int) -> tuple[str, str]:
+    """Two values in the unit of their resource; as they are if they would read the same."""
+    texts = number(resource, one), number(resource, other)
+    return texts if texts[0] != texts[1] else (str(one), str(other))
+
+
 def count(number: int, thing: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
