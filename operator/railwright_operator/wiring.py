@@ -20,12 +20,14 @@ state in memory is void.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from railwright_kube import errors
 from railwright_kube.watching import Watching
 from railwright_operator import mapper_process, metrics
 from railwright_operator.cycle import Cycle
@@ -261,7 +263,9 @@ class OperatorParts(ReplicaParts):
             await leading.wait()
             self.cycle.leads()
             tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
-            await lifecycle.persist(lambda: defaults.ensure(self.api), self.runtime.rng())
+            with contextlib.suppress(errors.RequestFailed):
+                # Once: what refuses a queue must keep nothing else, and its reporter tries again.
+                await defaults.ensure(self.api)
             await lifecycle.persist(self.cycle.take_over, self.runtime.rng())
             for informer in self.informers.leading:
                 tasks.create_task(informer.run())

@@ -258,7 +258,7 @@ async def test_a_lost_create_that_never_arrived_is_made_again_later() -> None:
     shell.server.answers["create"] = errors.OutcomeUnknown("the request was lost")
     shell.server.answers["get"] = errors.NotFoundError(404, "NotFound", message="no such pod")
     await shell.do(CREATE)
-    assert shell.reported[0] is None
+    assert shell.reported == (None, "the request was lost")
     assert dict(shell.pods.records) == {}
 
 
@@ -334,6 +334,16 @@ async def test_binding_that_conflicts_with_the_pod_itself_hinders() -> None:
     shell.server.answers |= {"create": gated, "get": raw_pod()}
     assert [await shell.do(BIND), await shell.do(BIND)] == [["create", "get"], []], "a pause"
     assert shell.reported == (None, f"409 Conflict: {gated.message}")
+
+
+async def test_binding_that_a_server_in_trouble_refuses_pauses() -> None:
+    """A webhook of bindings is down: the API server answers 500, and the pod stays unbound."""
+    shell = Shell()
+    await shell.do(CREATE)
+    down = errors.OutcomeUnknown("500 InternalError: failed calling webhook")
+    shell.server.answers |= {"create": down, "get": raw_pod()}
+    assert [await shell.do(BIND), await shell.do(BIND)] == [["create", "get"], []], "a pause"
+    assert shell.reported == (None, "500 InternalError: failed calling webhook")
 
 
 async def test_placement_of_same_name_counts_only_for_this_job() -> None:

@@ -10,6 +10,7 @@ import pytest
 from fixtures import attempts, reporting
 from fixtures.reporting import Desk
 from railwright_kube import errors
+from railwright_operator.report import reporter
 
 RUNNING = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
 LOST = replace(attempts.RECOVERING, last_termination=attempts.LOST, failure_times_s=(1,))
@@ -59,12 +60,13 @@ async def test_applied_write_without_reply_posts_events(monkeypatch: pytest.Monk
 async def test_write_that_was_not_applied_posts_events_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next cycle writes it again; the first one counts nothing."""
+    """It is written again after a pause; the first one counts nothing."""
     desk = Desk()
     lose_first_reply(desk, monkeypatch, is_applied=False)
     desk.add(reporting.raw_job("job", status=RUNNING))
     await desk.run_cycle({"job-uid": LOST})
     assert await desk.posted() == []
+    desk.now_s += reporter.PAUSE_S.cap_s
     await desk.run_cycle({"job-uid": LOST})
     assert [reason for reason, _ in await desk.posted()] == ["NodeLost", "Recovering"]
     assert ended_count(desk) == 1

@@ -36,6 +36,9 @@ class QueueSite:
         )
         for name in ("a", "b"):
             self.add(reporting.raw_object(name))
+        # The one that the operator would create, of which these tests count no write.
+        default = reporting.raw_object(names.SINGLETON, status={"waiting": 0, "running": 0})
+        self.add(default)
 
     def add(self, raw: Raw) -> None:
         """Store and cache this queue."""
@@ -117,7 +120,7 @@ async def test_queue_deleted_during_its_write_stays_deleted() -> None:
     queues = QueueSite()
     queues.while_patching("a", lambda: queues.remove("a"))
     await queues.reporter.report()
-    assert queues.site.queues == ("b",)
+    assert queues.site.queues == ("b", names.SINGLETON)
     assert queues.status("b") == {"waiting": 0, "running": 0}
 
 
@@ -125,7 +128,7 @@ async def test_queue_deleted_while_another_is_written_is_left_out() -> None:
     queues = QueueSite()
     queues.while_patching("a", lambda: queues.remove("b"))
     await queues.reporter.report()
-    assert queues.site.queues == ("a",)
+    assert queues.site.queues == ("a", names.SINGLETON)
     assert queues.store.count("patch") == 1
 
 
@@ -190,3 +193,19 @@ async def test_annotated_queue_is_written_on() -> None:
     queues.add(reporting.raw_object("a", version=2, metadata={"annotations": {"owner": "site"}}))
     await queues.reporter.report()
     assert queues.status("a") == {"waiting": 0, "running": 0}
+
+
+async def test_queue_of_jobs_that_name_none_is_created_again() -> None:
+    """While a policy refuses it, other queues are written, and it is tried after a pause."""
+    queues = QueueSite()
+    queues.remove(names.SINGLETON)
+    refusal = errors.ForbiddenError(403, "Forbidden", message="a policy")
+    queues.store.refusals["create", routes.kind(names.QUEUES)] = refusal
+    for _ in range(3):
+        await queues.reporter.report()
+    assert queues.status("a")["waiting"] == 0
+    assert queues.store.count("create") == 1
+    queues.store.refusals.clear()
+    queues.now_s += 2 * INTERVAL_S
+    await queues.reporter.report()
+    assert routes.one(names.QUEUES, names.SINGLETON) in queues.store.objects

@@ -27,8 +27,7 @@ RUNNING = {"phase": "Running", "attempt": 1, "nodes": ["n0", "n1"]}
 BROKEN_POD = {"overhead": {"cpu": "abc"}}
 FAULTS = [
     errors.ForbiddenError(403, "Forbidden", message="a webhook keeps it"),
-    errors.ApiError(500, "InternalError", message="webhook down"),
-    errors.OutcomeUnknown("reply lost"),
+    errors.OutcomeUnknown("500 InternalError: webhook down"),
     errors.Unreachable("no route"),
     errors.NotLeader("lost the lease"),
 ]
@@ -114,6 +113,28 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     await desk.run_cycle()
     (point,) = desk.store.objects[path]["status"]["checkpoints"]
     assert point == {"group": "worker", "attempt": 1, "step": 10}
+    assert grant.done()
+
+
+async def test_commit_that_a_webhook_dropped_is_not_granted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job", status=RUNNING))
+    patch = desk.store.patch
+
+    async def without_checkpoints(where: str, body: dict[str, Any]) -> dict[str, Any]:
+        body["status"].pop("checkpoints")
+        return await patch(where, body)
+
+    monkeypatch.setattr(desk.store, "patch", without_checkpoints)
+    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
+    await asyncio.sleep(0)
+    await desk.run_cycle()
+    assert "checkpoints" not in desk.store.objects[path]["status"]
+    assert not grant.done()
+    monkeypatch.setattr(desk.store, "patch", patch)
+    await desk.run_cycle()
     assert grant.done()
 
 

@@ -1,4 +1,5 @@
-"""Publish the statuses of the queues: how many jobs wait and run."""
+"""Publish the statuses of the queues: how many jobs wait and run. Create the one of jobs that name
+none, if it is missing."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from railwright_kube.object_writes import ObjectWrites
 from railwright_operator.report.attempt_metrics import queued_since
 from railwright_operator.watch.jobs import Jobs
 from railwright_operator.watch.site import Site
+from railwright_operator.write import defaults
 from railwright_scheduler.attempt.phases import FINAL
 
 INTERVAL_S = 5.0
@@ -55,9 +57,11 @@ class QueueReporter:
             await self.report()
 
     async def report(self) -> None:
-        """Write the changed statuses. A failure of one object is logged, not raised."""
+        """Write what changed. A failure of one object is logged, not raised."""
         queues = self._queues()
-        self._writes.forget_unless(queues.__contains__)
+        self._writes.forget_unless({*queues, names.SINGLETON}.__contains__)
+        if names.SINGLETON not in queues and self._writes.is_due(names.SINGLETON):
+            await self._writes.write(names.SINGLETON, partial(defaults.ensure, self.api))
         for name, status in queues.items():
             if self._writes.is_due(name):
                 await self._writes.write(name, partial(self._write, name, status))

@@ -247,7 +247,9 @@ class Reporter:
         if not await self._write(cached.raw, patch, after):
             return
         self._written_s[cached.uid] = self.clock()
-        self.commits.recorded(cached.uid, given.record)
+        # A webhook may have changed what was written.
+        stored = self.jobs.get(cached.uid)
+        self.commits.recorded(cached.uid, given.record if stored is None else stored.record)
         took = self.attempt_metrics.record(
             cached.record,
             given,
@@ -332,7 +334,12 @@ class Reporter:
         except (errors.ConflictError, errors.NotFoundError, errors.OutcomeUnknown) as error:
             found = await self._read_again(raw, error)
             # The write may have been applied before its reply was lost.
-            return found is not None and not bodies.merge_patch(found.get("status") or {}, after)
+            if found is None:
+                return False
+            is_there = not bodies.merge_patch(found.get("status") or {}, after)
+            if isinstance(error, errors.OutcomeUnknown) and not is_there:
+                raise  # So that it is tried again after a pause.
+            return is_there
         return True
 
     async def _read_again(

@@ -242,7 +242,10 @@ class Executor:
         try:
             made = await self.api.create(paths.pods(entry.namespace), body)
         except (errors.OutcomeUnknown, errors.AlreadyExistsError) as error:
-            made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+            try:
+                made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
+            except errors.NotFoundError:
+                raise error from None  # It says why there is no pod.
             is_taken = isinstance(error, errors.AlreadyExistsError)
             if is_taken and records.answered(made).job_uid != entry.job_uid:
                 raise
@@ -252,12 +255,11 @@ class Executor:
         body = bodies.binding(name, uid, node=node)
         try:
             await self.api.create(paths.binding(entry.namespace, name), body)
-        except (errors.ConflictError, errors.OutcomeUnknown) as error:
+        except (errors.ConflictError, errors.OutcomeUnknown):
             found = records.answered(await self.api.get(paths.pod(entry.namespace, name)))
             self.pods.absorb(found)
-            is_still_unbound = found.uid == uid and not (found.node or found.deleting)
-            if is_still_unbound and isinstance(error, errors.ConflictError):
-                raise  # Such as a scheduling gate that a webhook has set.
+            if found.uid == uid and not (found.node or found.deleting):
+                raise  # Such as a scheduling gate that a webhook has set; or a webhook is down.
             return
         held = self.pods.records.get(uid)
         if held is not None and not held.node:
