@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from random import Random
 
@@ -84,6 +85,20 @@ def test_failing_tool_is_reported_and_the_rest_is_read(root: Path, tools: Path) 
         "NCCL topology, line 1: no <cpu> is in it",
         f"{root / 'none.yaml'}: No such file or directory",
     )
+
+
+def test_tools_are_called_without_a_folder_for_files(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the disk of the node is full."""
+
+    def fail(*given: object, **options: object) -> None:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "mkstemp", fail)
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    tool(tools, "states", "echo yes")
+    assert gathering.output(["states"], 5.0) == "yes\n"
 
 
 def test_tool_that_cannot_be_killed_is_not_started_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
@@ -240,3 +241,24 @@ def test_checkpoint_of_another_group_in_a_folder_is_torn(tmp_path: Path) -> None
     folder.parent.rename(folder.parent.with_name("worker"))
     with pytest.raises(manifest.TornError, match="of group evaluator in attempt 1, not of this"):
         verified(workers(tmp_path), Checkpoint(1, 10))
+
+
+def test_checkpoint_whose_name_is_not_synced_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that cannot sync folders, or a disk that fails just then."""
+
+    def fail(folder: Path) -> None:
+        raise OSError(errno.EINVAL, "no sync of folders")
+
+    monkeypatch.setattr(manifest, "_sync_folder", fail)
+    folder = workers(tmp_path).checkpoint(Checkpoint(1, 10))
+    manifest.begin(folder)
+    manifest.prepare(folder, manifest.Manifest("worker", 1, 10, world_size=1, files=()))
+    assert manifest.publish(folder) is False
+    assert workers(tmp_path).is_complete(Checkpoint(1, 10))
+    # NFS may send the rename a second time.
+    assert manifest.publish(folder) is False
+    (folder / manifest.NAME).unlink()
+    with pytest.raises(FileNotFoundError):
+        manifest.publish(folder)

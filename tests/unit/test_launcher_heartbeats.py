@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
-from railwright import channel, protocol, reporting
+import pytest
+
+from fixtures import launchers
+from fixtures.operator_endpoint import OperatorEndpoint
+from railwright import channel, environment, protocol, reporting
 from railwright.reporting import QUIET_S, STEPS_EVERY_S
+from railwright_testbed import waiting
 
 STEPS_EVERY_BEATS = round(STEPS_EVERY_S / protocol.HEARTBEAT_INTERVAL_S)
 MEMBER = protocol.Member("job", 1, 1)
@@ -112,3 +120,43 @@ def test_rank_that_ended_is_not_behind(tmp_path: Path) -> None:
     steps = launcher.heartbeat().steps
     assert steps is not None
     assert (steps.behind, steps.reporting) == (0, 1)
+
+
+def test_disk_that_fails_ends_no_heartbeats() -> None:
+    def fail(pattern: str) -> list[Path]:
+        raise OSError(errno.EIO, "a disk that fails")
+
+    reporter = reporting.Reporter.__new__(reporting.Reporter)
+    reporter._folder = cast(Path, SimpleNamespace(glob=fail))
+    reporter._hand_over()
+
+
+def test_fault_in_one_heartbeat_ends_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "HEARTBEAT_INTERVAL_S", 0.01)
+    with OperatorEndpoint().listening() as operator:
+        pod = environment.pod(launchers.environment_of(operator.url, tmp_path))
+        state = reporting.LauncherState(MEMBER, WORLD, ranks=range(2, 4), folder=tmp_path)
+        reporter = reporting.Reporter(pod, state, tmp_path)
+        send, sent = reporter._send, list[bool]()
+
+        def first_raises(timeout_s: float = 1.0) -> bool:
+            sent.append(send(timeout_s))
+            if len(sent) == 1:
+                raise RuntimeError("a fault of ours")
+            return sent[-1]
+
+        monkeypatch.setattr(reporter, "_send", first_raises)
+        reporter.start()
+        waiting.until(lambda: len(sent) > 2, "more heartbeats", deadline_s=30)
+        reporter.close()
+
+
+def test_ranks_of_another_user_reach_the_launcher() -> None:
+    """The command of the container may run them as one."""
+    server = channel.ChannelServer()
+    assert server.folder.stat().st_mode & 0o777 == 0o711
+    modes = [path.stat().st_mode & 0o777 for path in server.folder.iterdir()]
+    assert modes == [0o666, 0o666]
+    server.close()

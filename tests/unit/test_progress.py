@@ -57,6 +57,16 @@ def test_total_steps_may_be_any_number(reports: list[channel.Report]) -> None:
     assert [report.progress.total_steps for report in reports] == [60, 90]
 
 
+def test_total_steps_of_minus_one_are_not_known(reports: list[channel.Report]) -> None:
+    """As other libraries have it; later reports arrive too."""
+    railwright.report(1, total_steps=-1)
+    railwright.report(2)
+    railwright.report(3, total_steps=60)
+    until(lambda: len(reports) == 3)
+    assert [report.progress.step for report in reports] == [1, 2, 3]
+    assert [report.progress.total_steps for report in reports] == [None, None, 60]
+
+
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, 1e301])
 def test_loss_that_is_not_finite_is_reported_as_unknown(
     reports: list[channel.Report], loss: float

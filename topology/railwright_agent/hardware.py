@@ -8,9 +8,9 @@ even be killed.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,8 @@ def output(command: Sequence[str], deadline_s: float) -> str:
     called = " ".join(command)
     if (left := _left.get(called)) is not None and left.poll() is None:
         raise SilentError(f"{called}: an earlier one was killed and has not ended")
-    with tempfile.TemporaryFile() as out:
+    # In memory, as the disk of a node may be full.
+    with os.fdopen(os.memfd_create("output"), "w+b") as out:
         try:
             tool = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL

@@ -137,6 +137,10 @@ class ChannelServer:
         self._requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests.bind(str(self.folder / REQUESTS))
         self._requests.listen(BACKLOG)
+        # The command may run the ranks as another user.
+        self.folder.chmod(0o711)
+        for name in (REPORTS, REQUESTS):
+            (self.folder / name).chmod(0o666)
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
 

@@ -115,6 +115,8 @@ class Checkpointer:
         if not self._follows:
             collectives.demand_all_ranks()
         with self._alone("load"):
+            if not self._follows and self._attempt is None:
+                self._take_over()
             while (contents := self._newest_whole(after)) is not None:
                 checkpoint = protocol.Checkpoint(contents.attempt, contents.step)
                 try:
@@ -129,6 +131,23 @@ class Checkpointer:
                 return checkpoint.step
             self._go_back(None, after)
             return 0
+
+    def _take_over(self) -> None:
+        """Take what an earlier process of this attempt saved for what this one did: a command may
+        start the script again, or another script after it."""
+        from railwright import collectives
+
+        saved = collectives.from_rank_zero(self._saved_before)
+        if saved is not None:
+            self._attempt, self._saved_step = saved.attempt, saved.step
+
+    def _saved_before(self) -> protocol.Checkpoint | None:
+        """The newest checkpoint that was saved in this run of the attempt."""
+        run, attempt = self._run(), int(os.environ.get(environment.ATTEMPT, 0))
+        if not run or not manifest.is_claimed(self._volume, attempt, run=run):
+            return None
+        its = (protocol.Checkpoint(attempt, step) for step in self._volume.steps(attempt))
+        return next(filter(self._volume.is_complete, its), None)
 
     def _restore(self, checkpoint: protocol.Checkpoint, saved_world_size: int) -> None:
         from railwright import collectives, training_state
@@ -322,13 +341,14 @@ class Checkpointer:
         permission = channel.ask(channel.Request(commit_step=checkpoint.step))
         if not permission.granted:
             return permission
-        manifest.publish(folder)
+        is_durable = manifest.publish(folder)
         size_bytes = min(sum(file.size_bytes for file in contents.files), protocol.SIZE_BYTES_MAX)
         saved = protocol.Saved(size_bytes, seconds=time.monotonic() - began_s)
         channel.ask(channel.Request(committed=checkpoint, saved=saved))
         if permission.confirmed:
             self._set_aside_later()
-            self._prune(checkpoint)
+            if is_durable:
+                self._prune(checkpoint)
         else:
             _log(
                 f"saved {self._volume.name(checkpoint)} without a response of the operator "

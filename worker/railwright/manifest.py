@@ -169,11 +169,21 @@ def prepare(folder: Path, manifest: Manifest) -> None:
     write_durably(folder / f"{NAME}.partial", protocol.encode(manifest, bytes_max=BYTES_MAX))
 
 
-def publish(folder: Path) -> None:
-    """Rename the manifest into place: the checkpoint counts. Raises OSError."""
-    os.rename(folder / f"{NAME}.partial", folder / NAME)
-    for changed in (folder, *folder.parents[:3]):
-        _sync_folder(changed)
+def publish(folder: Path) -> bool:
+    """Rename the manifest into place: the checkpoint counts. Return whether it surely does after a
+    loss of power too. Raises OSError."""
+    try:
+        os.rename(folder / f"{NAME}.partial", folder / NAME)
+    except FileNotFoundError:
+        if not _exists(folder / NAME):  # NFS may send a request twice.
+            raise
+    try:
+        for changed in (folder, *folder.parents[:3]):
+            _sync_folder(changed)
+    except OSError as error:
+        print(f"railwright: {folder} is saved, its name is not synced: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def read(volume: Volume, checkpoint: protocol.Checkpoint) -> Manifest:
@@ -215,7 +225,7 @@ def find_damage(folder: Path, files: Sequence[File]) -> TornError | None:
 def _torn(error: OSError) -> TornError:
     """What this error of a read tells about a checkpoint. Raises it if that is nothing."""
     if isinstance(error, FileNotFoundError):
-        return TornError(f"there is no {Path(error.filename).name}")
+        return TornError(f"there is no {Path(error.filename or 'file').name}")
     if error.errno in DAMAGE:
         return UnreadableError(str(error))
     raise error

@@ -90,13 +90,15 @@ def report(
     """Report that this optimiser step is done, with its loss and the total number of steps.
 
     ``loss`` may be a tensor of one element; a value that is not finite is reported as unknown.
-    ``total_steps`` needs to be given only once. When reports come faster than they are read, the
-    newest are dropped. Raises TypeError or ValueError for anything but a number.
+    ``total_steps`` needs to be given only once; -1 stands for none. When reports come faster than
+    they are read, the newest are dropped. Raises TypeError or ValueError for anything but a number.
     """
     _reporter.report(
         protocol.Progress(
             step=int(step),
-            total_steps=_reporter.newest.total_steps if total_steps is None else int(total_steps),
+            total_steps=_reporter.newest.total_steps
+            if total_steps is None
+            else _total(int(total_steps)),
             loss=_finite(loss),
             samples_per_s=_finite(samples_per_s),
             phase=protocol.Phase.TRAINING,
@@ -118,6 +120,11 @@ def phase(name: protocol.Phase) -> Iterator[None]:
         yield
     finally:
         _reporter.leave(entered)
+
+
+def _total(steps: int) -> int | None:
+    """None for what is no number of steps: other libraries have -1 for one that is not known."""
+    return steps if 0 <= steps <= protocol.STEP_MAX else None
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -211,11 +212,15 @@ class Reporter:
         failures = 0
         while not self._closing.is_set():
             began_s = time.monotonic()
-            if self._send(pacing.patience_s(failures, self._interval_s)):
-                failures = 0
-                self._hand_over()
-            else:
-                failures += 1
+            try:
+                is_sent = self._send(pacing.patience_s(failures, self._interval_s))
+                if is_sent:
+                    self._hand_over()
+            except Exception:
+                # A fault of ours must not end all heartbeats.
+                logger.exception("heartbeat raised")
+                is_sent = False
+            failures = 0 if is_sent else failures + 1
             waited_s = time.monotonic() - began_s
             self._pause(pacing.heartbeat_s(failures, self._interval_s, waited_s=waited_s))
         deadline = time.monotonic() + LAST_HEARTBEAT_TIMEOUT_S
@@ -271,7 +276,12 @@ class Reporter:
         In a pre-run each is sent until the operator revokes the attempt, as it has stored those of
         all ranks: an operator that restarts earlier has lost them.
         """
-        for path in sorted(self._folder.glob(profile.FILES)):
+        try:
+            found = sorted(self._folder.glob(profile.FILES))
+        except OSError as error:
+            logger.warning("recordings cannot be listed", extra={"error": str(error)})
+            return
+        for path in found:
             try:
                 part = profile.recorded(path.read_bytes())
                 handover = profile.Handover(self._member, part)
@@ -290,7 +300,8 @@ class Reporter:
             except (OSError, protocol.ProtocolError) as error:
                 logger.warning("recording dropped", extra={"error": str(error)})
                 self._state.unrecorded = f"the recording cannot be sent: {error}"
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # It is sent again, which changes nothing.
+                path.unlink(missing_ok=True)
 
 
 class CommitDesk:
