@@ -135,6 +135,7 @@ class StateBuilder:
             waits=last.waits if last else {},
             queue_round=last.queue_round if last else None,
             mappings=self.mappings.state(),
+            deleted=self.jobs.deleted(),
             breaker=self._suspected.update(jobs, self.machines.by_name),
             now_s=int(self.wall_clock()),
         )

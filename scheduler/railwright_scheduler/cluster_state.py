@@ -97,6 +97,22 @@ class ObservedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedAttempt:
+    """The live attempt of a job that is being deleted, with the node of each pod."""
+
+    job_uid: str
+    namespace: str
+    job_name: str
+    attempt: int
+    nodes: tuple[str, ...]
+
+    @property
+    def key(self) -> AttemptKey:
+        """The job's UID and the attempt."""
+        return self.job_uid, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterState:
     """The complete input of a plan. ``used`` of the nodes counts live bound pods only; ``queues``
     are the names of those that exist.
@@ -112,6 +128,7 @@ class ClusterState:
     ``reservations`` and ``waits`` are those of the last cycle, by job UID, and ``queue_round``
     is where in the queue that stopped; a new leader has none of them. ``mappings`` are those that
     earlier cycles requested, with None all are computed at once.
+    ``deleted`` are the live attempts of jobs that are being deleted, which are not in ``jobs``.
     ``breaker`` is whether the silence of nodes is evidence now. ``now_s`` is this leader's wall
     clock, in seconds since 1970, by which it dates what outlives it.
     """
@@ -129,6 +146,7 @@ class ClusterState:
     waits: Mapping[str, Reason] = field(default_factory=dict)
     queue_round: QueueRound | None = None
     mappings: Mapping[str, RequestedMapping] | None = None
+    deleted: tuple[DeletedAttempt, ...] = ()
     breaker: Breaker = CLOSED
     now_s: int = 0
 

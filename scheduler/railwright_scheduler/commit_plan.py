@@ -119,7 +119,7 @@ class CommitPlan:
 
         return self._isolation.run(Stage.COMMIT, entry.job_uid, work, otherwise=Step(entry))
 
-    def add(self, entry: Entry, seen: ObservedJob) -> bool:
+    def add(self, entry: Entry, seen: ObservedJob | None) -> bool:
         """Add a new entry; return whether the ledger had space. If not, it waits for a later
         cycle."""
         fits = self._budget.add(entry)
@@ -163,6 +163,27 @@ class CommitPlan:
         dated = replace(cause, time_s=now_s)
         entry = entry_of(seen, (), seen.record.attempt + 1, dated)
         self.add(replace(entry, purpose=Purpose.TRAINING), seen)
+
+    def end_deleted(self) -> None:
+        """Revoke live attempts of jobs that are being deleted, unless their pods go already. The
+        garbage collector deletes pods once the job is gone, which a finalizer of somebody can delay
+        for days."""
+        in_flight = {entry.key for entry in self.entries}
+        for each in self._state.deleted:
+            pods = _seen(self._state, each.key).pods
+            if each.key in in_flight or all(pod.terminal or pod.deleting for pod in pods):
+                continue
+            entry = Entry(
+                job_uid=each.job_uid,
+                namespace=each.namespace,
+                job_name=each.job_name,
+                attempt=each.attempt,
+                state=EntryState.ABORTING,
+                nodes=each.nodes,
+                roles=(),
+                cause=replace(_DELETED, time_s=self._state.now_s),
+            )
+            self.add(entry, None)
 
     def sweep(self, jobs: Mapping[str, ObservedJob]) -> None:
         """Delete pods of attempts that are over and settled.

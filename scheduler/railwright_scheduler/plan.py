@@ -108,6 +108,7 @@ class _Cycle:
         for uid, verdict in assessments.items():
             commits.revoke(jobs[uid], verdict)
             commits.fail_idle(jobs[uid], self.before.get(uid, ()))
+        commits.end_deleted()
         commits.sweep(jobs)
         waits, decisions = self.schedule()
         migrations = self.migrate(assessments, waits)

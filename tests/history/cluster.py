@@ -115,7 +115,12 @@ class Cluster:
             allocatable={},
             pods=pods,
             ledger=replace(self.ledger, entries=tuple(entries)),
-            records={uid: self.jobs[uid].record for uid in uids if uid in self.jobs},
+            # One that is being deleted gets no other attempt, and may have no status any more.
+            records={
+                uid: self.jobs[uid].record
+                for uid in uids
+                if uid in self.jobs and not self.jobs[uid].deleting
+            },
             policies={uid: self._policies[uid] for uid in uids if uid in self.jobs},
             whole=self.whole,
             revoked={k: cause for uid in uids for k, cause in self._revoked.get(uid, {}).items()},

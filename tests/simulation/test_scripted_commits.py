@@ -55,10 +55,11 @@ class Stage:
         self.cluster.holder = replica
         return replica
 
-    def create_job(self) -> None:
+    def create_job(self, *finalizers: str) -> None:
         """Create the job."""
         kind = {"apiVersion": names.API_VERSION, "kind": "TrainingJob"}
-        body = {**kind, "metadata": {"name": "a", "namespace": NAMESPACE}, "spec": SPEC}
+        metadata = {"name": "a", "namespace": NAMESPACE, "finalizers": [*finalizers]}
+        body = {**kind, "metadata": metadata, "spec": SPEC}
         self.server.request("POST", routes.kind(names.TRAINING_JOBS, NAMESPACE), body)
 
     def suspend_job(self) -> None:
@@ -223,3 +224,14 @@ async def test_an_epoch_is_won_by_one_of_two(stage: Stage) -> None:
     stage.create_job()
     await stage.until(lambda: stage.status.get("phase") == "Succeeded" and not stage.in_flight)
     assert [first.has_ended, second.has_ended].count(True) == 1
+
+
+@scripted
+async def test_job_that_a_finalizer_keeps_holds_no_node(stage: Stage) -> None:
+    """It was deleted while it ran; the garbage collector waits for its end."""
+    stage.lead()
+    stage.create_job("example.com/backup")
+    await stage.until(lambda: stage.status.get("phase") == "Running")
+    stage.server.request("DELETE", JOB)
+    await stage.until(lambda: not stage.pods and not stage.in_flight)
+    assert "deletionTimestamp" in stage.server.request("GET", JOB)["metadata"]

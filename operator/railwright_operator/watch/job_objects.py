@@ -37,6 +37,7 @@ class JobMetadata(Identity, rename="camel", frozen=True, omit_defaults=True):
     generation: int
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
+    finalizers: tuple[str, ...] = ()
 
 
 class TrainingJob(Struct, frozen=True):

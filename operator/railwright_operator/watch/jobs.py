@@ -25,7 +25,7 @@ from railwright_operator.watch.owned import OwnedObjects, PlacementRecord, Profi
 from railwright_scheduler.attempt.ledger import AttemptKey
 from railwright_scheduler.attempt.phases import Phase
 from railwright_scheduler.attempt.record import JobRecord
-from railwright_scheduler.cluster_state import ObservedPreRun
+from railwright_scheduler.cluster_state import DeletedAttempt, ObservedPreRun
 from railwright_scheduler.model.rank_layout import RankLayout, number_ranks
 from railwright_scheduler.model.reasons import TooLarge
 from railwright_scheduler.model.snapshot import Role
@@ -289,6 +289,18 @@ class Jobs:
         """Every job that is not being deleted."""
         jobs = self._cached.values()
         return [job for job in jobs if "deletionTimestamp" not in job.raw["metadata"]]
+
+    def deleted(self) -> tuple[DeletedAttempt, ...]:
+        """The live attempts of jobs that are being deleted, but for those whose pods are to stay
+        (``kubectl delete --cascade=orphan``)."""
+        return tuple(
+            DeletedAttempt(uid, metadata["namespace"], metadata["name"], record.attempt, nodes)
+            for uid, cached in self._cached.items()
+            if "deletionTimestamp" in (metadata := cached.raw["metadata"])
+            and "orphan" not in metadata.get("finalizers", ())
+            and (record := cached.record).live
+            and (nodes := record.nodes)
+        )
 
     def unreadable(self) -> tuple[UnreadableJob, ...]:
         """Every job whose newest version cannot be read and that is not being deleted."""
