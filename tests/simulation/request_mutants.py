@@ -32,7 +32,7 @@ REQUEST_MUTANTS = (
     Mutant(
         "a pod that cannot be bound is tried without a pause",
         "write/executor.py",
-        "if is_still_unbound and isinstance(error, errors.ConflictError):",
+        "if found.uid == uid and not (found.node or found.deleting):",
         "if False:",
         "tests/unit/test_executor.py::test_binding_that_conflicts_with_the_pod_itself_hinders",
     ),

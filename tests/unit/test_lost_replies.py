@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -70,3 +71,25 @@ async def test_write_that_was_not_applied_posts_events_once(
     await desk.run_cycle({"job-uid": LOST})
     assert [reason for reason, _ in await desk.posted()] == ["NodeLost", "Recovering"]
     assert ended_count(desk) == 1
+
+
+async def test_commit_that_a_webhook_dropped_is_not_granted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    path = desk.add(reporting.raw_job("job", status=RUNNING))
+    patch = desk.store.patch
+
+    async def without_checkpoints(where: str, body: dict[str, Any]) -> dict[str, Any]:
+        body["status"].pop("checkpoints")
+        return await patch(where, body)
+
+    monkeypatch.setattr(desk.store, "patch", without_checkpoints)
+    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
+    await asyncio.sleep(0)
+    await desk.run_cycle()
+    assert "checkpoints" not in desk.store.objects[path]["status"]
+    assert not grant.done()
+    monkeypatch.setattr(desk.store, "patch", patch)
+    await desk.run_cycle()
+    assert grant.done()

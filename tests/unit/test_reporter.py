@@ -116,28 +116,6 @@ async def test_commit_is_granted_once_its_step_is_stored() -> None:
     assert grant.done()
 
 
-async def test_commit_that_a_webhook_dropped_is_not_granted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    desk = Desk()
-    path = desk.add(reporting.raw_job("job", status=RUNNING))
-    patch = desk.store.patch
-
-    async def without_checkpoints(where: str, body: dict[str, Any]) -> dict[str, Any]:
-        body["status"].pop("checkpoints")
-        return await patch(where, body)
-
-    monkeypatch.setattr(desk.store, "patch", without_checkpoints)
-    grant = asyncio.create_task(desk.commits.ask("job-uid", "worker", 1, 10))
-    await asyncio.sleep(0)
-    await desk.run_cycle()
-    assert "checkpoints" not in desk.store.objects[path]["status"]
-    assert not grant.done()
-    monkeypatch.setattr(desk.store, "patch", patch)
-    await desk.run_cycle()
-    assert grant.done()
-
-
 async def test_commit_that_is_stored_is_granted_again() -> None:
     """To a launcher that the first answer did not reach; there is nothing to write."""
     desk = Desk()

@@ -12,9 +12,8 @@ STARTS_FIRST = """\
 READS_POD = """\
             found = records.answered(await self.api.get(paths.pod(entry.namespace, name)))
             self.pods.absorb(found)
-            is_still_unbound = found.uid == uid and not (found.node or found.deleting)
-            if is_still_unbound and isinstance(error, errors.ConflictError):
-                raise  # Such as a scheduling gate that a webhook has set.
+            if found.uid == uid and not (found.node or found.deleting):
+                raise  # Such as a scheduling gate that a webhook has set; or a webhook is down.
             return
 """
 DROPS_MISSING = """\
