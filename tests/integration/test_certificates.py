@@ -144,7 +144,7 @@ async def test_authority_of_the_site_is_used_and_followed(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     replicas = Replicas(control_plane, namespace)
-    own = [authority.new("site", time.time()) for _ in range(2)]
+    own = [authority.new("site", replicas.clock.wall_clock()) for _ in range(2)]
     async with replicas.replica(leads=False) as standby:
         for made in own:
             await replicas.store(encoded(values(made)))
@@ -168,8 +168,8 @@ async def test_secret_that_cannot_be_used_ends_no_certificate(
             assert reason in leader.problem
             assert leader.context() is held
             assert await replicas.stored() == data
-        other = authority.new("other", time.time()).trusted
-        good = authority.new("site", time.time())
+        other = authority.new("other", replicas.clock.wall_clock()).trusted
+        good = authority.new("site", replicas.clock.wall_clock())
         await replicas.store(encoded(values(good) | {tls.TRUSTED: other}))
         await leader.refresh()
         assert "CERTIFICATE_VERIFY_FAILED" in leader.problem

@@ -192,7 +192,8 @@ def test_source_conflicts_name_node_and_both_sides(ground: Site, bare: Floor) ->
         ground.plane.kubeconfig, "topology", "--job", f"{bare.name}/gang"
     )
     assert "16 nodes\n  rack: 4 domains of 4 nodes (site/plan)\n" in reported
-    assert "2 findings" in reported
+    assert "3 findings" in reported
+    assert "- the Fabric has 2 conflicts: kubectl describe fabric default\n" in reported
     assert f"- {first['node']}: {first['message']} (rack)" in reported
     assert ", node ranks [0-3]\n" in reported
     picture = command_line.printed(
