@@ -73,7 +73,7 @@ def test_invalid_template_is_published_at_once(floor: Floor) -> None:
     ("limit", "words"),
     [
         ({"max": {GPU: "4"}}, f"maximum {GPU} usage per Container is 4, but limit is 8"),
-        ({"default": {"memory": "1Ti"}}, "requests more than the job does: memory: 1099511627776"),
+        ({"default": {"memory": "1Ti"}}, "requests more than the job does: memory: 1Ti, planned 0"),
     ],
     ids=["max", "default"],
 )
