@@ -95,7 +95,8 @@ class GpuUtilization(ScrapedMetrics):
             for node, (reported_s, share) in list(self._nodes.items())
             if reported_s >= oldest_s
         ]
-        for node, share in recent[:NODES_MAX]:
+        # By name, so that each scrape has the same nodes.
+        for node, share in sorted(recent)[:NODES_MAX]:
             yield "node_gpu_utilization_ratio", share, (node,)
 
 

@@ -1,7 +1,7 @@
 """Files that were invalid when the controllers started, and still are.
 
-Of these the controllers know nothing, so what was published from them must not be lost: all that
-was published stays until they are valid, or gone.
+The controllers have none of their content, and what was published from it must not be lost: all
+that was published stays until they are valid, or gone.
 """
 
 from __future__ import annotations

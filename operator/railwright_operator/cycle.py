@@ -76,14 +76,14 @@ class Cycle:
         """Seconds since a cycle was last completed, or the first one was due."""
         return self.clock() - self._completed_s
 
-    def leads(self) -> None:
+    def started_leading(self) -> None:
         """From now on a cycle is due: this process got the Lease."""
         self._completed_s = self.clock()
 
     async def take_over(self) -> None:
         """Become the writer of the ledger. Raises RequestFailed, or DeposedError."""
         await self.ledger.take_over()
-        self.leads()
+        self.started_leading()
 
     async def run(self) -> None:
         """Run cycles until cancelled. Raises DeposedError when another leader wrote the ledger."""

@@ -261,7 +261,7 @@ class OperatorParts(ReplicaParts):
             for start in self.tasks:
                 tasks.create_task(start())
             await leading.wait()
-            self.cycle.leads()
+            self.cycle.started_leading()
             tasks.create_task(self.mapping_requests.run())  # They start while lists are read.
             with contextlib.suppress(errors.RequestFailed):
                 # Once: what refuses a queue must keep nothing else, and its reporter tries again.

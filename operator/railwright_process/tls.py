@@ -222,7 +222,7 @@ def server_context(signed: Signed) -> ssl.SSLContext:
 
 def _verify(context: ssl.SSLContext, trusted: str, host: str) -> None:
     """Raises ssl.SSLError if a client that trusts these authorities refuses the server, whatever
-    the clock of this machine says: ``authority.read`` checks when they are valid."""
+    the clock of this machine is: ``authority.read`` checks when they are valid."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.verify_flags |= NO_CHECK_TIME
     trusting.load_verify_locations(cadata=trusted)

@@ -43,7 +43,7 @@ async def test_errors_state_whether_a_write_happened(
 
 @pytest.mark.parametrize("error_s", [3 * 86_400.0, -3 * 86_400.0])
 async def test_time_is_that_of_the_api_server(control_plane: ControlPlane, error_s: float) -> None:
-    """Whatever the clock of this machine says."""
+    """Whatever the clock of this machine is."""
     clock = ServerClock(time.monotonic, wall_s=time.time() + error_s)
     async with shell.api(shell.connect(control_plane), clock=clock) as api:
         await api.get(paths.NODES)

@@ -26,7 +26,7 @@ for step in range(first + 1, int(sys.argv[2]) + 1):
 
 
 def loads(folder: Path, *runs: tuple[int, int]) -> list[str]:
-    """What the script says in runs of one attempt, each up to a step, and killed at one."""
+    """What the script prints in runs of one attempt, each up to a step, and killed at one."""
     script = folder / "train.py"
     script.write_text(textwrap.dedent(SCRIPT))
     called = [f"{sys.executable} {script} {folder}/volume {last} {dies}" for last, dies in runs]

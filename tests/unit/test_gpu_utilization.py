@@ -101,3 +101,17 @@ def test_nodes_that_are_gone_are_forgotten_without_a_scrape() -> None:
         gpus.record(f"n{index}", (1.0,))
         gpus.record("stays", (1.0,))
     assert len(gpus._nodes) == 12
+
+
+def test_each_scrape_of_too_many_nodes_has_the_same() -> None:
+    """Whichever reported last: else all would have series, one scrape after another."""
+    registry, found = CollectorRegistry(), list[set[str]]()
+    gpus = ControllerMetrics(registry, lambda: 0.0).gpus
+    numbers = range(metrics.NODES_MAX + 10)
+    for order in (numbers, reversed(numbers)):
+        for index in order:
+            gpus.record(f"n{index}", (1.0,))
+        scraped = scraping.scraped(registry)
+        found.append({str(labels) for name, labels in scraped if name == SERIES})
+    assert len(found[0]) == metrics.NODES_MAX
+    assert found[0] == found[1]

@@ -248,7 +248,7 @@ def test_values_that_read_the_same_are_compared_in_full() -> None:
 
 @pytest.mark.parametrize("busy", [0, 1])
 def test_wish_for_a_rack_is_no_limit(busy: int) -> None:
-    """A job that prefers one rack is told of the same as one that does not."""
+    """A job that prefers one rack has the same sentence as one that does not."""
 
     def sentence(constraints: TopologyConstraints) -> str:
         used = {GPU: 8}

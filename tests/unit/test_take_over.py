@@ -33,7 +33,7 @@ class Cycle:
     def __init__(self, order: list[str]) -> None:
         self._order = order
 
-    def leads(self) -> None:
+    def started_leading(self) -> None:
         self._order.append(LEADS)
 
     async def take_over(self) -> None:

@@ -123,7 +123,7 @@ def phase(name: protocol.Phase) -> Iterator[None]:
 
 
 def _total(steps: int) -> int | None:
-    """None for what is no number of steps: other libraries have -1 for one that is not known."""
+    """None for what is no number of steps: other libraries have -1 where there is none."""
     return steps if 0 <= steps <= protocol.STEP_MAX else None
 
 

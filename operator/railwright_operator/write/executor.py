@@ -245,7 +245,7 @@ class Executor:
             try:
                 made = await self.api.get(paths.pod(entry.namespace, body["metadata"]["name"]))
             except errors.NotFoundError:
-                raise error from None  # It says why there is no pod.
+                raise error from None  # Its reason is why there is no pod.
             is_taken = isinstance(error, errors.AlreadyExistsError)
             if is_taken and records.answered(made).job_uid != entry.job_uid:
                 raise
